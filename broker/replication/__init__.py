@@ -1,1 +1,1 @@
-"""Replication inside one group: pure cores that decide, for a shell that owns sockets, files and the clock."""
+"""Replication inside one group: pure cores that decide, and a shell that owns sockets, files and the clock."""

@@ -1,12 +1,12 @@
-"""How a slave whose log cannot begin where it ended takes its master's state first (rule R12).
+"""A slave whose log cannot continue from its own end first takes the state of its master (rule R12).
 
-    behind retention -> ask the master for a beginning -> written down, durable -> the broker is opened anew:
-                                                          store erased, begun, epochs written, the note deleted
+        behind retention -> ask the master for a beginning -> write the note, durably -> reopen the broker:
+                                                              erase the store, begin it, write the epochs, delete the note
 
-The note (`beginning.zenit`) is the intent: as long as it lies there, every start carries it out from its first step on.
+The note (`beginning.zenit`) is the intent: while the file exists, every start carries it out from the first step on.
 A beginning is one JSON document: {"begin", "segment_bytes", "epochs": [[epoch, begin]], "snapshots": {file name: base64},
-"queue_minimums": [[topic, queue id, queue offset]]}, all as of one moment of the master's. What could not be begun with is
-refused before it is written down: a note that no start can carry out would end each of them.
+"queue_minimums": [[topic, queue id, queue offset]]}, all of one moment at the master. An unusable document is refused
+before it becomes a note, because a note that no start can carry out would stop every start.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Beginning:
 
 
 def beginning_document(beginning: Beginning) -> dict[str, Any]:
-    """As it travels, and lies on the disk."""
+    """Its bytes, on the wire and on the disk."""
     return {
         "begin": beginning.begin,
         "segment_bytes": beginning.segment_bytes,
@@ -55,7 +55,7 @@ def beginning_document(beginning: Beginning) -> dict[str, Any]:
 
 
 def parse_beginning(data: bytes) -> Beginning:
-    """The reverse. Raises RemoteProtocolError for whatever is none."""
+    """Decodes `encode`'s bytes. Raises RemoteProtocolError if they are not a valid document."""
     if len(data) > BYTES_MAX:
         raise RemoteProtocolError(f"a beginning of {len(data)} bytes")
     try:
@@ -82,21 +82,21 @@ def parse_beginning(data: bytes) -> Beginning:
 
 
 def note_beginning(directory: StoreDirectory, beginning: Beginning) -> None:
-    """Writes down, durably, that the store of this directory is to begin so. Raises OSError."""
+    """Writes the note, durably: the next start begins the store of this directory anew. Raises OSError."""
     text = json.dumps(beginning_document(beginning))
     note = f"{zlib.crc32(text.encode()):08x}\n{text}"
     directory.small_files.replace(os.path.join(directory.path, FILE_NAME), note.encode("ascii"))
 
 
 def is_beginning_noted(directory: str) -> bool:
-    """Whether the next start of a replica begins this store anew."""
+    """True if the next start of the replica begins this store anew."""
     return os.path.exists(os.path.join(directory, FILE_NAME))
 
 
 def carry_out_beginning(directory: StoreDirectory) -> bool:
-    """Begins the store anew where a note says so; before it is opened. True where there was one.
+    """Begins the store anew if there is a note; called before the store is opened. True if there was a note.
 
-    Raises StoreFormatError (the note is damaged, or what it says is no beginning), StoreLocked, OSError.
+    Raises StoreFormatError (the note is damaged or invalid), StoreLocked, OSError.
     """
     path = os.path.join(directory.path, FILE_NAME)
     data = directory.small_files.read(path, _NOTE_BYTES_MAX)

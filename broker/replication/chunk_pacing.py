@@ -1,8 +1,8 @@
-"""What a master sends to a slave next, and when: chunks of the log, each once it is worth one. Pure.
+"""Decides which chunk a master sends to a slave next, and when it is large enough to be sent. Pure.
 
-While little is on its way to a slave it gets each turn of the log at once. Behind `HELD_BYTES` and more what comes is held
-back until as much waits as is on its way, or a whole chunk: what a chunk costs both ends beside its bytes is then paid once
-for several turns, and by the acks of a slave that keeps up it is never held for longer than a round trip.
+While few bytes are in flight to a slave, it gets the log of each turn at once. From `HELD_BYTES` in flight on, new bytes wait
+until as many wait as are in flight, or until they fill a chunk. So the fixed cost of a chunk at both ends is paid once for
+several turns. The acks of a slave that keeps up limit the wait to one round trip.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .frames import CHUNK_BYTES
 from .replica_log import ReplicaLog
 
 HELD_BYTES: Final = CHUNK_BYTES // 4
-"""While so much is on its way to a slave, what comes next waits until it is worth a chunk."""
+"""With so many bytes in flight to a slave, the next ones wait until they are worth a chunk."""
 CHUNK_ENDS_MAX: Final = 32
-"""Chunks whose ends are remembered: as many as one slave's credit has that another may be behind."""
+"""The number of remembered chunk ends: by so many chunks, within one slave's credit, another may be behind."""
 
 CutAt = Callable[[int, int], int]
-"""(begin, limit) -> the end of the last whole record in [begin, limit); where the first is longer alone, its end."""
+"""(begin, limit) -> the end of the last whole record in [begin, limit); if the first record is longer, its end."""
 
 
 def is_due(member: FollowingMember, end: int) -> bool:
-    """Whether a session should get its next chunk now. `end`: of what may be sent."""
+    """True if a session should get its next chunk now. `end`: of what may be sent."""
     waiting, on_its_way = min(end, member.credit) - member.sent, member.sent - member.written
     if waiting <= 0:
         return False
@@ -32,18 +32,18 @@ def is_due(member: FollowingMember, end: int) -> bool:
 
 
 class ChunkPacing:
-    """Of one master: where each chunk ends."""
+    """Finds the end of each chunk; one object for each master."""
 
     def __init__(self, log: ReplicaLog, *, segment_bytes: int, cut_at: CutAt) -> None:
-        """`segment_bytes`: of the log's files; a chunk lies in one."""
+        """`segment_bytes`: of the log's files; a chunk is within one file."""
         self._log = log
         self._segment_bytes = segment_bytes
         self._cut_at = cut_at
-        self._ends: dict[int, int] = {}  # of chunks that were sent lately, by where they begin
+        self._ends: dict[int, int] = {}  # recently sent chunks, by begin
 
     def next_end(self, member: FollowingMember, end: int) -> int:
-        """Where the chunk ends that begins at `member.sent`: of one epoch, in one segment, at most CHUNK_BYTES, whole records;
-        what another was sent from there on, if it was much: one range for several is read, summed up and copied once.
+        """The end of the chunk that begins at `member.sent`: of one epoch, in one segment, at most CHUNK_BYTES, whole records.
+        If another slave got a large chunk from there, the same one: it is then read, checksummed and copied once for several.
         """
         begin = member.sent
         if begin >= member.epoch_end:
@@ -63,7 +63,7 @@ class ChunkPacing:
         return limit
 
     def on_unsent(self, begin: int) -> None:
-        """The chunk that begins there was not sent: before damage no record's end is known."""
+        """The chunk that begins there was not sent: record ends before damage are unknown."""
         self._ends.pop(begin, None)
 
     def _enter_epoch(self, member: FollowingMember, begin: int) -> None:

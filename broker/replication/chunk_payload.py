@@ -1,10 +1,10 @@
-"""The bytes of a chunk on their way: checked from end to end, compressed where the slave asked for it and it pays.
+"""The payload of a chunk: a CRC protects it from end to end, and lz4 compresses it if the slave asked and it pays.
 
-They are those of the range that the chunk names; where that ends a segment, all but the filler behind the head of its
-blank record, which nobody reads.
+The bytes are those of the range that the chunk names. If the range ends a segment, the filler behind the header of its
+blank record is left out, because nobody reads it.
 
-lz4 is tried on every chunk of at least `LZ4_BYTES_MIN` and kept only where it saves an eighth. The CRC is that of the
-log's own bytes, so that it also vouches for what lz4 unpacked.
+lz4 is tried on every chunk of at least `LZ4_BYTES_MIN` and used only if it saves an eighth. The CRC is over the
+uncompressed bytes of the log, so it also covers the decompression.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ Data = bytes | memoryview
 
 LZ4_BYTES_MIN: Final = 4096
 REMEMBERED: Final = 8
-"""Chunks: as many of the usual size as slaves are apart that are sent at the same time."""
+"""The number of cached chunks: slaves served at the same time may be so many chunks of the usual size apart."""
 
 
 class ChunkEncoder:
-    """Seals chunks. What another slave was sent lately is neither read, summed up, compressed nor copied once more: the bytes
-    of a range and its epoch are always the same (R2).
+    """Encodes chunks, and reuses the payload that another slave got recently: it is not read, checksummed, compressed or
+    copied again. That is safe, because the bytes of a range and its epoch never change (R2).
     """
 
     __slots__ = ("_known", "_read", "_share")
 
     def __init__(self, read: Callable[[int, int], Data], share: Callable[[Data], Payload]) -> None:
-        """`read`: the log's bytes of a range. `share`: the same as a payload that may be sent to several."""
+        """`read` returns the log's bytes of a range. `share` makes a payload that may be sent to several slaves."""
         self._read = read
         self._share = share
         self._known: dict[tuple[int, int, int, bool], tuple[int, bool, Payload]] = {}
 
     def seal(self, chunk: Chunk) -> tuple[Chunk, Payload]:
-        """The chunk with CRC and flag set, and the second frame. `chunk.lz4`: compression was asked for.
+        """The chunk with CRC and flag set, and the payload frame. `chunk.lz4`: the slave asked for compression.
 
-        Raises what `read` does.
+        Raises whatever `read` raises.
         """
         asked = chunk.data_epoch, chunk.begin, chunk.end, chunk.lz4
         known = self._known.get(asked)
@@ -61,12 +61,12 @@ class ChunkEncoder:
         return crc32(data), packed is not None, self._share(data if packed is None else packed)
 
     def forget(self) -> None:
-        """Drops what it remembers, which may pin segments of the log."""
+        """Drops the cached payloads, which may keep segments of the log alive."""
         self._known.clear()
 
 
 def _sealed(chunk: Chunk, crc: int, *, lz4: bool) -> Chunk:
-    """By its constructor: `dataclasses.replace` takes several times as long, and this is done for each chunk and slave."""
+    """Calls the constructor: `dataclasses.replace` takes several times as long, and this runs for each chunk and slave."""
     return Chunk(
         chunk.group,
         chunk.epoch,
@@ -81,7 +81,7 @@ def _sealed(chunk: Chunk, crc: int, *, lz4: bool) -> Chunk:
 
 
 def _packed(data: Data) -> bytes | None:
-    """None where it does not pay."""
+    """The compressed bytes; None if compression does not pay."""
     if len(data) < LZ4_BYTES_MIN:
         return None
     packed: bytes = lz4.frame.compress(data, content_checksum=False, store_size=True)
@@ -89,7 +89,7 @@ def _packed(data: Data) -> bytes | None:
 
 
 def unseal(chunk: Chunk, payload: bytes | memoryview) -> bytes | memoryview:
-    """The log's bytes. Raises RemoteProtocolError where they are more than announced, or damaged."""
+    """The log's bytes. Raises RemoteProtocolError if they are more than announced, or damaged."""
     size_bytes = min(chunk.end - chunk.begin, CHUNK_BYTES_MAX)
     data = _unpacked(payload, size_bytes) if chunk.lz4 else payload
     if len(data) > size_bytes:

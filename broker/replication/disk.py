@@ -1,8 +1,8 @@
-"""Carries out the cores' effects on the disk: on the store, the epoch file and the files that tell who we are.
+"""Carries out the disk effects of the replication cores: on the store, the epoch file and the replica's own files.
 
-All but a sync, and the counting of what lies behind a hole, are done when `perform` returns; what there is no room for is
-refused, and nothing has changed. A log that must be cut is cut with the store closed: the intent is on the disk already,
-so the broker opens its store anew, as after a crash, and the cut is carried through first (R4).
+Everything is done when `perform` returns, except a sync and the counting of bytes behind a hole. If the disk has no room,
+an effect is refused and changes nothing. A log is cut only while the store is closed: the intent is on the disk first, then
+the broker reopens its store, as after a crash, and the cut is carried out before anything else (R4).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .replica_files import ReplicaFiles
 log = logging.getLogger(__name__)
 
 GUESSES_MAX: Final = 64
-"""More than there are slaves: each tries one chunk at a time."""
+"""More than there are slaves, each of which tries one chunk at a time."""
 
 
 class StoreDisk:
-    """Loop thread."""
+    """Carries out effects on the store. Loop thread."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class StoreDisk:
         withdraw_beginning: Callable[[], bool],
         on_fatal: Callable[[], None],
     ) -> None:
-        """`post`: runs something on the loop soon; `later`: once there may be room again on a full disk. `on_cut_needed`: the
-        intent is written; close the store and open it anew. `on_beginning_needed`: ask the master for what a store that begins
-        where its log does must know; `withdraw_beginning`: do not, False where the answer is on the disk already. `on_fatal`:
-        end the process.
+        """`post`: runs a function on the loop soon; `later`: runs it when a full disk may have room again. `on_cut_needed`: the
+        intent is written, so close the store and reopen it. `on_beginning_needed`: ask the master for the state that a store
+        needs which begins at the log's begin; `withdraw_beginning`: cancel that, False if the answer is already on the disk.
+        `on_fatal`: end the process.
         """
         self._store = store
         self._files = files
@@ -59,7 +59,7 @@ class StoreDisk:
         self._on_fatal = on_fatal
         self._syncing: tuple[int, Callable[[], None]] | None = None
         self._hole = store.damage.quarantine.first_hole
-        self._guessed: set[int] = set()  # where chunks begin whose ends are guesses
+        self._guessed: set[int] = set()  # begins of chunks whose ends are estimates
         self._performers: dict[type[DiskEffect], Callable[[Any, Callable[[], None]], None]] = {
             fx.PersistPromise: self._persist_promise,
             fx.PersistIntent: self._persist_intent,
@@ -77,23 +77,24 @@ class StoreDisk:
         self._performers[type(effect)](effect, on_done)
 
     def withdraw(self, effect: DiskEffect) -> bool:
-        """See `ReplicaDisk`: a beginning that was asked for can be given up until it was written down."""
+        """See `ReplicaDisk`: a requested beginning can be cancelled until it is written down."""
         return isinstance(effect, fx.StartAnew) and self._withdraw_beginning()
 
     @property
     def has_hole(self) -> bool:
-        """Whether bytes are there behind the end, which do not count (R9)."""
+        """True if there are bytes behind the end, which do not count (R9)."""
         return self._hole is not None
 
     def position(self) -> tuple[int, int]:
-        """(end, flushed) of the log, which ends at its first hole."""
+        """(end, flushed) of the log; its first hole is its end."""
         end: int = self._store.written
         if self._hole is not None:
             end = min(end, max(self._hole, self._store.begin))
         return end, min(self._store.flushed, end)
 
     def read(self, begin: int, end: int) -> memoryview:
-        """A chunk's bytes: all of [begin, end), but of a blank only its head. Raises OffsetOutOfRange, CorruptRecordError."""
+        """The bytes of a chunk: all of [begin, end), of a blank only the header. Raises OffsetOutOfRange,
+        CorruptRecordError."""
         data = self._store.chunk(begin, end - begin, limit=end).data
         if begin in self._guessed and not self._is_cut_at(begin, end):
             self._store.damage.in_chunk(begin, end, is_doubted=True)
@@ -101,15 +102,15 @@ class StoreDisk:
         return data
 
     def _is_cut_at(self, begin: int, end: int) -> bool:
-        """Whether [begin, end) is whole records."""
+        """True if [begin, end) is whole records."""
         try:
             return self._store.chunk_end(begin, end - begin) == end
         except CorruptRecordError:
             return False
 
     def cut_at(self, begin: int, limit: int) -> int:
-        """The end of the last whole record in [begin, limit); where the first is longer alone, its end; `limit` where the log
-        is damaged there, or gone: `read` says so then."""
+        """The end of the last whole record in [begin, limit); if the first record is longer, its end; `limit` if the log
+        is damaged or gone there, which `read` then reports."""
         try:
             end = self._store.chunk_end(begin, limit - begin)
         except (CorruptRecordError, OffsetOutOfRange):
@@ -121,7 +122,7 @@ class StoreDisk:
         return end
 
     def on_flushed(self) -> None:
-        """The disk has more than before."""
+        """More of the log is on the disk."""
         if self._syncing is not None and self._store.flushed >= self._syncing[0]:
             (_, on_done), self._syncing = self._syncing, None
             on_done()
@@ -170,9 +171,9 @@ class StoreDisk:
             on_done()
 
     def _cut_tail(self, effect: fx.CutTail, on_done: Callable[[], None]) -> None:
-        """The start has cut what was torn, and chunks are whole records: there is nothing to cut. Holes stay, and what lies
-        behind them counts: nobody has more. Durably so, before anything is acknowledged there: else the next life would offer a
-        log that ends before them."""
+        """A new master has nothing to cut: the start cut the torn tail, and chunks are whole records. Holes stay, and the bytes
+        behind them count, because nobody has more. This is made durable before anything there is acknowledged: otherwise the
+        next start would end the log before the holes."""
         self._hole = None
         noted = self._store.damage.take_holes()
         if noted is None:
@@ -181,7 +182,7 @@ class StoreDisk:
             noted.add_done_callback(lambda _: self._post(partial(self._on_noted, effect, on_done)))
 
     def _on_noted(self, effect: fx.CutTail, on_done: Callable[[], None]) -> None:
-        """The holes are written down, or there was no room for it."""
+        """The holes are recorded, or the disk had no room for the record."""
         if self._store.damage.is_noted:
             on_done()
         else:
@@ -196,6 +197,6 @@ class StoreDisk:
         self._store.request_flush()
 
     def _start_anew(self, effect: fx.StartAnew, _on_done: Callable[[], None]) -> None:
-        """The master's state is asked for and written down; then the broker is opened anew, so this is never done."""
+        """Asks for the master's state, which is written down. The broker is then reopened, so this effect never completes."""
         log.warning("behind the master's retention, beginning anew begin=%s", effect.begin)
         self._on_beginning_needed()

@@ -1,8 +1,8 @@
-"""What the cores of replication ask of their shell. Values; the cores return them in lists, in the order to be done.
+"""The effects that replication cores ask of their shell, as values; a list of effects is carried out in its order.
 
-Effects that change the disk (`DiskEffect`) are carried out one at a time, in the order given, each durable before it
-counts; the shell then hands the same object back: `on_done(effect)`. Until then the core acts as if it had not
-happened. All others need no answer. What a core says about a session means the socket of that session alone. Pure.
+Effects that change the disk (`DiskEffect`) are carried out one at a time, in the order given. When one is durable, the
+shell hands the same object back: `on_done(effect)`. Until then the core acts as if the effect had not happened. All other
+effects need no answer. An effect on a session concerns only the socket of that session. Pure.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .frames import Chunk, Frame
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Root of all."""
+    """The base of all effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskEffect(Effect):
-    """To be answered by `on_done`."""
+    """An effect on the disk; `on_done` answers it."""
 
 
 # ---- towards other replicas
@@ -37,7 +37,7 @@ class SendFrame(Effect):
 
 @dataclass(frozen=True, slots=True)
 class SendChunk(Effect):
-    """Read [begin, end) of the log, `seal` it, send both frames. `chunk` has no CRC yet; `lz4`: it was asked for."""
+    """Read [begin, end) of the log, encode it, send both frames. `chunk` has no CRC yet; `lz4`: the slave asked for it."""
 
     peer: str
     chunk: Chunk
@@ -45,7 +45,7 @@ class SendChunk(Effect):
 
 @dataclass(frozen=True, slots=True)
 class OpenSession(Effect):
-    """A slave's: a fresh socket to the master `peer`; its frames follow."""
+    """Of a slave: open a fresh socket to the master `peer`; its frames follow."""
 
     peer: str
     session: int
@@ -53,7 +53,7 @@ class OpenSession(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CloseSession(Effect):
-    """Close the socket of this session, or as ROUTER forget its identity; what still arrives from it is dropped."""
+    """Close the socket of this session, or on a ROUTER forget its identity; what still arrives from it is dropped."""
 
     peer: str
     session: int
@@ -64,7 +64,7 @@ class CloseSession(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ProposeInSync(Effect):
-    """Ask for this in-sync set, conditionally on the node's version. No answer is needed: only newer news settle it."""
+    """Propose this in-sync set, on condition of the node's version. No answer is needed: only newer news settle it."""
 
     version: int
     names: tuple[str, ...]
@@ -72,7 +72,7 @@ class ProposeInSync(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TellMasterGone(Effect):
-    """The master's end closed the session's socket: the controller should know at once."""
+    """The master's end closed the session's socket: report that to the controller at once."""
 
     peer: str
     epoch: int
@@ -80,7 +80,7 @@ class TellMasterGone(Effect):
 
 @dataclass(frozen=True, slots=True)
 class AskController(Effect):
-    """What we know of the group is old, or another's is: fetch the node."""
+    """Our news of the group, or another replica's, are old: read the node."""
 
 
 # ---- towards the broker
@@ -102,23 +102,23 @@ class Acknowledge(Effect):
 
 @dataclass(frozen=True, slots=True)
 class WritesAllowed(Effect):
-    """Whether the master takes new messages: as many replicas are in sync as the group demands."""
+    """Whether the master takes new messages: as many replicas are in sync as the group requires."""
 
     allowed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Halt(Effect):
-    """This replica takes no part in this term and says so, with what an operator can do: `reason` is CutRefused where the
-    master asked it to forget what may be confirmed (R4), TooManyEpochs where the list of epochs is full, SegmentsDiffer where
-    its log files are of another size than the master's."""
+    """This replica takes no part in this term, and `reason` says what an operator can do: CutRefused if the master asked it
+    to cut what may be confirmed (R4), TooManyEpochs if the list of epochs is full, SegmentsDiffer if its log files have
+    another size than the master's."""
 
     reason: CutRefused | SegmentsDiffer | TooManyEpochs
 
 
 @dataclass(frozen=True, slots=True)
 class Lead(Effect):
-    """This replica is master of `epoch` from `start` on: make a MasterState, take appends."""
+    """This replica is master of `epoch` from `start` on: make a MasterState, accept appends."""
 
     epoch: int
     start: int
@@ -126,7 +126,7 @@ class Lead(Effect):
 
 @dataclass(frozen=True, slots=True)
 class StopLeading(Effect):
-    """Acknowledge nothing more, take no appends, drop the MasterState."""
+    """Acknowledge nothing more, accept no appends, drop the MasterState."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class StopFollowing(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Effect):
-    """The slave core follows nobody and waits for nothing on the disk."""
+    """The slave core follows nobody, and no effect of it is pending on the disk."""
 
 
 # ---- towards the disk
@@ -152,14 +152,14 @@ class Stopped(Effect):
 
 @dataclass(frozen=True, slots=True)
 class PersistPromise(DiskEffect):
-    """Write the highest epoch seen, in a field that nothing lowers (R2)."""
+    """Persist the highest epoch seen, in a field that nothing lowers (R2)."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class PersistIntent(DiskEffect):
-    """Write down that the log is about to be cut, before it is (R4)."""
+    """Persist the intent to cut the log, before the cut (R4)."""
 
     epoch: int
     offset: int
@@ -167,12 +167,12 @@ class PersistIntent(DiskEffect):
 
 @dataclass(frozen=True, slots=True)
 class ClearIntent(DiskEffect):
-    """The cut is complete: forget the intent."""
+    """The cut is complete: delete the intent."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutLog(DiskEffect):
-    """End the log at `offset` and fsync that; what was behind it never comes back. Done even where it ends there."""
+    """End the log at `offset` and fsync that; what was behind it never comes back. Done even if the log already ends there."""
 
     offset: int
 
@@ -186,7 +186,7 @@ class PersistEpochs(DiskEffect):
 
 @dataclass(frozen=True, slots=True)
 class Append(DiskEffect):
-    """Append the bytes of a chunk at the log's end, which is the chunk's begin. Need not be flushed to count as done."""
+    """Append the bytes of a chunk at the log's end, which is the chunk's begin. Done when written, flushed or not."""
 
     chunk: Chunk
     data: bytes | memoryview
@@ -194,19 +194,19 @@ class Append(DiskEffect):
 
 @dataclass(frozen=True, slots=True)
 class CutTail(DiskEffect):
-    """A new master's: cut what is no whole record at the log's end; say where it ends (`on_position`), then done."""
+    """Of a new master: cut a partial record at the log's end and report the end (`on_position`), then done."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncLog(DiskEffect):
-    """Fsync all that is written; say so (`on_position`), then done."""
+    """Fsync everything written and report it (`on_position`), then done."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartAnew(DiskEffect):
-    """Delete the log and all that was derived from it; begin an empty one at `begin`, under these epochs (R12).
+    """Delete the log and everything derived from it; begin an empty one at `begin`, with these epochs (R12).
 
-    The master's snapshots of state are fetched first; done means that the log may be appended to.
+    The master's snapshots of state are fetched first. When this is done, the log may be appended to.
     """
 
     begin: int

@@ -1,7 +1,7 @@
-"""What a master knows of one other replica: its session, how far it is, when it was last heard. Owned by the master.
+"""A master's knowledge of one other replica: its session, its positions, when it was last heard. Owned by the master.
 
-Positions are of the present session and are kept when it closes: the log they tell of does not go away with it, and
-the next opening puts what that session can vouch for in their place. Pure.
+Positions are of the present session. They are kept when it closes, because the slave's log stays; the
+next opening replaces them with what that session confirms. Pure.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .frames import Opening
 class FollowingMember:
     """Offsets are physical, times monotonic milliseconds. `session`: the highest number seen, open or not (R14).
 
-    `incarnation`: the one the node names, None where it names none; `session_incarnation`: the one that opened.
-    `is_counted`: in the union. `acked_ms`: when an ack came last: an opening alone says that it is heard, not that it hears.
-    `flushing_ms`: when it had flushed more than before, or all it had.
-    `is_gone`: its socket is known to be gone. `caught_up_ms`: when it last held all that there was.
+    `incarnation`: the one that the node names, None if it names none; `session_incarnation`: the one that opened the session.
+    `is_counted`: in the union. `acked_ms`: time of the last ack; an opening only proves that we hear it, not that it hears us.
+    `flushing_ms`: when it last had flushed more than before, or everything.
+    `is_gone`: its socket is known to be closed. `caught_up_ms`: when it last had everything.
     """
 
     name: str
@@ -49,7 +49,7 @@ class FollowingMember:
         self.caught_up_ms = self.acked_ms = self.flushing_ms = self._mark_ms = self.heard_ms
 
     def open(self, opening: Opening, offset: int, *, end: int, now_ms: int) -> None:
-        """A new session that agrees with the master's log up to `offset`. What was not flushed counts for nothing."""
+        """A new session whose log equals the master's up to `offset`. Unflushed bytes do not count."""
         self.session, self.session_incarnation = opening.session, opening.incarnation
         self.is_open, self.is_gone, self.wants_lz4 = True, False, opening.wants_lz4
         self.written, self.flushed = offset, min(offset, opening.flushed)
@@ -58,14 +58,14 @@ class FollowingMember:
         self._mark = end
 
     def acknowledge(self, written: int, flushed: int, now_ms: int) -> None:
-        """It says how far it is."""
+        """It has reported its positions."""
         if flushed > self.flushed or flushed >= written:
             self.flushing_ms = now_ms
         self.written, self.flushed = written, flushed
         self.heard_ms = self.acked_ms = now_ms
 
     def observe_lag(self, end: int, is_sync: bool, now_ms: int) -> None:
-        """It was caught up when the log ended where this member is now: at the mark, which then moves to now."""
+        """At the mark, the log ended where this member is now, so it was caught up then; the mark moves to now."""
         position = self.flushed if is_sync else self.written
         if position >= end:
             self.caught_up_ms = now_ms
@@ -76,6 +76,6 @@ class FollowingMember:
         self._mark, self._mark_ms = end, now_ms
 
     def may_join(self, bar: int, is_sync: bool) -> bool:
-        """Caught up in a session of the life that the node names (R7)."""
+        """Caught up in a session of the incarnation that the node names (R7)."""
         position = self.flushed if is_sync else self.written
         return self.is_open and self.session_incarnation == self.incarnation and position >= bar

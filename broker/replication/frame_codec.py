@@ -1,6 +1,6 @@
-"""Frames of the replication port to bytes and back, by the table in frames. Pure.
+"""Encodes and decodes the frames of the replication port, by the table in `frames`. Pure.
 
-Whatever a stranger sends is a RemoteProtocolError and nothing else; lengths are proved before anything is built.
+Any bytes that are not a valid frame raise RemoteProtocolError and nothing else; lengths are checked before anything is built.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ENCODERS: Final = {
 
 
 def encode(frame: Frame) -> bytes:
-    """The frame's bytes."""
+    """The bytes of a frame."""
     if isinstance(frame, Opening):
         return _encode_opening(frame)
     if isinstance(frame, Refused):
@@ -67,7 +67,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes | memoryview, at: Side) -> Frame:
-    """The frame that these bytes are, for a receiver `at` this side. Raises RemoteProtocolError, whatever they hold."""
+    """Decodes a frame, for a receiver `at` this side. Raises RemoteProtocolError if the bytes are no valid frame."""
     if not _HEAD.size <= len(data) <= FRAME_BYTES_MAX:
         raise RemoteProtocolError(f"a replication frame of {len(data)} bytes")
     magic, version, kind = _HEAD.unpack_from(data)
@@ -119,7 +119,7 @@ def _encode_rows(epochs: EpochList) -> bytes:
 
 
 def _decode_rows(data: bytes | memoryview, *, epoch: int, end: int) -> EpochList:
-    """Rows to the end of the frame, of epochs up to `epoch`, none beginning behind `end`."""
+    """The rows up to the end of the frame. Their epochs are at most `epoch`, and none begins behind `end`."""
     try:
         epochs = EpochList.of(_ROW.iter_unpack(data))
     except ValueError as error:

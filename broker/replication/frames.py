@@ -1,14 +1,14 @@
-"""What goes over the replication port: the frames, and one table of how they lie in bytes (frame_codec goes by it).
+"""The frames of the replication port, and one table of their byte layouts, which frame_codec uses.
 
 A slave opens a session; the master accepts it with a truncation point, or refuses it; the slave grants credit; the
-master sends chunks of the log, and idle frames where there is nothing to send; the slave acknowledges positions.
+master sends chunks of the log, and idle frames when there is nothing to send; the slave acknowledges positions.
 
     slave   Opening ............ Credit ........ Ack ....... Ack Credit
     master          Accepted            Chunk Chunk   Chunk             Idle
 
-Every frame names the group, the epoch of the master's term that it belongs to, and the session (R2, R14). A chunk's
-bytes travel as a second ZeroMQ frame (chunk_payload). All numbers are big-endian; docs/formats/replication.md shows
-the same table. Pure.
+Every frame names the group, the epoch of the master's term, and the session (R2, R14). The
+bytes of a chunk travel in a second ZeroMQ frame (chunk_payload). All numbers are big-endian. docs/formats/replication.md
+shows the same table. Pure.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .epochs import NO_EPOCHS, EpochList
 MAGIC: Final = b"ZR"
 VERSION: Final = 1
 CHUNK_BYTES: Final = 1024 * 1024
-"""What a chunk holds at most, unless one record alone is longer."""
+"""The most bytes of a chunk, unless a single record is longer."""
 CHUNK_BYTES_MAX: Final = RECORD_BYTES_LIMIT + 8
-"""Bytes that a chunk has at most: the longest record that a store may be set to take, and the 8 of a blank's head."""
+"""The absolute limit of a chunk: the longest record that a store may allow, and the 8 bytes of a blank's header."""
 CHUNK_SPAN_MAX: Final = SEGMENT_BYTES_LIMIT
-"""How much of the log a chunk may stand for: it lies in one segment, and the filler behind a blank's head is not sent."""
+"""The longest range of the log that a chunk names: within one segment, and the filler behind a blank's header is not sent."""
 SESSION_MAX: Final = 1 << 62
-"""No slave numbers its sessions so high: what a stranger says must leave room for the next number."""
+"""The limit of session numbers: a number from a stranger must leave room for the next one."""
 FRAME_BYTES_MAX: Final = 1024 * 1024
-"""Of a frame without a chunk's bytes: an opening with a whole list of epochs."""
+"""The limit of a frame without a chunk's bytes: an opening with a full list of epochs."""
 
 
 class Side(Enum):
-    """Who receives a frame."""
+    """The receiver of a frame."""
 
     MASTER = "master"
     SLAVE = "slave"
@@ -47,20 +47,20 @@ class RefusalReason(IntEnum):
     """Why a master refuses a session."""
 
     OTHER_EPOCH = 1
-    """The opening names another epoch than this master's, which the refusal carries."""
+    """The opening names another epoch than the master's, which the refusal carries."""
     STALE_SESSION = 2
     """The number is not above the highest seen from this slave; `offset` is that number."""
     NOT_A_MEMBER = 3
-    """The group's node, as this master knows it, does not name the replica, or with another store."""
+    """The group's node, as this master knows it, does not name the replica, or names another store for it."""
     BEHIND_RETENTION = 4
-    """The truncation point `offset` lies before `log_begin`: the slave must start anew there, under `epochs`."""
+    """The truncation point `offset` is before `log_begin`: the slave must begin anew there, with `epochs`."""
     CLOSED = 5
-    """The session was open, and the master has closed it: the slave should open another."""
+    """The session was open, and the master has closed it: the slave should open a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What all frames carry: the group's key, the epoch of the master's term, the session."""
+    """The fields of every frame: the group's key, the epoch of the master's term, the session."""
 
     group: int
     epoch: int
@@ -81,17 +81,17 @@ class Opening(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Frame):
-    """The session is open; the slave cuts its log to `truncate_at`, which counts in this session only (R4)."""
+    """The session is open. The slave cuts its log to `truncate_at`, which counts in this session only (R4)."""
 
     truncate_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Frame):
-    """No session. `epoch`: the master's own. The rest means what the reason says, else nothing.
+    """The session is refused. `epoch`: the master's own. The meaning of the other fields depends on the reason.
 
-    `epochs`: the rows that begin before `log_begin`. A log that starts anew keeps them, though it has not their bytes:
-    how far two logs agree is found in complete lists only.
+    `epochs`: the rows that begin before `log_begin`. A log that begins anew keeps these rows without their bytes,
+    because two logs can only be compared by complete lists.
     """
 
     reason: RefusalReason
@@ -102,7 +102,7 @@ class Refused(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Credit(Frame):
-    """The slave takes bytes of the log up to this offset. A total, not an increment: lost or doubled ones do no harm."""
+    """The slave accepts bytes of the log up to this offset. It is a total, so lost or repeated frames do no harm."""
 
     up_to: int
 
@@ -121,7 +121,7 @@ class Chunk(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Frame):
-    """Nothing to send: all below `sent` was, so that a lost last chunk shows. To be answered with an Ack."""
+    """Nothing to send: everything below `sent` was sent, so a lost last chunk is noticed. The slave answers with an Ack."""
 
     sent: int
     confirm: int
@@ -129,7 +129,7 @@ class Idle(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Ack(Frame):
-    """What the slave's log holds, and what of it is on its disk."""
+    """How far the slave's log is written, and how far it is on the disk."""
 
     written: int
     flushed: int
@@ -137,11 +137,11 @@ class Ack(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Goodbye(Frame):
-    """The sender stops and says so; the receiver need not wait for a time-out."""
+    """The sender stops; the receiver need not wait for a time-out."""
 
 
 def group_key(cluster: str, broker_name: str) -> int:
-    """The number that stands for a group in every frame: a slave of another group or cluster is never taken for one."""
+    """The number of a group in every frame: a slave of another group or cluster is never mistaken for a member."""
     digest = hashlib.blake2b(f"{cluster}\0{broker_name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -151,7 +151,7 @@ _SIZES: Final = {"q": 8, "I": 4, "H": 2, "B": 1}
 
 @dataclass(frozen=True, slots=True)
 class FrameField:
-    """A number: its name, its `struct` code (q: 63 bits, never negative), what it means."""
+    """A number: its name, its `struct` code (q: 63 bits, never negative), its meaning."""
 
     name: str
     code: str
@@ -159,13 +159,13 @@ class FrameField:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes it takes."""
+        """Its size in bytes."""
         return _SIZES[self.code]
 
 
 @dataclass(frozen=True, slots=True)
 class FrameLayout:
-    """One kind of frame. `tail` says what follows the numbers, where their count varies."""
+    """One kind of frame. `tail` describes what follows the numbers, if its length varies."""
 
     kind: int
     cls: type[Frame]

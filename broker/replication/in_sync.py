@@ -1,9 +1,9 @@
-"""Which replicas a master waits for: the in-sync set, and what was proposed for it and is not settled (R6, R7). Pure.
+"""Decides which replicas a master waits for: the in-sync set, and proposals that are not settled (R6, R7). Pure.
 
-The *union* is the in-sync set last known at the controller, with every set proposed on that node version: any one of
-those may have been written, whatever became of the answer. Only a node of a higher version settles a proposal. A
-proposed member is waited for and does not count towards the minimum. Here is what is wanted, when it is proposed and
-proposed again; who is dead or caught up is the caller's judgement (master).
+The *union* is the in-sync set last known at the controller, and every set proposed on that version of the node: any of
+these may have been written, even if the answer was lost. Only a node of a higher version settles a proposal. Sends wait
+for a proposed member, but it does not count towards the minimum. This module decides what to propose and when to
+repeat it; the caller (master) judges who is dead or caught up.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class InSyncSet:
 
     @property
     def proposed(self) -> frozenset[str] | None:
-        """The set proposed last, until it is settled; None where nothing is open."""
+        """The last proposed set until it is settled; None if none is open."""
         return self._proposed
 
     def on_group(self, group: KnownGroup) -> bool:
-        """Adopts a node; False where its version is not above the one known: that settles nothing."""
+        """Adopts a node; False if its version is not above the known one: then it settles nothing."""
         if group.version <= self.group.version:
             return False
         self.group = group
@@ -43,11 +43,12 @@ class InSyncSet:
         return True
 
     def propose(self, *, joining: frozenset[str], leaving: frozenset[str], now_ms: int) -> ProposeInSync | None:
-        """What to propose now: a change that is wanted, or again the one that is open.
+        """What to propose now: a needed change, or the open proposal again.
 
-        `joining`: caught up; they are in the union from here on. `leaving`: members known in sync that are gone or too
-        far behind; they stay in it until the controller has written. A member that was proposed to join stays in the
-        proposal until that is settled, even if it has died since: only then can it be proposed to leave.
+        `joining`: caught-up members; they are in the union from now on. `leaving`: members in sync at the controller
+        that are gone
+        or too far behind; they stay in the union until the controller has written. A member that was proposed to join
+        stays in the proposal until that is settled, even if it has died since: only then can it be proposed to leave.
         """
         wanted = (self.union | joining) - leaving
         if wanted == self.known or (wanted == self._proposed and now_ms < self._again_ms):

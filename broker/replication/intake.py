@@ -1,10 +1,10 @@
-"""The stream of one session at the slave: chunks between network and disk, credit, and the confirm offset heard (R5, R6).
+"""One session's stream at the slave: chunks between network and disk, credit, and the heard confirm offset (R5, R6).
 
-    chunk -> waits here, in order -> row of its epoch durable, if it is the first of it -> appended at the log's end
+        chunk -> waits here, in order -> if it begins an epoch, its row becomes durable -> appended at the log's end
 
-One step is on the disk at a time; the credit granted bounds what waits. A new session forgets what waits, and what the
-one before was told of the confirm offset; the step that is on the disk is completed all the same. A step for which the
-disk has no room has changed nothing: it waits here again, and following may end meanwhile. Pure.
+Only one step is on the disk at a time; the granted credit limits what waits. A new session discards the waiting chunks and
+the former session's confirm offset; the step on the disk is still completed. If the disk has no room for a step, nothing
+has changed: the chunk waits here again, and following may end meanwhile. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .replica_log import ReplicaLog
 
 class Intake:
     """Moves `log` as steps complete. `received`: everything below is appended, or waits here. `granted`: the credit.
-    `lacks_room`: the disk had none for the next step, which waits for `retry`."""
+    `lacks_room`: the disk had no room for the next step, which waits for `retry`."""
 
     def __init__(self, log: ReplicaLog, credit_bytes: int) -> None:
         self.received = log.end
@@ -27,17 +27,17 @@ class Intake:
         self._credit_bytes = credit_bytes
         self._waiting: deque[tuple[Chunk, bytes | memoryview]] = deque()
         self._awaiting: DiskEffect | None = None
-        self._is_awaited = False  # by the session that streams: an earlier one's step is not given to the disk again
+        self._is_awaited = False  # of the present session: a step of an earlier one is not given to the disk again
         self.lacks_room = False
         self._heard_confirm = 0
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is under way on the disk."""
+        """True if no step is on the disk."""
         return self._awaiting is None
 
     def begin(self) -> None:
-        """A session streams: from the log's own end on."""
+        """A session begins to stream, from the end of the log on."""
         self.received = self._log.end
         self.granted = self._heard_confirm = 0
 
@@ -47,7 +47,7 @@ class Intake:
         self._is_awaited = self.lacks_room = False
 
     def grant(self) -> bool:
-        """Raises the credit once half of it is used; True where it was."""
+        """Raises the credit once half of it is used; True if it was raised."""
         limit = self._log.end + self._credit_bytes
         if limit - self.granted < self._credit_bytes // 2:
             return False
@@ -55,17 +55,18 @@ class Intake:
         return True
 
     def is_next(self, chunk: Chunk) -> bool:
-        """False after a lost frame, and where a master keeps no rule: then the session must end."""
+        """Takes in a chunk. False after a lost frame, or if the master breaks a rule: then the session must end."""
         newest = self._waiting[-1][0].data_epoch if self._waiting else self._log.epochs.newest
         return chunk.begin == self.received and chunk.begin < self.granted and chunk.data_epoch >= newest
 
     def take(self, chunk: Chunk, data: bytes | memoryview) -> None:
-        """The next chunk waits here."""
+        """Adds the next chunk to the waiting ones."""
         self.received = chunk.end
         self._waiting.append((chunk, data))
 
     def next_step(self) -> list[DiskEffect]:
-        """Gives the disk the next chunk, or first the row of its epoch; nothing while it is at work. Raises TooManyEpochs."""
+        """Gives the disk the next chunk, or first the row of its epoch; nothing while a step is on the disk. Raises
+        TooManyEpochs."""
         if self._awaiting is not None or not self._waiting or self.lacks_room:
             return []
         self._is_awaited = True
@@ -78,7 +79,7 @@ class Intake:
         return [self._awaiting]
 
     def on_no_room(self, effect: DiskEffect) -> bool:
-        """The disk had no room for a step and did nothing; False where it was no step of a stream."""
+        """The disk had no room for a step and did nothing; False if it was no step of a stream."""
         if effect is not self._awaiting:
             return False
         self._awaiting = None
@@ -89,11 +90,11 @@ class Intake:
         return True
 
     def retry(self) -> None:
-        """The next step is the one again that the disk had no room for."""
+        """Tries the step again for which the disk had no room."""
         self.lacks_room = False
 
     def on_done(self, effect: DiskEffect) -> Chunk | None:
-        """The disk has carried out a step; the chunk that is in the log now, if it was an append."""
+        """The disk has completed a step; returns the appended chunk, if it was an append."""
         if effect is not self._awaiting:
             return None
         self._awaiting = None
@@ -105,7 +106,7 @@ class Intake:
         return None
 
     def hear_confirm(self, heard: int) -> bool:
-        """The lower of what was heard in this session and the own end, never backwards (R6); True where it moved."""
+        """The lower of the heard confirm offset and the own end, never decreasing (R6); True if it moved."""
         self._heard_confirm = max(self._heard_confirm, heard)
         confirm = min(self._heard_confirm, self._log.end)
         if confirm <= self._log.confirm:

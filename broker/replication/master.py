@@ -2,14 +2,14 @@
 
     log position moved | Ack | Credit | Opening | news of the node | tick  -->  MasterState  -->  effects
 
-The confirm offset is the lowest position over the union (in_sync), and moves only while the minimum is in sync (R6);
-what it has passed is acknowledged (R8), or with ack = master what the master itself holds. A position is what a member
-has flushed under flush = sync, else what it has written: from the opening and the acks of its present session (R8,
-R14). Catching up and following the tail are one loop: each event sends each session at most one chunk, within its
-credit and once it is worth one (`chunk_pacing`); `has_more` says that another turn is due at once.
+The confirm offset is the lowest position in the union (in_sync). It moves only while the minimum is in sync (R6).
+Sends below it are acknowledged (R8), or with ack = master sends below the master's own position. A member's position is
+what it has flushed under flush = sync, otherwise what it has written, from the opening and the acks of its present session
+(R8, R14). Catching up and following the tail are one loop: each event sends each session at most one chunk, within its
+credit and once it is large enough (`chunk_pacing`); `has_more` says that another turn is due at once.
 
-Made at `Lead`, dropped at `StopLeading`; news of another epoch are not for this object. All times are monotonic
-milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds and grow with the members only. Pure.
+The object is made at `Lead` and dropped at `StopLeading`; the caller handles news of other epochs. All times are monotonic
+milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds, and only the number of members raises that. Pure.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from .in_sync import InSyncSet
 from .replica_log import ReplicaLog
 
 SILENCE_MS: Final = 1500
-"""A member that has not acknowledged anything for so long leaves the in-sync set."""
+"""A member that has not acknowledged anything for this long leaves the in-sync set."""
 HANGS_MS: Final = 2000
-"""Under flush = sync: one whose disk has got nothing for so long leaves it too; it is not slow, it stands still."""
+"""Under flush = sync: a member whose disk has flushed nothing for this long leaves the set too; its disk hangs."""
 IDLE_MS: Final = 250
 CONFIRM_MS: Final = 20
-"""How long a slave that gets no chunks may not hear that the confirm offset has moved."""
+"""The longest time until a slave that gets no chunks hears of a new confirm offset."""
 OWN_PAUSE_MS: Final = 400
-"""Ticks further apart than this: the process was stopped, or its machine was."""
+"""If ticks are further apart than this, the process was stopped, or its machine was."""
 
 
 def refusal(opening: Opening, reason: RefusalReason, *, epoch: int, offset: int = 0) -> SendFrame:
-    """What a slave is told instead of a session. A replica that is no master (yet) says OTHER_EPOCH and what it promised."""
+    """The refusal of a session. A replica that is not master (yet) says OTHER_EPOCH and its promised epoch."""
     return SendFrame(opening.name, Refused(opening.group, epoch, opening.session, reason, offset))
 
 
@@ -63,7 +63,8 @@ class MasterState:
         cut_at: CutAt,
         now_ms: int,
     ) -> None:
-        """`group`: the news that led to `Lead`, or newer ones of the same epoch; `log.epochs` ends with its row."""
+        """`group`: the news that led to `Lead`, or newer ones of the same epoch; `log.epochs` ends with the row of
+        that epoch."""
         assert log.epochs.newest == group.node.epoch
         self.epoch = group.node.epoch
         self.start = log.epochs.rows[-1].begin
@@ -76,7 +77,7 @@ class MasterState:
         self._in_sync = InSyncSet(group)
         self._members: dict[str, FollowingMember] = {}
         self._sessions: tuple[FollowingMember, ...] = ()  # members with an open session
-        self._others: tuple[FollowingMember, ...] = ()  # members of the union but this one
+        self._others: tuple[FollowingMember, ...] = ()  # members of the union without this one
         self._is_sync = self._is_ack_all = False
         self._ticked_ms = now_ms
         self._adopt(now_ms)
@@ -85,16 +86,16 @@ class MasterState:
 
     @property
     def takes_writes(self) -> bool:
-        """Enough replicas are in sync at the controller (R8)."""
+        """True if enough replicas are in sync at the controller (R8)."""
         return self._in_sync.has_minimum
 
     @property
     def serves_state(self) -> bool:
-        """What was inherited is on the whole union: requests that read state derived from the log may go on (R3)."""
+        """True if the whole union has the inherited log: then requests that read state derived from it may be answered (R3)."""
         return self._log.confirm >= self.start
 
     def cut_off_ms(self, now_ms: int) -> int:
-        """For how long fewer replicas than the minimum have acknowledged anything; 0 where this one is enough."""
+        """For how long fewer replicas than the minimum have acknowledged anything; 0 if this one is enough."""
         others = self._in_sync.group.node.settings.min_in_sync - 1
         acked_ms = sorted((member.acked_ms for member in self._members.values()), reverse=True)
         return now_ms - acked_ms[others - 1] if 0 < others <= len(acked_ms) else 0
@@ -106,7 +107,7 @@ class MasterState:
     # ---- events: the log
 
     def on_turn(self, now_ms: int) -> list[Effect]:
-        """The log was written or flushed (`log.on_position` told so), or `has_more` was set."""
+        """The log was written or flushed (after `log.on_position`), or `has_more` was set."""
         effects: list[Effect] = []
         self.has_more = False
         log = self._log
@@ -118,21 +119,21 @@ class MasterState:
         return effects
 
     def on_log_begin(self) -> list[Effect]:
-        """Retention has moved `log.begin`; a session that still needed what is gone ends."""
+        """Retention has moved `log.begin`; sessions that still needed the deleted bytes end."""
         behind = [member for member in self._sessions if member.sent < self._log.begin]
         return [effect for member in behind for effect in self._end(member)]
 
     # ---- events: the network
 
     def on_frame(self, peer: str, frame: Frame, now_ms: int) -> list[Effect]:
-        """A frame from the replica that the port knows as `peer`: its identity was checked."""
+        """A frame from the replica whose identity the port has checked as `peer`."""
         if frame.group != self._group_key:
             return []
         if isinstance(frame, Opening):
             return self._on_opening(peer, frame, now_ms)
         member = self._members.get(peer)
         if frame.epoch != self.epoch or member is None or not member.is_open or frame.session != member.session:
-            return []  # of a session that is closed, or of another term
+            return []  # of a closed session, or of another term
         if isinstance(frame, Ack):
             return self._on_ack(member, frame, now_ms)
         if isinstance(frame, Credit):
@@ -143,7 +144,7 @@ class MasterState:
         return []
 
     def on_unreachable(self, peer: str, session: int, now_ms: int) -> list[Effect]:
-        """The socket of this session is gone (EHOSTUNREACH): the member leaves the in-sync set, if it is in."""
+        """The socket of this session is closed (EHOSTUNREACH): the member leaves the in-sync set, if it is in it."""
         member = self._members.get(peer)
         if member is None or not member.is_open or member.session != session:
             return []
@@ -152,18 +153,19 @@ class MasterState:
         return [closed, *self._propose(now_ms)]
 
     def on_unsent(self, peer: str, session: int, begin: int) -> None:
-        """The chunk of this session that begins there was not sent: the log is damaged (`ReplicaLog.damaged` tells where).
+        """The chunk of this session that begins there was not sent, because the log is damaged (`ReplicaLog.damaged`
+        says where).
 
-        The session waits: it is sent idle frames, and goes on once the bytes are back.
+        The session waits with idle frames, and continues once the bytes are repaired.
         """
         member = self._members.get(peer)
         if member is not None and member.is_open and member.session == session:
             member.sent = begin
-            member.epoch_end = 0  # it may lie in an earlier epoch than what came behind it
+            member.epoch_end = 0  # it may be in an earlier epoch than the bytes behind it
         self._pacing.on_unsent(begin)
 
     def on_bad_frame(self, peer: str, session: int) -> list[Effect]:
-        """What came from this session could not be decoded: it ends; the slave opens another."""
+        """A message of this session could not be decoded: the session ends, and the slave opens another."""
         member = self._members.get(peer)
         if member is None or not member.is_open or member.session != session:
             return []
@@ -172,7 +174,7 @@ class MasterState:
     # ---- events: the controller and the clock
 
     def on_group(self, group: KnownGroup, now_ms: int) -> list[Effect]:
-        """The node was read. Another epoch's is the role's business, a version not above the known one is nobody's."""
+        """The node was read. The role handles another epoch; a version that is not above the known one is ignored."""
         if group.node.epoch != self.epoch:
             return []
         allowed = self.takes_writes
@@ -184,7 +186,7 @@ class MasterState:
         return effects + self._propose(now_ms)
 
     def on_tick(self, now_ms: int) -> list[Effect]:
-        """Time has passed; every 20 to 50 ms is often enough."""
+        """Time has passed; a call every 20 to 50 ms is enough."""
         effects: list[Effect] = []
         self._forgive_own_pause(now_ms)
         for member in self._members.values():
@@ -197,7 +199,7 @@ class MasterState:
         return effects + self._propose(now_ms)
 
     def _forgive_own_pause(self, now_ms: int) -> None:
-        """A master that was stopped heard nobody meanwhile: that is no silence of theirs."""
+        """A master that was stopped could hear nobody meanwhile: that does not count as silence of the members."""
         pause_ms = now_ms - self._ticked_ms
         self._ticked_ms = now_ms
         if pause_ms >= OWN_PAUSE_MS:
@@ -212,14 +214,15 @@ class MasterState:
     def _on_opening(self, peer: str, frame: Opening, now_ms: int) -> list[Effect]:
         member = self._members.get(peer)
         if peer != frame.name:
-            return []  # not who the port knows it to be
+            return []  # not the replica that the port has identified
         if member is None or member.incarnation is None:
             return [refusal(frame, RefusalReason.NOT_A_MEMBER, epoch=self.epoch)]
         if frame.epoch != self.epoch:
             return [refusal(frame, RefusalReason.OTHER_EPOCH, epoch=self.epoch)]
         if frame.incarnation.store_id != member.incarnation.store_id:
-            # New, and the node does not say so yet; or of another cluster's group that is named alike, whose master had our
-            # address before it went down: epochs do not tell the two apart.
+            # It is new and the node does not name it yet; or it belongs to a group of another cluster with the same
+            # name, whose master
+            # had our address before. Epochs do not tell the two apart.
             return [refusal(frame, RefusalReason.NOT_A_MEMBER, epoch=self.epoch)]
         if frame.session <= member.session:
             return [refusal(frame, RefusalReason.STALE_SESSION, epoch=self.epoch, offset=member.session)]
@@ -236,8 +239,8 @@ class MasterState:
         return effects
 
     def _refuse_behind_retention(self, opening: Opening, agreed: int | None) -> Effect:
-        """The slave starts anew where this log begins. `agreed`: None where rows are gone that could tell; it is below the
-        first one then."""
+        """The slave must begin anew where this log begins. `agreed`: None if the rows that could tell are gone; then
+        it is below the first one."""
         stamp = (self._group_key, self.epoch, opening.session)
         begin = self._log.begin
         epochs = self._log.epochs.below(begin)
@@ -245,12 +248,12 @@ class MasterState:
         return SendFrame(opening.name, Refused(*stamp, RefusalReason.BEHIND_RETENTION, offset, begin, epochs))
 
     def _end(self, member: FollowingMember) -> list[Effect]:
-        """Closes a session whose slave may not know: told, it opens another at once."""
+        """Closes a session whose slave may not know that; the refusal makes it open another at once."""
         stamp = (self._group_key, self.epoch, member.session)
         return [SendFrame(member.name, Refused(*stamp, RefusalReason.CLOSED)), self._close(member)]
 
     def _close(self, member: FollowingMember) -> Effect:
-        """Forgets the session; its number and its last position stay."""
+        """Drops the session; its number and its last position stay."""
         member.is_open = False
         self._list_sessions()
         return CloseSession(member.name, member.session)
@@ -259,7 +262,7 @@ class MasterState:
         self._sessions = tuple(member for member in self._members.values() if member.is_open)
 
     def _on_ack(self, member: FollowingMember, ack: Ack, now_ms: int) -> list[Effect]:
-        """An ack counts with last ack <= ack <= sent; anything else closes the session (R14)."""
+        """An ack counts if last ack <= ack <= sent; any other ack closes the session (R14)."""
         if not (member.written <= ack.written <= member.sent and member.flushed <= ack.flushed):
             return self._end(member)
         member.acknowledge(ack.written, ack.flushed, now_ms)
@@ -298,7 +301,7 @@ class MasterState:
     # ---- what counts
 
     def _progress(self, effects: list[Effect]) -> None:
-        """Moves the confirm offset and what is acknowledged, as far as positions allow."""
+        """Moves the confirm offset and the acknowledged offset as far as positions allow."""
         if not self._in_sync.has_minimum:
             return
         log = self._log
@@ -317,7 +320,7 @@ class MasterState:
             effects.append(Acknowledge(acknowledged))
 
     def _adopt(self, now_ms: int) -> None:
-        """Takes over what a newly known node says."""
+        """Adopts the content of a new version of the node."""
         node = self._in_sync.group.node
         self._is_sync = node.settings.flush_mode is FlushMode.SYNC
         self._is_ack_all = node.settings.ack_mode is AckMode.ALL
@@ -336,7 +339,7 @@ class MasterState:
     # ---- who should be in sync
 
     def _propose(self, now_ms: int) -> list[Effect]:
-        """A change of the in-sync set that is due, or one that is not settled, again (R7)."""
+        """Proposes a change of the in-sync set that is due, or repeats an open proposal (R7)."""
         lag_ms_max = self._in_sync.group.node.settings.lag_ms_max
         known = self._in_sync.known
         bar = max(self._log.confirm, self.start)

@@ -1,9 +1,9 @@
 """The replication port's sockets: a ROUTER for our slaves while we lead, a DEALER a session while we follow.
 
-Moves frames between sockets and the replica, which decides; decodes them, and lets nothing else through. A slave's
-session is one connection, known from its acceptance on and forgotten when it is closed: who opens under another's name
-gets nothing of what is sent to that one. All of it belongs
-to the loop's thread, whose loop watches these sockets beside its own.
+It moves frames between the sockets and the replica, which decides. It decodes them and drops everything else. A slave's
+session is one connection, known from its acceptance until it is closed: a stranger that opens under another's name
+gets nothing of what is sent to that replica. All of this belongs to the loop's thread; the loop watches these sockets beside
+its own.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from .sockets import MasterSocket, ReplicationSockets
 
 log = logging.getLogger(__name__)
 
-FRAMES_PER_TURN: Final = 64  # then requests have their turn
+FRAMES_PER_TURN: Final = 64  # then requests get their turn
 Peer = tuple[str, int]
 """A replica's name and the number of its session."""
 
 
 class PortListener(Protocol):
-    """Who decides: the replica."""
+    """The one who decides: the replica."""
 
     def on_slave_frame(self, peer: str, frame: Frame) -> None:
         """A frame from a slave; `peer`: the name that opened this connection."""
 
     def on_bad_slave_frame(self, peer: str, session: int) -> None:
-        """What came on a slave's connection is no frame."""
+        """Bytes on a slave's connection are not a valid frame."""
 
     def on_master_frame(self, frame: Frame, data: bytes | memoryview) -> None:
-        """A frame from our master; `data`: of a chunk."""
+        """A frame from our master; `data`: the payload of a chunk."""
 
     def on_master_drained(self) -> None:
-        """All that had come was told."""
+        """All received frames were passed on."""
 
     def on_bad_master_frame(self, session: int) -> None:
-        """What came from our master is no frame, or damaged."""
+        """Bytes from our master are not a valid frame, or damaged."""
 
     def on_master_lost(self, session: int) -> None:
         """The connection of this session has ended."""
@@ -52,7 +52,7 @@ class ReplicationPort:
     """A context manager; bound at construction."""
 
     def __init__(self, bind: str, loop: RequestLoop, listener: PortListener, *, sockets: ReplicationSockets) -> None:
-        """`bind`: "host:port". Raises ConfigError where the address cannot be bound. Closes `sockets` at its own end."""
+        """`bind`: "host:port". Raises ConfigError if the address cannot be bound. Closes `sockets` at its own end."""
         self._loop = loop
         self._listener = listener
         self._sockets = sockets
@@ -60,13 +60,13 @@ class ReplicationPort:
         self.address = self._router.address
         self._dealer: MasterSocket | None = None
         self._session = 0
-        self._connections: dict[Peer, bytes] = {}  # of the sessions that were accepted and not closed
+        self._connections: dict[Peer, bytes] = {}  # of accepted sessions that are not closed
         self._peers: dict[bytes, Peer] = {}
-        self._asking: tuple[Peer, bytes] | None = None  # whose opening is looked at just now
+        self._asking: tuple[Peer, bytes] | None = None  # whose opening is being handled
         loop.watch(self._router.pollable, self._on_slaves)
 
     def close(self) -> None:
-        """Before the loop's own sockets are closed."""
+        """Called before the loop's own sockets are closed."""
         self.close_dealer()
         self._loop.unwatch(self._router.pollable)
         self._router.close()
@@ -75,7 +75,7 @@ class ReplicationPort:
     # ---- as a master
 
     def send_to_slave(self, peer: str, frame: Frame, payload: tuple[Payload, ...] = ()) -> bool:
-        """False where the slave's connection is gone, or it reads nothing."""
+        """False if the slave's connection is gone, or reads nothing."""
         key = (peer, frame.session)
         if self._asking is not None and self._asking[0] == key:
             identity = self._asking[1]
@@ -89,23 +89,24 @@ class ReplicationPort:
         return self._router.send(identity, encode(frame), payload)
 
     def shared(self, data: bytes | memoryview) -> Payload:
-        """The same as a payload of `send_to_slave`: copied now, and not once more for each slave."""
+        """The same bytes as a payload of `send_to_slave`: copied now, and not again for each slave."""
         return self._sockets.shared(data)
 
     def forget(self, peer: str, session: int) -> None:
-        """The session is closed: what still comes from it is dropped."""
+        """The session is closed: further frames of it are dropped."""
         identity = self._connections.pop((peer, session), None)
         if identity is not None:
             self._peers.pop(identity, None)
 
     def forget_all(self) -> None:
-        """We lead no more."""
+        """We are no longer master."""
         self._connections.clear()
         self._peers.clear()
 
     def _on_slaves(self) -> None:
         for _ in range(FRAMES_PER_TURN):
-            # asked first: mostly one frame has come, and to find nothing behind it by an exception costs several times as much
+            # The socket is asked first: mostly one frame has come, and an exception that says "no more" costs several
+            # times as much.
             received = self._router.receive_nowait() if self._router.has_more() else None
             if received is None:
                 return
@@ -133,7 +134,7 @@ class ReplicationPort:
             self._listener.on_slave_frame(peer[0], frame)
 
     def _learn(self, identity: bytes, peer: Peer) -> None:
-        """The session was accepted. One connection is one session: what it was before is forgotten."""
+        """The session was accepted. One connection is one session: its former session is forgotten."""
         before = self._peers.pop(identity, None)
         if before is not None:
             self._connections.pop(before, None)
@@ -143,7 +144,7 @@ class ReplicationPort:
     # ---- as a slave
 
     def open_dealer(self, address: str, session: int) -> None:
-        """A fresh connection to the master at `address`; one that cannot even be begun is lost at once."""
+        """Opens a fresh connection to the master at `address`; if even that fails, it is lost at once."""
         self.close_dealer()
         try:
             dealer = self._sockets.connect(address)
@@ -156,12 +157,12 @@ class ReplicationPort:
         self._loop.watch(monitor, self._on_monitor)
 
     def send_to_master(self, frame: Frame) -> None:
-        """What cannot be sent shows as silence."""
+        """A frame that cannot be sent shows at the master as silence."""
         if self._dealer is not None:
             self._dealer.send(encode(frame), None)
 
     def close_dealer(self) -> None:
-        """Ends the connection to the master, if there is one."""
+        """Closes the connection to the master, if there is one."""
         dealer, self._dealer = self._dealer, None
         if dealer is not None:
             for socket in dealer.pollables:
@@ -175,7 +176,7 @@ class ReplicationPort:
         self._listener.on_master_drained()
 
     def _take_from_master(self) -> bool:
-        """One frame; False where none has come."""
+        """Handles one frame; False if none has come."""
         dealer, session = self._dealer, self._session
         if dealer is None:
             return False

@@ -1,10 +1,10 @@
-"""A broker's part in its replica group: carries out what the cores decide, and tells them what happened.
+"""A broker's part in its replica group: carries out the effects of the cores, and passes events to them.
 
     controller --node--> RoleState --Lead/Follow--> MasterState | SlaveState --effects--> port, disk, broker
 
-All on the loop's thread. Effects are carried out in the order in which they were returned; an effect on the disk is
-handed back to the core that asked for it once it is durable, before the next one begins. What the cores ask of the
-broker goes to its `ReplicaHost`.
+All on the loop's thread. Effects are carried out in the order in which they were returned. An effect on the disk is
+handed back to the core that returned it once it is durable, before the next one begins. Effects on the
+broker go to its `ReplicaHost`.
 """
 
 from __future__ import annotations
@@ -35,53 +35,53 @@ log = logging.getLogger(__name__)
 
 TICK_MS: Final = 25
 UNHEARD_MS: Final = 10_000
-"""A master of which nothing is heard for so long is named in the log."""
+"""If nothing is heard of the master for this long, the log names it."""
 SESSION_SHIFT: Final = 32
-"""A process begins its session numbers at its start counter, shifted: above all of its earlier lives (R14)."""
+"""A process begins its session numbers at its shifted start counter: above those of all earlier incarnations (R14)."""
 
 
 class ReplicaDisk(Protocol):
-    """What carries out effects on the disk: the store, and the files that tell who we are."""
+    """Carries out disk effects: on the store, and on the replica's own files."""
 
     def perform(self, effect: DiskEffect, on_done: Callable[[], None]) -> None:
-        """Carries it out and calls `on_done` on the loop's thread: before it returns, or later.
+        """Carries out an effect and calls `on_done` on the loop's thread: before it returns, or later.
 
-        Raises StoreNotWriteable where there is no room: nothing has changed, and `on_done` is not called.
+        Raises StoreNotWriteable if the disk has no room: nothing has changed, and `on_done` is not called.
         """
 
     def withdraw(self, effect: DiskEffect) -> bool:
-        """Gives up an effect that is under way, and has changed nothing yet: True, and `on_done` will not be called. Else it
-        goes on."""
+        """Cancels a pending effect that has changed nothing yet: True, and `on_done` will not be called. Otherwise False, and
+        the effect goes on."""
 
     def position(self) -> tuple[int, int]:
         """(end, flushed) of the log."""
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Bytes of the log. Raises OffsetOutOfRange where retention was faster, CorruptRecordError where it is damaged,
-        RemoteProtocolError where no record begins at `begin`."""
+        """Bytes of the log. Raises OffsetOutOfRange if retention was faster, CorruptRecordError if the log is damaged there,
+        RemoteProtocolError if no record begins at `begin`."""
 
     def cut_at(self, begin: int, limit: int) -> int:
-        """The end of the last whole record in [begin, limit); where the first is longer alone, its end."""
+        """The end of the last whole record in [begin, limit); if the first record is longer, its end."""
 
 
 class ReplicaController(Protocol):
-    """What the replica says to the leading controller; nothing of it waits."""
+    """Messages of the replica to the leading controller; no method waits."""
 
     def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
-        """Asks for another in-sync set, on condition of the node's version."""
+        """Proposes another in-sync set, on condition of the node's version."""
 
     def report_master_gone(self, master: str, epoch: int) -> None:
-        """Says that the master's end closed our session."""
+        """Reports that the master's end closed our session."""
 
     def ask(self) -> None:
-        """Fetches the node."""
+        """Reads the node."""
 
 
 class ReplicaHost(Protocol):
-    """The broker."""
+    """The broker, as the replica sees it."""
 
     def on_role(self, role: Role, epoch: int) -> None:
-        """What we are from now on."""
+        """The role that we have from now on."""
 
     def on_confirmed(self, offset: int) -> None:
         """Everything below may be read."""
@@ -92,7 +92,7 @@ class ReplicaHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaIdentity:
-    """Who we are: our name in the group, our present life, the group's key on the wire."""
+    """This replica's name in the group, its present incarnation, and the group's key on the wire."""
 
     name: str
     incarnation: Incarnation
@@ -100,12 +100,12 @@ class ReplicaIdentity:
 
     @classmethod
     def of(cls, cluster: str, broker_name: str, name: str, incarnation: Incarnation) -> ReplicaIdentity:
-        """For a replica of a group of a cluster."""
+        """The identity of a replica in a group of a cluster."""
         return cls(name, incarnation, group_key(cluster, broker_name))
 
 
 class GroupReplica:
-    """Give it its port, its controller and its host before `start`. Loop thread."""
+    """One replica. Give it its port, its controller and its host before `start`. Loop thread."""
 
     port: ReplicationPort
     controller: ReplicaController
@@ -122,8 +122,8 @@ class GroupReplica:
         segment_bytes: int,
         wants_lz4: bool,
     ) -> None:
-        """`replica_log`: with the epochs as recovered, and begin, end and flushed of the store. `segment_bytes`: of the files
-        that it has, whatever new ones would be given."""
+        """`replica_log`: with the recovered epochs, and begin, end and flushed of the store. `segment_bytes`: of its existing
+        files, whatever size new ones would get."""
         self.log = replica_log
         self.master: MasterState | None = None
         self.halted: str | None = None  # why it takes no part in the present term, and what an operator can do
@@ -141,14 +141,14 @@ class GroupReplica:
             segment_bytes=segment_bytes,
             wants_lz4=wants_lz4,
         )
-        self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that asked for it
+        self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that returned it
         self._on_disk: tuple[DiskEffect, object] | None = None
         self._lacks_room = False  # on the disk, and the log says so
-        self._retry_ms: int | None = None  # when what is on the disk is tried again: there was no room for it
+        self._retry_ms: int | None = None  # when a disk effect that had no room is tried again
         self._is_performing = False
         self._chunk_encoder = ChunkEncoder(disk.read, lambda data: self.port.shared(data))
         self._news = RepeatedNews()
-        self._ack: Ack | None = None  # to be sent once all that came together is done with
+        self._ack: Ack | None = None  # sent after all frames received together are handled
         self._carriers: dict[type[Effect], Callable[[Any, object], None]] = {
             fx.SendFrame: self._send_frame,
             fx.SendChunk: self._send_chunk,
@@ -177,33 +177,33 @@ class GroupReplica:
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that was promised."""
+        """The newest promised epoch."""
         return self._role.promised
 
     @property
     def takes_writes(self) -> bool:
-        """We lead, and as many are in sync as the group demands."""
+        """We are master, and as many replicas are in sync as the group requires."""
         return self.master is not None and self.master.takes_writes
 
     @property
     def acknowledged(self) -> int:
-        """Sends that end at or below may be answered."""
+        """Sends that end at or below this offset may be answered."""
         return -1 if self.master is None else self.master.acknowledged
 
     @property
     def cut_off_ms(self) -> int:
-        """For how long nothing was heard of our master, or, where we lead, of too few slaves for the minimum."""
+        """For how long nothing was heard of our master or, if we are master, of too few slaves for the minimum."""
         return (self._slave if self.master is None else self.master).cut_off_ms(self._now())
 
     @property
     def known(self) -> KnownGroup | None:
-        """The newest news of the group that were adopted."""
+        """The newest adopted news of the group."""
         return self._role.known
 
     # ---- events
 
     def start(self, intent: fx.PersistIntent | None) -> None:
-        """The process has started; `intent`: a cut that was under way when it ended before."""
+        """The process has started; `intent`: a cut that was in progress when the former process ended."""
         self._perform(self._role.on_start(intent), self._role)
 
     def on_group(self, known: KnownGroup) -> None:
@@ -213,13 +213,13 @@ class GroupReplica:
             self._perform(self.master.on_group(known, self._now()), self.master)
 
     def on_written(self) -> None:
-        """The master's log has grown: slaves get it, and perhaps positions move."""
+        """The master's log has grown: slaves get the new part, and positions may move."""
         self.log.on_position(*self._disk.position())
         if self.master is not None:
             self._perform(self.master.on_turn(self._now()), self.master)
 
     def on_flushed(self) -> None:
-        """The disk has more than before."""
+        """More of the log is on the disk."""
         _, flushed = self._disk.position()
         self.log.on_flushed(flushed)
         if self.master is not None:
@@ -229,7 +229,7 @@ class GroupReplica:
             self._send_ack()
 
     def on_tick(self) -> None:
-        """About each TICK_MS."""
+        """Called about every TICK_MS."""
         if self._retry_ms is not None and self._now() >= self._retry_ms:
             self._perform_again()
         if self.master is not None:
@@ -241,7 +241,8 @@ class GroupReplica:
             self._tell_unheard()
 
     def _tell_unheard(self) -> None:
-        """Somebody else may be at the master's address, or it does not take us for a slave of its own: nobody answers then."""
+        """Logs a silent master: another process may have its address, or it does not know us as its slave, and so does
+        not answer."""
         for_ms, master = self._slave.cut_off_ms(self._now()), self._slave.master
         if for_ms < UNHEARD_MS or master is None or not self._news.count_to_tell(master, "unheard", self._now()):
             return
@@ -258,12 +259,12 @@ class GroupReplica:
             self._perform(self.master.on_log_begin(), self.master)
 
     def on_damaged(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """These ranges of the log, and no others, cannot be sent to slaves now."""
+        """Exactly these ranges of the log cannot be sent to slaves now."""
         self.log.damaged = ranges
         self._chunk_encoder.forget()
 
     def stop(self) -> None:
-        """The process is about to end: those who follow us, or whom we follow, need not wait to find out."""
+        """The process is about to end: it says so to its slaves or its master, which then need not find out."""
         self._perform(self._slave.on_goodbye(), self._slave)
 
     # ---- from the port
@@ -284,7 +285,7 @@ class GroupReplica:
             self.port.send_to_slave(refused.peer, refused.frame)
 
     def on_bad_slave_frame(self, peer: str, session: int) -> None:
-        """No frame."""
+        """Invalid bytes from a slave."""
         if self.master is not None:
             self._perform(self.master.on_bad_frame(peer, session), self.master)
 
@@ -293,11 +294,11 @@ class GroupReplica:
         self._perform(self._slave.on_frame(frame, self._now(), data), self._slave)
 
     def on_master_drained(self) -> None:
-        """All that had come was told: one ack answers it."""
+        """All received frames were passed on: one ack answers them."""
         self._send_ack()
 
     def on_bad_master_frame(self, session: int) -> None:
-        """No frame."""
+        """Invalid bytes from the master."""
         self._perform(self._slave.on_bad_frame(session, self._now()), self._slave)
 
     def on_master_lost(self, session: int) -> None:
@@ -310,7 +311,7 @@ class GroupReplica:
         return self._clock.monotonic_ms()
 
     def _perform(self, asked: list[Effect], core: object) -> None:
-        """Has effects carried out, behind those that wait already."""
+        """Carries out effects, after those that already wait."""
         if asked:
             self._waiting.extend((effect, core) for effect in asked)
             if not self._is_performing:
@@ -329,8 +330,8 @@ class GroupReplica:
             self._is_performing = False
 
     def _withdraw_beginning(self) -> bool:
-        """The state that a slave begins anew with comes from its master, which may be gone: who is to follow it no more, or to
-        lead, waits for it no longer. The log is as it was."""
+        """The state with which a slave begins anew comes from its master, which may be gone. A replica that no longer
+        follows it, or becomes master, stops waiting for the state. The log is unchanged."""
         assert self._on_disk is not None
         effect, core = self._on_disk
         is_waited_for = isinstance(effect, fx.StartAnew) and any(
@@ -352,7 +353,7 @@ class GroupReplica:
             self._on_no_room(effect, core, error)
 
     def _on_no_room(self, effect: DiskEffect, core: object, error: StoreNotWriteable) -> None:
-        """A slave takes a chunk back; what must be carried out waits for room, and so does all that follows."""
+        """A slave takes a chunk back. An effect that must be carried out waits for room, and so do all later ones."""
         if not self._lacks_room:
             log.warning(
                 "waiting for room on the disk effect=%s log_end=%s why=%s", type(effect).__name__, self.log.end, error
@@ -394,7 +395,7 @@ class GroupReplica:
             self.port.send_to_master(effect.frame)
 
     def _send_ack(self) -> None:
-        """The last one of those that came together says it all; one of a session that is over is ignored."""
+        """Of several acks together the last one is enough; an ack of a session that has ended is dropped."""
         ack, self._ack = self._ack, None
         if ack is not None:
             self.port.send_to_master(ack)
@@ -410,7 +411,7 @@ class GroupReplica:
         peer, chunk = effect.peer, effect.chunk
         try:
             sealed, payload = self._chunk_encoder.seal(chunk)
-        except CorruptRecordError as error:  # the store has told where: `on_damaged`
+        except CorruptRecordError as error:  # the store has reported where: `on_damaged`
             log.warning("a slave waits before damage replica=%s begin=%s error=%s", peer, chunk.begin, error)
             if self.master is not None:
                 self.master.on_unsent(peer, chunk.session, chunk.begin)

@@ -1,17 +1,17 @@
-"""What a replica knows of itself, durably: `replica.zenit` in its store directory. Small, and written whole each time.
+"""What a replica knows about itself, durably: `replica.zenit` in its store directory, rewritten whole at each change.
 
-    identity, starts   which life this is: the identity is made once, the counter grows at each `open` (R1)
-    promised           the highest epoch seen; no cut of the log lowers it (R2)
-    intent             a cut of the log that is under way: (epoch, offset), until it is complete (R4)
-    group_id           of the group that let this replica in first: it is in no other until it has left that one for good
-    left               the group that it has left, and the highest epoch it knew then: it is never in that one again
-    boot, clean end    of the last life that the controller had registered: the kernel it ran under, and where its log
-                       ended if it stopped cleanly (R9)
+        identity, starts   the incarnation: the identity is made once, the counter grows at each `open` (R1)
+        promised           the highest epoch seen; no cut of the log lowers it (R2)
+        intent             a cut of the log in progress: (epoch, offset), until it is complete (R4)
+        group_id           of the group that let this replica in first: it joins no other until it has left that one for good
+        left               the group that it has left, and the highest epoch it knew then: it never joins that one again
+        boot, clean end    of the last incarnation that the controller had registered: the kernel's boot id, and the end of its
+                           log if it stopped cleanly (R9)
 
-A life that was never registered takes no part in anything and writes nothing to the log, so it leaves the last two as
-they are: what an earlier life may have forgotten is told until somebody has heard it. That bytes were counted which were
-not flushed (`ran_async`) is told by all lives until one has flushed everything, in an epoch in which no others are counted:
-the page cache that an earlier life left may be lost with a later one.
+An incarnation that was never registered takes no part in anything and writes nothing to the log, so it leaves the last two
+as they are: a possible loss of an earlier incarnation is reported until a controller has registered it. If unflushed bytes
+were ever counted (`ran_async`), every incarnation reports it until one has flushed everything, in an epoch that counts only
+flushed bytes: the page cache of an earlier incarnation may be lost later.
 
 Each change replaces the file and returns once that is durable (small_file). One thread.
 """
@@ -34,7 +34,7 @@ from ...store.opening.small_file import SYSTEM_FILES, SmallFiles
 
 FILE_NAME: Final = "replica.zenit"
 UNFINISHED_COPY: Final = b"a copy that has not ended\n"
-"""Its content while a store is copied into its directory."""
+"""Its content while a store is being copied into its directory."""
 NO_END: Final = -1
 LEFT_GROUPS_MAX: Final = 32
 VERSION: Final = 1
@@ -44,9 +44,9 @@ _COUNT_MAX: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class StartFacts:
-    """What this life says of the last registered one when it registers. `marker_end`: NO_END without a marker.
+    """What this incarnation reports about the last registered one when it registers. `marker_end`: NO_END without a marker.
 
-    `ran_async`: bytes were counted as its own that were perhaps never flushed. `set_back`: the controller knew a higher
+    `ran_async`: bytes were counted that were perhaps never flushed. `set_back`: the controller knew a higher
     counter. `has_hole`: recovery found damage at `log_end`, with more of the log behind it.
     """
 
@@ -61,8 +61,8 @@ class StartFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreMembership:
-    """What a store says of the group it is a replica's of. `group_id`: "" under a static master, and where it is in none;
-    `epoch`: the highest that was promised to it, 0 where none was; `left_epoch`: the highest before it left another."""
+    """A store's membership in a group. `group_id`: "" under a static master, and if it is in no group; `epoch`: the highest
+    epoch promised to it, 0 if none; `left_epoch`: the highest before it left another group."""
 
     group_id: str = ""
     epoch: int = 0
@@ -70,13 +70,13 @@ class StoreMembership:
 
     @property
     def is_member(self) -> bool:
-        """Others may hold its log too, and count on its epochs."""
+        """True if other replicas may have its log too, and use its epochs."""
         return bool(self.group_id) or self.epoch > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """The file's content; `intent_epoch` 0: none."""
+    """The content of the file; `intent_epoch` 0: no intent."""
 
     version: int = VERSION
     store_id: str
@@ -94,7 +94,7 @@ class _Facts:
 
 
 class ReplicaFiles:
-    """Made by `open`, once for each start of the process."""
+    """The file of one store; made by `open`, once for each start of the process."""
 
     def __init__(self, path: str, facts: _Facts, small_files: SmallFiles) -> None:
         self.small_files = small_files
@@ -111,9 +111,9 @@ class ReplicaFiles:
         small_files: SmallFiles = SYSTEM_FILES,
         new_store_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> ReplicaFiles:
-        """Reads the file of a store directory, or makes it, and counts this start.
+        """Reads the file of a store directory, or creates it, and counts this start.
 
-        Raises StoreFormatError where it is damaged, OSError.
+        Raises StoreFormatError if it is damaged, OSError.
         """
         small_files.make_directory(directory)
         path = os.path.join(directory, FILE_NAME)
@@ -128,33 +128,33 @@ class ReplicaFiles:
 
     @staticmethod
     def membership(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> StoreMembership:
-        """Of a store that is not opened yet. Raises StoreFormatError where its file is damaged, OSError."""
+        """The membership of a store that is not open yet. Raises StoreFormatError if its file is damaged, OSError."""
         facts = _read(os.path.join(directory, FILE_NAME), small_files)
         return StoreMembership() if facts is None else StoreMembership(facts.group_id, facts.promised, facts.left_epoch)
 
     @property
     def incarnation(self) -> Incarnation:
-        """This life."""
+        """This incarnation."""
         return Incarnation(self._facts.store_id, self._facts.starts)
 
     @property
     def promised(self) -> int:
-        """The highest epoch promised; 0 where none was."""
+        """The highest promised epoch; 0 if there is none."""
         return self._facts.promised
 
     @property
     def intent(self) -> tuple[int, int] | None:
-        """(epoch, offset) of the cut that is under way."""
+        """(epoch, offset) of a cut in progress."""
         facts = self._facts
         return (facts.intent_epoch, facts.intent_offset) if facts.intent_epoch else None
 
     @property
     def group_id(self) -> str:
-        """Of the group this replica belongs to; "" where it was never let into one."""
+        """The id of the replica's group; "" if it never joined one."""
         return self._facts.group_id
 
     def start_facts(self, log_end: int, *, has_hole: bool = False) -> StartFacts:
-        """For the registration; `log_end`: where recovery found the log's end, or its first hole."""
+        """What to register; `log_end`: where recovery found the log's end, or its first hole."""
         facts = self._facts
         return StartFacts(
             has_clean_marker=facts.clean_end != NO_END,
@@ -170,11 +170,11 @@ class ReplicaFiles:
 
     @classmethod
     def join(cls, directory: str, group_id: str, *, newest_epoch: int) -> tuple[str, int]:
-        """An operator's word that the log of this store is a copy of a group's, or becomes one's: from now on it is of that
-        group. "" names it after the store itself. `newest_epoch`: the last row of its epochs, no lower one is obeyed.
+        """Makes the store part of a group, on an operator's word that its log is a copy of the group's, or becomes the group's.
+        "" makes a group id from the store's identity. `newest_epoch`: the last row of its epochs; no lower one is obeyed.
 
-        Returns the group's id, and the highest epoch that is promised then. No process may have the store. Raises
-        StoreFormatError, InvalidParameter where it is of another group already or has left this one, OSError.
+        Returns the group's id, and the highest promised epoch. No process may have the store open. Raises
+        StoreFormatError, InvalidParameter if the store is in another group already or has left this one, OSError.
         """
         path = os.path.join(directory, FILE_NAME)
         facts = _read(path, SYSTEM_FILES)
@@ -194,12 +194,13 @@ class ReplicaFiles:
 
     @classmethod
     def leave(cls, directory: str, *, newest_epoch: int) -> StoreMembership:
-        """An operator's word that this store is in its group no more, for good: it gets another identity, so that no controller
-        takes its log for the group's again. `newest_epoch`: the last row of its epochs; those to come are above all it knew.
+        """Takes the store out of its group for good, on an operator's word: it gets another identity, so that no controller
+        accepts its log as the group's again. `newest_epoch`: the last row of its epochs; later ones are above all it knew.
 
-        Returns what it was in; it has no epoch where it was in none, and nothing is changed then. No process may have the
-        store. Raises StoreFormatError where a cut of its log is half done, or where it has left so many groups that one more
-        would have to be forgotten, OSError.
+        Returns its former membership; if that has no epoch, the store was in no group, and nothing has changed. No
+        process may have
+        the store open. Raises StoreFormatError if a cut of its log is half done, or if the list of groups that it has left is
+        full, OSError.
         """
         path = os.path.join(directory, FILE_NAME)
         facts = _read(path, SYSTEM_FILES)
@@ -211,7 +212,7 @@ class ReplicaFiles:
                 path, "its log is half cut; start it once more as a replica of its group, and stop it"
             )
         left_groups = facts.left_groups
-        if facts.group_id and facts.group_id not in left_groups:  # a static master's has no id
+        if facts.group_id and facts.group_id not in left_groups:  # a static master's group has no id
             left_groups += (facts.group_id,)
         if len(left_groups) > LEFT_GROUPS_MAX:
             raise StoreFormatError(
@@ -227,12 +228,12 @@ class ReplicaFiles:
     @classmethod
     @contextmanager
     def copying(cls, source: str, target: str) -> Iterator[StoreMembership]:
-        """Around an operator's copying of all that the store `source`, a replica's, has into the directory `target`. At its end
-        that is another replica of the same group, under an identity of its own: no earlier life of it has counted any bytes, so
-        it may have forgotten none. Until then, and if it breaks off, no broker starts there.
+        """Surrounds an operator's copying of the store `source`, a replica's, into the directory `target`. At its end
+        the target is another replica of the same group, with an identity of its own: no earlier incarnation of it has
+        counted any bytes, so it can have forgotten none. Until then, and if the copying breaks off, no broker starts there.
 
-        Gives what both are in. No process may have either. Raises StoreFormatError where a cut of the log is half done,
-        OSError.
+        Yields the membership of both. No process may have either open. Raises StoreFormatError if a cut of the log is
+        half done, OSError.
         """
         facts = _read(os.path.join(source, FILE_NAME), SYSTEM_FILES)
         if facts is None or facts.intent_epoch:
@@ -253,13 +254,14 @@ class ReplicaFiles:
         files._write(copied)
 
     def start_above(self, starts: int) -> None:
-        """The controller knows a start counter of this store that is not below ours: its disk was set back."""
+        """The controller knows a start counter of this store that is not below ours: the disk was set back."""
         self._change(starts=max(self._facts.starts, starts) + 1, set_back=True)
 
     def note_registered(self, group_id: str) -> None:
-        """The controller has heard of this life and of the last one: from now on this one counts. `group_id`: the group's.
+        """The controller has registered this incarnation and the report on the last one: from now on this one counts.
+        `group_id`: the group's.
 
-        Must be durable before the log gets a byte of this life: a clean marker would vouch for it otherwise.
+        Must be durable before this incarnation writes to the log: otherwise an old clean marker would seem to cover its bytes.
         """
         if not self._is_registered:
             boot_id = self.small_files.boot_id()
@@ -267,22 +269,22 @@ class ReplicaFiles:
             self._is_registered = True
 
     def note_async(self) -> None:
-        """Positions count what is written from now on, not what is flushed. Due before the first one is told."""
+        """From now on positions count written bytes, flushed or not. Due before the first such position is reported."""
         if not self._facts.ran_async:
             self._change(ran_async=True)
 
     def note_all_flushed(self) -> None:
-        """All that was ever counted is flushed, and from now on only what is flushed will be."""
+        """Everything that was ever counted is flushed, and from now on only flushed bytes count."""
         if self._facts.ran_async:
             self._change(ran_async=False)
 
     @property
     def ran_async(self) -> bool:
-        """Bytes were counted that were perhaps never flushed."""
+        """True if bytes were counted that were perhaps never flushed."""
         return self._facts.ran_async
 
     def promise(self, epoch: int) -> None:
-        """No lower epoch is obeyed from now on."""
+        """Promises an epoch: no lower one is obeyed from now on."""
         if epoch > self._facts.promised:
             self._change(promised=epoch)
 
@@ -297,22 +299,22 @@ class ReplicaFiles:
             self._change(intent_epoch=0, intent_offset=0)
 
     def note_disk_failed(self) -> None:
-        """A sync failed: what it was to write may be gone, though the kernel runs on. Any thread.
+        """A sync failed: its bytes may be lost, although the kernel runs on. Any thread.
 
-        The next life must not claim that the page cache has kept what this one wrote (R9).
+        The next incarnation must not claim that the page cache has kept what this one wrote (R9).
         """
         self._change(boot_id="", clean_end=NO_END)
 
     def mark_clean(self, log_end: int) -> None:
-        """The last word of a life: the store is closed and all of it, up to `log_end`, is on the disk.
+        """The clean marker, at the end of the process: the store is closed and all of it, up to `log_end`, is on the disk.
 
-        A life that was not registered, or whose log is half cut, says nothing.
+        An incarnation that was not registered, or whose log is half cut, writes none.
         """
         if self._is_registered and self.intent is None:
             self._change(clean_end=log_end)
 
     def _change(self, **changes: Any) -> None:
-        with self._lock:  # the one thread's, but for a disk that fails under another
+        with self._lock:  # one thread calls this, except when the disk fails under another
             self._write(replace(self._facts, **changes))
 
     def _write(self, facts: _Facts) -> None:
@@ -327,7 +329,7 @@ def _encode(facts: _Facts) -> str:
 
 
 def _read(path: str, small_files: SmallFiles) -> _Facts | None:
-    """None where there is no such file. Raises StoreFormatError, OSError."""
+    """The content; None if there is no file. Raises StoreFormatError, OSError."""
     data = small_files.read(path, _BYTES_MAX)
     if data is None:
         return None
@@ -355,8 +357,8 @@ def _read(path: str, small_files: SmallFiles) -> _Facts | None:
 
 
 def _facts_of(path: str, document: dict[str, Any]) -> _Facts:
-    """Each with its type and in its range. What is missing takes its default: an older release did not write it, called the
-    group's id its origin, and knew one group that was left."""
+    """Checks each field's type and range. A missing field gets its default: an older release did not write it, called the
+    group's id its origin, and recorded only one left group."""
     if "group_id" not in document and "origin" in document:
         document["group_id"] = document.pop("origin")
     if "left_groups" not in document and "left_group" in document:

@@ -1,19 +1,19 @@
-"""Which role this replica plays: candidate, slave or master, by what it hears of the group's node. Pure.
+"""Decides which role this replica plays (candidate, slave or master), from the news of the group's node. Pure.
 
     candidate --(another is master)--> slave --(elected)--> taking over --> master
         ^  a newer epoch ends every role: stop it, persist the promise, then decide anew  |
         +----------------------------------------------------------------------------------+
 
 Rules R1 to R3. News are adopted in the order of epochs, and of the node's versions within one; epochs below the
-persisted one are ignored. An election counts only where it names this very process (incarnation) and an epoch above all
-persisted before: a process never resumes an epoch, it waits for another. A new master takes over in this order, each step
+promised one are ignored. An election counts only if it names this very process (incarnation) and an epoch above all
+promised before: a process never resumes an epoch, it waits for another. A new master takes over in this order, each step
 durable before the next: promise -> torn tail cut -> (flush = sync) log synced -> row (epoch, own end) -> appends.
 
-Who is elected with a hole in its log ends it there first (R9), in a life of its own, where others are in the sets with it: it
-was elected since nothing behind the hole was acknowledged, and they could not follow past bytes that nobody can send. Alone in
-both sets it may have been forced, for the sake of just those bytes: then the log is taken as it is.
+A replica that is elected with a hole in its log, while others are in the sets, first ends its log at the hole (R9), in an
+incarnation of its own: nothing behind the hole was acknowledged, and the others could not follow past bytes that nobody can
+send. If it is alone in both sets, it may have been forced for the sake of those bytes: then the log is taken as it is.
 
-A cut that a crash interrupted (R4) is carried through first, before anything is said to anybody: `on_start`.
+A cut that a crash interrupted (R4) is carried out first, before anything is sent to anybody: `on_start`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .truncation import Truncation
 
 
 class Role(Enum):
-    """What the replica is in the newest epoch it knows."""
+    """The replica's role in the newest epoch it knows."""
 
     CANDIDATE = "candidate"
     SLAVE = "slave"
@@ -53,28 +53,28 @@ class RoleState:
     """`role`; `promised`: the highest epoch persisted; `known`: the newest news adopted."""
 
     def __init__(self, name: str, incarnation: Incarnation, log: ReplicaLog, *, promised: int) -> None:
-        """`promised`: as it was persisted, 0 on a new store. `log.epochs`: as recovered (`EpochList.recovered`)."""
+        """`promised`: as persisted, 0 on a new store. `log.epochs`: as recovered (`EpochList.recovered`)."""
         self.role = Role.CANDIDATE
         self.promised = promised
         self.known: KnownGroup | None = None
         self._name = name
         self._incarnation = incarnation
         self._log = log
-        self._decided = 0  # newest epoch this process has taken a part in
+        self._decided = 0  # newest epoch in which this process takes part
         self._elected = 0  # epoch whose election this process may accept: promised by itself
         self._awaiting: DiskEffect | None = None
         self._stopping = False
         self._truncation: Truncation | None = None
 
     def on_start(self, intent: PersistIntent | None) -> list[Effect]:
-        """The process has started; `intent` is the cut that was under way when it ended, if any."""
+        """The process has started; `intent` is the cut in progress when the former process ended, if any."""
         if intent is None:
             return []
         self._truncation = Truncation(intent, self._log)
         return self._truncation.resume()
 
     def on_group(self, known: KnownGroup) -> list[Effect]:
-        """The node was read. Lower epochs, and within one lower versions, are old news."""
+        """The node was read. Lower epochs, and lower versions within an epoch, are old news."""
         if known.node.epoch < self.promised or (self.known is not None and not known.is_news_after(self.known)):
             return []
         self.known = known
@@ -111,7 +111,7 @@ class RoleState:
         return self._advance()
 
     def _advance(self) -> list[Effect]:
-        """The next step towards what the newest news say, if nothing is under way."""
+        """The next step towards the role of the newest news, if no effect is pending."""
         if self.known is None or self._awaiting is not None or self._stopping or self._truncation is not None:
             return []
         if self.known.node.epoch > self.promised:
@@ -128,11 +128,11 @@ class RoleState:
         assert self.known is not None
         node = self.known.node
         if node.master == self._name and (full := self._why_full(node.epoch)) is not None:
-            return [*stop, Halt(full)]  # without a promise: another is elected
+            return [*stop, Halt(full)]  # without a promise: the controller elects another
         return stop + self._await(PersistPromise(node.epoch))
 
     def _with_own_epoch(self) -> EpochList:
-        """What a log held before it had rows belongs to the first epoch: no other replica has it under another."""
+        """Bytes written before the log had rows belong to the first epoch: no other replica has them in another epoch."""
         log = self._log
         return log.with_epoch(self.promised, log.end if log.epochs.rows else log.begin)
 
@@ -146,7 +146,7 @@ class RoleState:
         return None
 
     def _decide(self) -> list[Effect]:
-        """Takes part in the epoch that is promised."""
+        """Takes part in the promised epoch."""
         assert self.known is not None
         node = self.known.node
         if node.master is None:
@@ -161,12 +161,12 @@ class RoleState:
         return self._await(CutTail()) if self._is_elected(node) else []
 
     def _is_elected(self, node: GroupNode) -> bool:
-        """Whether the node names this very process, for an epoch that it was the first to promise."""
+        """True if the node names this very process, for an epoch that this process was the first to promise."""
         is_named = node.master == self._name and node.master_incarnation == self._incarnation
         return is_named and self._elected == node.epoch
 
     def _is_hole_to_be_cut(self, node: GroupNode) -> bool:
-        """Whether it is elected, not by force, and bytes lie behind its end that nobody can follow to."""
+        """True if it is elected, not by force, and bytes lie behind its end that nobody can follow to."""
         others = {*node.in_sync, *node.eligible} - {self._name}
         return self._log.has_hole and bool(others) and self._is_elected(node)
 

@@ -5,9 +5,9 @@
                             '--Refused: behind retention--> starting anew --------------------------------> pausing
     any --asked to cut below the guard, or below the log's begin; files of another size--> halted, until another epoch
 
-Every frame of a session that is not the present one, or of another epoch, is dropped (R2, R14). The promise of the
-epoch is durable before `on_master` is called (role). Here is how sessions begin and end; what a streaming one does with
-chunks is intake's, how a log is cut is truncation's. Bytes come checked and unpacked (chunk_payload). All times are
+Frames of another session, or of another epoch, are dropped (R2, R14). The promise of the
+epoch is durable before `on_master` is called (role). This module begins and ends sessions; intake handles the chunks of a
+streaming one, truncation cuts the log. Bytes arrive checked and unpacked (chunk_payload). All times are
 monotonic milliseconds.
 """
 
@@ -38,19 +38,19 @@ from .replica_log import ReplicaLog
 from .truncation import Truncation
 
 CREDIT_BYTES: Final = 4 * 1024 * 1024
-"""How far the master may send ahead of what is appended: covers a round trip at 2 GB/s, and bounds what waits here."""
+"""How far the master may send ahead of what is appended: covers a round trip at 2 GB/s, and limits what waits here."""
 OPEN_TIMEOUT_MS: Final = 1000
 SILENCE_MS: Final = 1500
-"""A master that sends neither chunk nor idle frame for so long is tried on a fresh socket."""
+"""If the master sends neither chunk nor idle frame for this long, a fresh socket is tried."""
 PAUSE_MS: Final = 50
 PAUSE_MS_MAX: Final = 1000
-"""Between two tries: doubled from the one to the other while they fail."""
+"""The time between two tries: doubles from the first value to the second while they fail."""
 NO_ROOM_RETRY_MS: Final = 200
-"""How often a disk that had no room for a chunk is tried again."""
+"""The time after which a disk without room for a chunk is tried again."""
 
 
 class Phase(Enum):
-    """Where the session stands."""
+    """The state of the session."""
 
     IDLE = "idle"
     OPENING = "opening"
@@ -62,7 +62,7 @@ class Phase(Enum):
 
 
 class SlaveState:
-    """`phase`, `session` (the number last used), `master` and `epoch`: whom it follows; `heard_ms`: when it was heard last."""
+    """`phase`, `session` (the last used number), `master` and `epoch`: whom it follows; `heard_ms`: when it was last heard."""
 
     def __init__(
         self,
@@ -94,24 +94,24 @@ class SlaveState:
         self._truncation: Truncation | None = None
         self._starting_anew: StartAnew | None = None
         self._deadline_ms = 0
-        self._retry_ms = 0  # when a disk that had no room is tried again
+        self._retry_ms = 0  # when a disk without room is tried again
         self._pause_ms = PAUSE_MS
         self._stopping = False
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is under way on the disk."""
+        """True if no effect is on the disk."""
         return self._intake.is_quiet and self._truncation is None and self._starting_anew is None
 
     def cut_off_ms(self, now_ms: int) -> int:
-        """For how long nothing was heard of the master that is followed; 0 where that is not what is waited for."""
+        """For how long nothing was heard of the followed master; 0 in phases that do not wait for it."""
         waits = self.phase in (Phase.OPENING, Phase.PAUSING, Phase.STREAMING)
         return now_ms - self.heard_ms if waits else 0
 
     # ---- whom to follow
 
     def on_master(self, master: str, epoch: int, now_ms: int) -> list[Effect]:
-        """Follow this master. `epoch` is promised already; the core was stopped before, or never followed anybody."""
+        """Follow this master. `epoch` is promised; the core was stopped before, or never followed anybody."""
         assert self.phase is Phase.IDLE
         assert self.is_quiet
         self.master, self.epoch, self.heard_ms = master, epoch, now_ms
@@ -119,7 +119,7 @@ class SlaveState:
         return self._open(now_ms)
 
     def on_stop(self) -> list[Effect]:
-        """Follow nobody. `Stopped` comes once nothing is under way on the disk; a cut is carried to its end."""
+        """Follow nobody. `Stopped` comes once no effect is on the disk; a cut is completed first."""
         effects = self._close()
         self.phase = Phase.IDLE
         self._stopping = True
@@ -132,7 +132,7 @@ class SlaveState:
     # ---- the network
 
     def on_frame(self, frame: Frame, now_ms: int, data: bytes | memoryview = b"") -> list[Effect]:
-        """A frame of the master; `data`: a chunk's bytes, unsealed."""
+        """A frame of the master; `data`: a chunk's bytes, decoded."""
         if (frame.group, frame.session) != (self._group, self.session) or not self._is_open:
             return []
         self.heard_ms = now_ms
@@ -155,7 +155,7 @@ class SlaveState:
         return []
 
     def on_bad_frame(self, session: int, now_ms: int) -> list[Effect]:
-        """What came on this session's socket could not be decoded or unsealed: the session ends."""
+        """Bytes on this session's socket could not be decoded: the session ends."""
         return self._reopen_later(now_ms) if session == self.session and self._is_open else []
 
     def on_socket_closed(self, session: int, now_ms: int) -> list[Effect]:
@@ -166,7 +166,7 @@ class SlaveState:
         return [TellMasterGone(self.master, self.epoch), *self._reopen_later(now_ms)]
 
     def on_tick(self, now_ms: int) -> list[Effect]:
-        """Time has passed; every 50 ms is often enough."""
+        """Time has passed; a call every 50 ms is enough."""
         if self._intake.lacks_room and now_ms >= self._retry_ms:
             self._intake.retry()
             return self._next_step()
@@ -196,7 +196,7 @@ class SlaveState:
 
     def on_no_room(self, effect: DiskEffect, now_ms: int) -> list[Effect] | None:
         """The disk had no room for an effect of this core, and did nothing. None: the effect must be carried out all the same,
-        a cut, for one. A chunk waits here instead: following may end meanwhile, and the master, which is sent no sign of
+        for example a cut. A chunk waits here instead. Following may end meanwhile: the master, which gets no sign of
         life, stops waiting for this replica."""
         if not self._intake.on_no_room(effect):
             return None
@@ -204,7 +204,7 @@ class SlaveState:
         return self._settle()
 
     def on_withdrawn(self) -> None:
-        """The log does not begin anew: it is as it was. `on_stop` follows."""
+        """The log does not begin anew and is unchanged. `on_stop` follows."""
         self._starting_anew = None
 
     # ---- sessions
@@ -222,7 +222,7 @@ class SlaveState:
         return SendFrame(self.master, frame)
 
     def _open(self, now_ms: int) -> list[Effect]:
-        """A fresh socket and its first frame; the log does not move until the answer."""
+        """Opens a fresh socket and sends the first frame; the log does not move until the answer."""
         assert self.master is not None
         self.session += 1
         self.phase, self._deadline_ms = Phase.OPENING, now_ms + OPEN_TIMEOUT_MS
@@ -233,7 +233,7 @@ class SlaveState:
         return [OpenSession(self.master, self.session), self._send(opening)]
 
     def _close(self) -> list[Effect]:
-        """Ends the session; chunks not yet given to the disk are forgotten."""
+        """Ends the session; chunks that the disk did not get yet are dropped."""
         self._intake.forget()
         if not self._is_open:
             return []
@@ -297,7 +297,7 @@ class SlaveState:
         return self._stream(now_ms) if self.phase is Phase.CUTTING else self._settle()
 
     def _refuse_cut(self, truncate_at: int) -> list[Effect]:
-        """Never in a legal run: what the master asks to forget is confirmed, or expired here, which only confirmed bytes do."""
+        """Never in a legal run: the bytes to cut are confirmed, or expired here, which only confirmed bytes do."""
         assert self.master is not None
         log = self._log
         return self._halt(CutRefused(self._name, self.master, self.epoch, truncate_at, log.begin, log.end, log.guard))
@@ -310,7 +310,7 @@ class SlaveState:
     # ---- the stream
 
     def _stream(self, now_ms: int) -> list[Effect]:
-        """The log is where the master wants it: let it send."""
+        """The log is where the master wants it: grant credit."""
         self.phase, self._deadline_ms, self.heard_ms = Phase.STREAMING, now_ms + SILENCE_MS, now_ms
         self._intake.begin()
         self._intake.grant()
@@ -334,13 +334,13 @@ class SlaveState:
         return self._next_step()
 
     def _fits_files(self, chunk: Chunk, size_bytes: int) -> bool:
-        """Whether the chunk lies in one file of this log, and ends it where it ends one of the master's: then it has fewer
+        """True if the chunk is within one file of this log, and ends the file if it ends the master's: then it has fewer
         bytes than it stands for."""
         file_end = chunk.begin - chunk.begin % self._segment_bytes + self._segment_bytes
         return chunk.end <= file_end and (chunk.end == file_end or size_bytes == chunk.end - chunk.begin)
 
     def _on_appended(self, chunk: Chunk) -> list[Effect]:
-        """The bytes are in the log, whatever has become of their session."""
+        """The bytes are in the log, even if their session has ended."""
         if self.phase is not Phase.STREAMING:
             return []
         self._pause_ms = PAUSE_MS
@@ -359,7 +359,7 @@ class SlaveState:
         return [ConfirmMoved(self._log.confirm)] if self._intake.hear_confirm(heard) else []
 
     def _settle(self) -> list[Effect]:
-        """After a step on the disk: the next one, or word that all has come to rest."""
+        """After a step on the disk: the next one, or `Stopped` when none is left."""
         if self._stopping:
             if not self.is_quiet:
                 return []

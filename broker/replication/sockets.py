@@ -1,4 +1,4 @@
-"""What the replication port stands on: a ROUTER for slaves, a DEALER a session; ZeroMQ's, or a simulation's."""
+"""The sockets under the replication port: a ROUTER for slaves, a DEALER a session; real ZeroMQ or simulated."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from .frames import CHUNK_BYTES_MAX, FRAME_BYTES_MAX
 
 
 class SlavesSocket(Protocol):
-    """The master's end: receives [identity, header] and sends [identity, header, payload...]. Nothing waits."""
+    """The master's end: receives [identity, header] and sends [identity, header, payload...]. No method waits."""
 
     address: str
 
     @property
     def pollable(self) -> Any:
-        """What the loop watches."""
+        """The file descriptors that the loop watches."""
 
     def has_more(self) -> bool:
-        """True where a message has come."""
+        """True if a message has come."""
 
     def receive_nowait(self) -> tuple[bytes, bytes, bool] | None:
-        """(identity, header, whether payload frames follow), of what has come; None where nothing has."""
+        """(identity, header, whether payload frames follow) of the next message; None if there is none."""
 
     def skip_payload(self) -> None:
         """Drops the payload frames of the message just received."""
 
     def send(self, identity: bytes, header: bytes, payload: Sequence[Payload]) -> bool:
-        """False where that connection is gone, or reads nothing."""
+        """False if that connection is gone, or reads nothing."""
 
     def close(self) -> None:
-        """Once the loop does not watch it any more."""
+        """Called once the loop no longer watches it."""
 
 
 class MasterSocket(Protocol):
-    """A slave's end: one connection, one session. Nothing waits."""
+    """A slave's end: one connection, one session. No method waits."""
 
     address: str
 
@@ -45,39 +45,39 @@ class MasterSocket(Protocol):
         """What the loop watches: the socket, and the monitor that `is_lost` looks at."""
 
     def has_more(self) -> bool:
-        """True where a message has come."""
+        """True if a message has come."""
 
     def receive_view_nowait(self) -> tuple[bytes, bytes | memoryview] | None:
-        """(header, payload), of what has come; None where nothing has. Raises RemoteProtocolError."""
+        """(header, payload) of the next message; None if there is none. Raises RemoteProtocolError."""
 
     def send(self, header: bytes, payload: None) -> bool:
-        """False where it could not be queued."""
+        """False if it could not be queued."""
 
     def is_lost(self) -> bool:
-        """True once the connection was refused or has ended."""
+        """True after the connection was refused or has ended."""
 
     def close(self) -> None:
         """Ends the connection."""
 
 
 class ReplicationSockets(Protocol):
-    """Where both come from."""
+    """Makes both kinds of sockets."""
 
     def bind(self, address: str) -> SlavesSocket:
-        """Listens at "host:port". Raises ConfigError where that is taken."""
+        """Listens at "host:port". Raises ConfigError if that is taken."""
 
     def connect(self, address: str) -> MasterSocket:
-        """Begins a connection. Raises ZenitError where it cannot even be begun."""
+        """Opens a connection. Raises ZenitError if that fails at once."""
 
     def shared(self, data: bytes | memoryview) -> Payload:
         """The same as a payload for several receivers: copied once."""
 
     def close(self) -> None:
-        """Last of all."""
+        """Closes everything; called last."""
 
 
 class ZeroMqSockets:
-    """Real ones."""
+    """Real ZeroMQ sockets."""
 
     def __init__(self) -> None:
         self._context = ClientContext()

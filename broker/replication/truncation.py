@@ -1,9 +1,9 @@
-"""A slave's log is cut to where it agrees with its master's, so that no crash can leave it half done (R4). Pure.
+"""Cuts a slave's log to where it agrees with its master's, in steps that a crash cannot leave half done (R4). Pure.
 
     intent (epoch, offset) durable -> log cut, durable -> rows at or behind the offset dropped, durable -> intent cleared
 
-A restart that finds an intent begins again at the cut. Without it, a power loss could bring cut bytes back under a
-list of epochs that says they were never there.
+A restart that finds an intent begins again at the cut. Without the intent, a power failure could bring back cut bytes
+under a list of epochs without them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Truncation:
         return [self._intent]
 
     def resume(self) -> list[Effect]:
-        """The first step after a restart: the intent is on the disk already."""
+        """The first step after a restart: the intent is already on the disk."""
         return self._next(CutLog(self._intent.offset))
 
     def on_done(self, effect: DiskEffect) -> list[Effect]:
-        """A step is durable: the next one."""
+        """A step is durable: returns the next one."""
         if effect != self._awaiting:
             return []
         log, offset = self._log, self._intent.offset
