@@ -1,7 +1,7 @@
-"""Replies that wait for the log: until the commit, and where more is promised until the disk or the replicas have it.
+"""Replies that wait for the log: until the write, and under stronger promises until the disk or the replicas have it.
 
 Owned by the loop thread. Handlers add to `staged` during a turn; the service commits, then calls `on_committed`.
-Once the store is poisoned nothing is acknowledged any more.
+After the store is poisoned nothing is acknowledged any more.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Staged = tuple[
 ]  # the reply and its payload go out once the log holds all below the int
 
 
-Promised = Callable[[ZenitError | None], None]  # the error: why it will not be promised
+Promised = Callable[[ZenitError | None], None]  # the error: why it will not be acknowledged
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Who is called once the promise holds for all below `end`."""
+    """Called once everything below `end` may be acknowledged."""
 
     end: int
     deadline_ms: int
@@ -33,14 +33,14 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Replies of one turn that wait, in the order of their ends."""
+    """The waiting replies of one turn, in the order of their ends."""
 
     deadline_ms: int
     waiting: deque[Staged]
 
 
 class Acknowledgements:
-    """What was done and is not yet answered."""
+    """Handled requests that are not answered yet."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Acknowledgements:
         timeout_ms: int,
         late: Callable[[int], ZenitError] = FlushTimeout,
     ) -> None:
-        """`promised`: what ends at or below this physical offset may be answered: the disk has it, or the replicas that
-        count; None where it may be as soon as it is in the log. `timeout_ms`: how long a reply waits for that, and
-        `late` what it becomes then.
+        """`promised`: replies that end at or below this physical offset may be sent, because the disk or the replicas that
+        count have the records; None if they may be sent as soon as the log has them. `timeout_ms`: how long a reply waits, and
+        `late`: the error that it then becomes.
         """
         self.staged: list[Staged] = []
         self.waiting_count = 0
@@ -66,14 +66,14 @@ class Acknowledgements:
         self._is_poisoned = False
 
     def when_promised(self, end: int, callback: Promised) -> None:
-        """Calls back where what is staged up to `end` could be answered, for who has more to do then than to answer.
+        """Calls back when everything staged up to `end` could be acknowledged, for callers that do more than reply.
 
-        Not at all once the store is poisoned.
+        Never after the store is poisoned.
         """
         self.callbacks.append((end, callback))
 
     def on_committed(self, now_ms: int) -> None:
-        """All that is staged is in the log: answer it, or park it until the promise holds. `now_ms`: monotonic."""
+        """Everything staged is in the log: send the replies, or park them until they may be sent. `now_ms`: monotonic."""
         if self.callbacks:
             self._take_callbacks(now_ms)
         staged = self.staged
@@ -91,7 +91,7 @@ class Acknowledgements:
             reply(call, answer, payload)
 
     def on_promised(self) -> None:
-        """The disk, or the replicas, have more than before: answer whom it concerns."""
+        """The disk, or the replicas, have more than before: send the replies that may be sent now."""
         if self._is_poisoned or self._promised is None:
             return
         promised = self._promised()
@@ -110,7 +110,7 @@ class Acknowledgements:
             self._turns.popleft()
 
     def fail_all(self, error: ZenitError) -> None:
-        """What waits will not be promised by us any more."""
+        """This broker will not acknowledge the waiting sends any more."""
         for turn in self._turns:
             for call, _, _, _ in turn.waiting:
                 self._loop.fail(call, error)
@@ -121,7 +121,7 @@ class Acknowledgements:
             waiting.callback(error)
 
     def on_tick(self, now_ms: int) -> None:
-        """Tells those whose time is up that the disk, or the replicas, have not answered."""
+        """Answers expired calls: the disk, or the replicas, were not in time."""
         self.on_promised()
         while self._turns and self._turns[0].deadline_ms <= now_ms:
             for call, _, _, _ in self._turns.popleft().waiting:
@@ -132,7 +132,7 @@ class Acknowledgements:
             self._waiting.popleft().callback(self._late(self._timeout_ms))
 
     def on_poisoned(self) -> None:
-        """The disk failed: nothing that waits may be acknowledged."""
+        """The disk failed: no waiting send may be acknowledged."""
         self._is_poisoned = True
         self.staged = []
         self._turns.clear()

@@ -1,4 +1,4 @@
-"""What an operator may set about a broker, each with what it trades. Pure."""
+"""The settings of a broker, each with what it trades. Pure."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class BrokerConfig:
     store: StoreConfig = section(StoreConfig)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for what does not go together."""
+        """Raises ConfigError if settings contradict each other."""
         check_settings(self)
         for key, value in (("cluster", self.cluster), ("name", self.name), ("replica", self.replica_name)):
             try:
@@ -188,5 +188,5 @@ class BrokerConfig:
 
     @property
     def has_group(self) -> bool:
-        """This broker is one replica of several: it does not just elect itself."""
+        """True if this broker is one replica of several: it does not just elect itself."""
         return bool(self.controllers or self.static_master)

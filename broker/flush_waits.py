@@ -1,8 +1,8 @@
-"""Questions of a controller that wait for the disk: whether it has all that the log held when they came.
+"""FlushLog requests of a controller: each waits until the disk has everything that the log held when it came.
 
-A group goes over to synchronous flushing only once every replica that may become its master has answered one. Each is
-answered when `flushed` has passed what was written as it came, or refused once whoever asks has given up; what is
-written meanwhile is waited for by nobody. Loop thread.
+A group changes to synchronous flushing only after every replica that may become its master has answered one. A request is
+answered when `flushed` has passed the end of the log at its arrival, or refused once its sender has given up. Later
+writes do not delay it. Loop thread.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class FlushedLog(Protocol):
         """Everything below was made durable by this process."""
 
     def request_flush(self) -> None:
-        """Asks for a sync of all that is written by now."""
+        """Requests a sync of everything written so far."""
 
 
 class AnswerLoop(Protocol):
-    """The request loop, as far as it is answered here."""
+    """The request loop, as far as it is used here."""
 
     def reply(self, call: Call[Request], reply: Reply) -> None:
         """Answers a call."""
@@ -42,7 +42,7 @@ class AnswerLoop(Protocol):
 
 
 class FlushWaits:
-    """Of one replica in one life."""
+    """The waiting requests of one replica in one incarnation."""
 
     def __init__(
         self, loop: AnswerLoop, log: FlushedLog, *, broker_name: str, name: str, incarnation: Incarnation
@@ -52,10 +52,12 @@ class FlushWaits:
         self._broker_name = broker_name
         self._name = name
         self._incarnation = incarnation
-        self._waiting: deque[tuple[int, Call[Request], int]] = deque()  # with the end to be reached, and when it came
+        self._waiting: deque[tuple[int, Call[Request], int]] = (
+            deque()
+        )  # with the end to be reached, and the time of arrival
 
     def on_flush_log(self, call: Call[FlushLog], now_ms: int) -> Done | None:
-        """At once where the disk has everything. Raises UnknownReplica, IncarnationUnknown where another is meant."""
+        """Answers at once if the disk has everything. Raises UnknownReplica, IncarnationUnknown if another replica is meant."""
         request = call.request
         if (request.broker_name, request.name) != (self._broker_name, self._name):
             raise UnknownReplica(request.broker_name, request.name)
@@ -69,12 +71,12 @@ class FlushWaits:
         return None
 
     def on_flushed(self) -> None:
-        """The disk has more than before: the ends that are waited for only grow."""
+        """More of the log is on the disk."""
         while self._waiting and self._waiting[0][0] <= self._log.flushed:
             self._loop.reply(self._waiting.popleft()[1], Done())
 
     def on_tick(self, now_ms: int) -> None:
-        """Refuses those that nobody waits for any more."""
+        """Refuses requests whose sender no longer waits."""
         late = [waiting for waiting in self._waiting if waiting[1].deadline_ms <= now_ms]
         for waiting in late:
             _, call, came_ms = waiting

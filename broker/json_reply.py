@@ -1,4 +1,4 @@
-"""Documents that travel as JSON in a payload frame."""
+"""JSON documents as reply payloads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..remoting.server import Call, RequestLoop
 
 
 def encode_document(document: Any) -> bytes:
-    """The payload of a JsonReply. Half of a surrogate pair, which UTF-8 cannot carry, stays the escape that it came as."""
+    """The payload of a JsonReply. Half of a surrogate pair, which UTF-8 cannot encode, stays an escape."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 

@@ -1,8 +1,8 @@
-"""Keeps every name server told where this broker is and which topics it has.
+"""Registers this broker and its topics with every name server, and keeps the registration alive.
 
-Registers with each at the start, when topics change, every `register_interval_ms`, and when one says that it does not
-know us; a heartbeat in between. Nothing blocks: requests go out from the loop, answers come back to it. A name server
-that is away is tried again at each heartbeat.
+It registers with each at the start, when topics change, every `register_interval_ms`, and when one says that it does not
+know us; heartbeats in between. Nothing blocks: requests go out from the loop, answers come back to it. An unreachable name
+server is tried again at each heartbeat.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GIVE_UP_MS: Final = 2 * TIMEOUT_MS  # an answer that has not even failed by then
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """Who registers. `address`: "host:port" for clients. `broker_id`: 0 = master; None = not to be registered (yet).
+    """What to register. `address`: "host:port" for clients. `broker_id`: 0 = master; None = not to be registered (yet).
     `cluster_id`: "" = not known yet, and then nothing is registered either."""
 
     cluster: str
@@ -44,22 +44,22 @@ class BrokerIdentity:
 
     @property
     def may_register(self) -> bool:
-        """It is known who we are."""
+        """Everything that a registration needs is known."""
         return self.broker_id is not None and bool(self.cluster_id)
 
 
 @dataclass(slots=True)
 class NameServerLink:
-    """What one name server knows of us. Pure; times are monotonic ms."""
+    """Our registration at one name server. Pure; times are monotonic ms."""
 
     address: str
     known_version: int = 0  # of our topics; 0 = it does not know us
     registered_at_ms: int = 0
-    asked_at_ms: int | None = None  # an answer is awaited since then
+    asked_at_ms: int | None = None  # since when an answer is awaited
     is_failing: bool = False
 
     def next_request(self, now_ms: int, *, version: int, register_interval_ms: int) -> str | None:
-        """What to ask it now: "register", "heartbeat", or None while an answer is awaited."""
+        """What to send now: "register", "heartbeat", or None while an answer is awaited."""
         if self.asked_at_ms is not None and now_ms - self.asked_at_ms < GIVE_UP_MS:
             return None
         self.asked_at_ms = now_ms
@@ -67,13 +67,13 @@ class NameServerLink:
         return "register" if self.known_version != version or is_due else "heartbeat"
 
     def on_registered(self, now_ms: int, version: int) -> None:
-        """It took our registration with this version of the topics."""
+        """It accepted our registration with this version of the topics."""
         self.asked_at_ms = None
         self.known_version = version
         self.registered_at_ms = now_ms
 
     def on_heard(self, *, known: bool) -> None:
-        """It took a heartbeat and says whether it knows us."""
+        """It answered a heartbeat and says whether it knows us."""
         self.asked_at_ms = None
         if not known:
             self.known_version = 0
@@ -103,7 +103,8 @@ class NameServerRegistration:
         on_answer: Callable[[str, str, ZenitError | None], None],
     ) -> None:
         """`takes_writes`: False while the disk is full.
-        `on_answer(address, cluster_id, error)`: a name server took a registration under that id (None), or did not."""
+        `on_answer(address, cluster_id, error)`: a name server accepted a registration under that id (error None), or
+        did not."""
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -119,12 +120,12 @@ class NameServerRegistration:
         self._is_due = False
 
     def start(self) -> None:
-        """Registers, and goes on doing so. Before the loop runs, or on it."""
+        """Registers, and keeps doing so. Called before the loop runs, or on it."""
         self.on_tick()
         self._loop.every(self._heartbeat_ms, self.on_tick)
 
     def on_role(self, identity: BrokerIdentity) -> None:
-        """We are somebody else from now on: all name servers are told at once."""
+        """Our identity has changed: all name servers are told at once."""
         if identity.cluster_id != self._identity.cluster_id:
             self._withdraw()
         self._identity = identity
@@ -138,7 +139,7 @@ class NameServerRegistration:
             self._loop.call_later(0, self.on_tick)
 
     def on_tick(self) -> None:
-        """Tells each name server what it is time to tell it."""
+        """Sends each name server what is due."""
         self._is_due = False
         if not self._identity.may_register:
             return
@@ -151,7 +152,7 @@ class NameServerRegistration:
                 self._heartbeat(link)
 
     def stop(self) -> None:
-        """Tells all of them that we leave, and waits a moment for their answers. After the loop has ended."""
+        """Signs off at all name servers, and waits a moment for their answers. After the loop has ended."""
         request = self._goodbye()
         if request is None:
             return
@@ -182,14 +183,14 @@ class NameServerRegistration:
         return UnregisterBroker(who.cluster, who.broker_name, who.broker_id, who.address, who.cluster_id)
 
     def _withdraw(self) -> None:
-        """We were of a cluster that we do not belong to: who let us in under its id forgets it."""
+        """We were registered in a cluster to which we do not belong: signs off there."""
         request = self._goodbye()
         if request is None:
             return
         for link in self._links:
             if link.known_version:
                 link.known_version = 0
-                with suppress(ZenitError):  # a name server that is away forgets us by itself
+                with suppress(ZenitError):  # an unreachable name server forgets us by itself
                     self._client.send_nowait(
                         link.address, request, None, timeout_ms=UNREGISTER_MS, on_reply=lambda *_: None
                     )
@@ -241,7 +242,7 @@ class NameServerRegistration:
         _payload: bytes,
         error: ZenitError | None,
     ) -> None:
-        """Any thread: brings an answer to the loop."""
+        """Any thread: passes an answer to the loop."""
         try:
             self._loop.post(partial(callback, reply, error))
         except BufferFull:
@@ -273,7 +274,7 @@ class NameServerRegistration:
             self.on_tick()
 
     def _on_failed(self, link: NameServerLink, error: ZenitError | None) -> None:
-        if not link.is_failing and not isinstance(error, WrongCluster):  # whoever is told of that tells the log
+        if not link.is_failing and not isinstance(error, WrongCluster):  # the callback logs it
             _log.warning("name server does not answer namesrv=%s error=%s", link.address, error)
         link.is_failing = True
         link.on_failed()

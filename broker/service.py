@@ -67,7 +67,7 @@ SWITCH_INTERVAL_S: Final = 0.0005
 FAST_TICK_MS: Final = 100
 SLOW_TICK_MS: Final = 1000
 UPKEEP_PAUSE_MS: Final = 10  # between two parts of the store's upkeep, of about 1 ms each
-FINISH_MS: Final = 2000  # what unflushed acknowledgements may take at a stop
+FINISH_MS: Final = 2000  # how long a stop waits for unflushed acknowledgements
 
 
 class Broker:
@@ -82,9 +82,9 @@ class Broker:
         self._upkeep_goes_on = False
         self._steady = SteadyTime()
         self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
-        self._on_disk_failed: Callable[[], None] = _tell_nobody  # until there is a part that must know
+        self._on_disk_failed: Callable[[], None] = _tell_nobody  # until the part in the group exists
         self._is_failing = False
-        self.is_reopening = False  # the store must be closed and opened anew
+        self.is_reopening = False  # the store must be closed and reopened
 
     @property
     def address(self) -> str:
@@ -116,7 +116,7 @@ class Broker:
         self._running.close()
 
     def run(self) -> int:
-        """Serves until `stop`; returns the exit status: 0, or 86 where the disk failed."""
+        """Serves until `stop`; returns the exit status: 0, or 86 if the disk failed."""
         self._cluster.start()
         self._registration.start()
         self._part.start()
@@ -140,7 +140,7 @@ class Broker:
     # ---- starting
 
     def _bind(self, started: ExitStack) -> None:
-        """Before the store is opened: records tell the port, which may be a free one that the system chose."""
+        """Before the store is opened: records contain the port, which may be a free one that the system chose."""
         config = self._config
         self._arena = request_arena(config.store)
         self._loop = RequestLoop(
@@ -154,7 +154,7 @@ class Broker:
         self._store_host = HostAddress.parse(config.host, self._loop.port)
 
     def _open_store(self, started: ExitStack) -> None:
-        """The log, and the state that follows from it."""
+        """Opens the log, and the state derived from it."""
         config = self._config
         self._state = StateLog(
             config.store_dir,
@@ -197,7 +197,7 @@ class Broker:
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
 
     def _ground(self, started: ExitStack) -> PartGround:
-        """What this broker's part in its group stands on."""
+        """What this broker's part in its group uses."""
         config, address = self._config, str(self._store_host)
         self._client = started.enter_context(RemotingClient())
         self._cluster = ClusterMembership(
@@ -325,7 +325,7 @@ class Broker:
         )
 
     def _serve(self, rows_of_replicas: list[Row]) -> None:
-        """The table of requests, each behind the question whether this replica may answer it."""
+        """The table of requests, each after the check that this replica may answer it."""
         rows = [
             *self._handlers.rows(),
             *rows_of_replicas,
@@ -338,14 +338,14 @@ class Broker:
             self._loop.handle(one.request_class, self._part.guarded(one))
 
     def _mark_clean(self) -> None:
-        """Last of all, once the store is closed."""
+        """Called last, after the store is closed."""
         if self._poisoned is None:
             self._part.mark_clean()
 
     # ---- the loop's events
 
     def _on_turn_end(self) -> None:
-        """Writes what the turn staged and answers it: what the log holds is never lost, whatever comes after."""
+        """Writes the staged batches and answers them: from here on the log holds them, whatever happens later."""
         if self._poisoned is not None:
             self._acknowledgements.on_poisoned()
             return
@@ -365,7 +365,7 @@ class Broker:
             stages.on_answered(begun, written, monotonic_ns())
 
     def _on_replied(self) -> None:
-        """Makes queues, index and state follow what was written, and looks at who waits for it."""
+        """Brings queues, index and state up to date with the log, and wakes waiting readers."""
         if self._poisoned is not None:
             return
         stages = self._stages
@@ -395,7 +395,7 @@ class Broker:
             self._on_upkeep()
 
     def _on_upkeep(self) -> None:
-        """The store does a little at a time; what is left of it does not wait for the next second."""
+        """The store does a small part of its upkeep each time; the rest does not wait for the next second."""
         now_ms = self._steady.at(now_ms=self._clock.now_ms(), monotonic_ms=self._clock.monotonic_ms())
         for event in self._store.on_tick(now_ms):
             _log.warning("store event=%s", event)
@@ -404,14 +404,14 @@ class Broker:
             self._loop.call_later(UPKEEP_PAUSE_MS, self._on_upkeep)
 
     def _on_topic_deleted(self, topic: str, at: int) -> None:
-        """A slave's store deletes at once, since what follows in the same chunk may make the topic's queues anew; in a
+        """A slave's store deletes at once, because the rest of the same chunk may create the topic's queues again; in a
         turn of our own nothing follows."""
         if not self._part.is_master:
             self._store.delete_topic(topic, at)
         self._deleted.append((topic, at))
 
     def _delete_topics(self) -> None:
-        """The store's part of deletions, which it cannot do while it dispatches the events that tell of them."""
+        """The store's part of topic deletions, which it cannot do while it dispatches their events."""
         for topic, at in self._deleted:
             if self._part.is_master:
                 self._store.delete_topic(topic, at)
@@ -419,7 +419,7 @@ class Broker:
         self._deleted.clear()
 
     def _on_flushed(self) -> None:
-        """The flush thread's, which runs as soon as the store is open: before there is a part or an acknowledgement."""
+        """Called by the flush thread, which runs as soon as the store is open: before part and acknowledgements exist."""
         if self._config.has_group or self._config.store.flush_mode == "sync":
             self._loop.post(self._tell_flushed)
 
@@ -427,7 +427,7 @@ class Broker:
         self._part.on_flushed()
 
     def _on_poisoned(self, error: StorePoisoned) -> None:
-        """Whoever met the failure: nothing is acknowledged from here on, and the process ends."""
+        """The disk failed, in any thread: nothing more is acknowledged, and the process ends."""
         if self._poisoned is None:
             self._poisoned = error
             _log.critical("the disk failed, stopping: nothing is acknowledged any more; reason=%s", error.what)
@@ -435,14 +435,14 @@ class Broker:
             self._loop.stop()
 
     def _on_cluster_known(self, cluster_id: str) -> None:
-        """Which cluster is ours, or ("") that it is not known any more."""
+        """The id of our cluster, or ("") it is no longer known."""
         self._identity = replace(self._identity, cluster_id=cluster_id)
         self._registration.on_role(self._identity)
 
     # ---- from the part in a group
 
     def on_role(self, broker_id: int | None, epoch: int) -> None:
-        """What we are to clients from now on; name servers are told at once."""
+        """Our broker id from now on; name servers are told at once."""
         self._identity = replace(self._identity, broker_id=broker_id, epoch=epoch)
         self._registration.on_role(self._identity)
 
@@ -451,23 +451,23 @@ class Broker:
         self._acknowledgements.on_promised()
 
     def on_deposed(self) -> None:
-        """We lead no more: nobody will acknowledge what waits; its senders ask the new master."""
+        """We are no longer master: nobody here will acknowledge the waiting sends; their senders ask the new master."""
         self._handlers.on_deposed()
         self._transactions.on_deposed()
         self._acknowledgements.fail_all(NotMaster(self._config.name, self._identity.epoch))
 
     def on_reopen_needed(self) -> None:
-        """Something must be done to a closed store."""
+        """The next step needs a closed store."""
         self.is_reopening = True
         self._loop.stop()
 
     def _on_timers_damaged(self) -> None:
-        """What waits is told by the log, but only while the store is opened."""
+        """The index of waiting messages must be rebuilt from the log, which only an opening of the store does."""
         _log.error("the index of what waits is damaged: the store is opened again, and the index made anew")
         self.on_reopen_needed()
 
     def on_fatal(self) -> None:
-        """What we were sent cannot be ours: somebody must look."""
+        """We were sent bytes that cannot be ours: an operator must check."""
         self._is_failing = True
         self._loop.stop()
 
@@ -491,15 +491,15 @@ def _tell_nobody() -> None:
 def run(config: BrokerConfig) -> int:
     """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    signalled: list[int] = []  # it may come while a broker is opened anew, when there is none to be told
+    signalled: list[int] = []  # it may come while a broker is reopened, when there is none to be told
     while (status := _serve(config, signalled)) is None:
         gc.unfreeze()
-        gc.collect()  # its parts know one another: the next one would take as much memory beside them
+        gc.collect()  # its parts refer to each other: uncollected, it would need as much memory as the next one
     return status
 
 
 def _serve(config: BrokerConfig, signalled: list[int]) -> int | None:
-    """One opening of the store, to its end; None where it must be opened anew. Nothing refers to the broker then."""
+    """One opening of the store, to its end; None if it must be reopened. Nothing refers to the broker then."""
     with Broker(config) as broker:
 
         def on_signal(number: int, _frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Where a turn's time goes, taken in one turn of sixteen so that measuring costs nothing that could be measured.
+"""Measures where a turn's time goes, in one turn of sixteen, so that the measurement costs next to nothing.
 
 Loop thread. `receive` is the time between two sends of a turn: receiving and decoding the next request.
 """
@@ -21,7 +21,7 @@ class StageClock:
     def __init__(self) -> None:
         self.is_sampling = False
         self._turn = 0
-        self._left = 0  # when the last send of this turn was done with; 0 = none yet
+        self._left = 0  # when the last send of this turn was handled; 0 = none yet
         self._ns = dict.fromkeys(STAGES, 0)
         self._calls = dict.fromkeys(STAGES, 0)
 
@@ -38,12 +38,12 @@ class StageClock:
         self._add("stage", self._left - entered)
 
     def on_answered(self, begun: int, written: int, answered: int) -> None:
-        """The end of a sampled turn: when the write began, when it was done, when all was answered."""
+        """The end of a sampled turn: when the write began, when it ended, when all replies were sent."""
         self._add("write", written - begun)
         self._add("reply", answered - written)
 
     def on_dispatched(self, begun: int, dispatched: int) -> None:
-        """What followed the replies: when it began, and when it was done."""
+        """The work after the replies: when it began, and when it ended."""
         self._add("dispatch", dispatched - begun)
 
     def next_turn(self) -> None:

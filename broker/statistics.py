@@ -1,4 +1,4 @@
-"""What `zenit broker stats` shows: counters since the start, positions, memory, lanes and where the time goes."""
+"""The document of `zenit broker stats`: counters since the start, positions, memory, lanes, time by stage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kernel_kind() -> str:
 
 
 def anonymous_bytes(status: str) -> int | None:
-    """Memory without file pages, from the text of /proc/self/status; None where it does not tell."""
+    """Memory without file pages, from the text of /proc/self/status; None if the text has no such line."""
     for line in status.splitlines():
         name, _, value = line.partition(":")
         if name == "RssAnon":
@@ -40,7 +40,7 @@ def anonymous_bytes(status: str) -> int | None:
 
 
 def read_anonymous_bytes() -> int | None:
-    """The same of this process; None where there is no /proc."""
+    """The same of this process; None if there is no /proc."""
     try:
         with open(_STATUS_FILE, encoding="ascii") as file:
             return anonymous_bytes(file.read())
@@ -58,7 +58,7 @@ def loop_document(statistics: LoopStatistics) -> dict[str, Any]:
 
 
 class BrokerStatistics:
-    """Gathers the numbers of the parts. Loop thread."""
+    """Collects the numbers of the parts. Loop thread."""
 
     def __init__(
         self,

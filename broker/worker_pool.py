@@ -1,7 +1,7 @@
-"""Work that may take longer than a millisecond: done by worker threads, answered by the loop.
+"""Worker threads for work that may take longer than a millisecond; the loop answers the calls.
 
-The loop hands over a call and a function; a worker runs it, and what it returned (or the error it raised) comes back
-to the loop. Bounded: over the limit a call is told to come again. Only the loop thread calls `run`.
+The loop passes a call and a function to a worker; the result (or the error it raised) comes back
+to the loop. Bounded: over the limit a call gets BrokerBusy. Only the loop thread calls `run`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class WorkerPool:
         waiting_max: int,
         check: Callable[[type[Request]], None],
     ) -> None:
-        """`waiting_max`: calls that may be with the workers or on the way back. `check`: raises why a request may not be
-        answered; asked once more when its result comes, since another broker may have become master meanwhile.
+        """`waiting_max`: calls that may be with the workers or on the way back. `check`: raises the reason why a
+        request may not be answered; called again when its result comes, since another broker may have become master meanwhile.
         """
         self._executor = executor
         self._loop = loop
@@ -50,7 +50,7 @@ class WorkerPool:
         self.done = 0
 
     def run(self, call: Call[Request], work: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """`work` runs in a worker, `then` with its result on the loop; a ZenitError of either answers the call.
+        """`work` runs in a worker, `then` with its result on the loop; if either raises a ZenitError, the call gets it.
 
         Raises BrokerBusy over the limit.
         """
@@ -60,13 +60,13 @@ class WorkerPool:
         self._executor.submit(self._work, call, work, then)
 
     def run_aside(self, work: Callable[[], _T], then: Callable[[_T | None], None]) -> None:
-        """The same for what the broker does of its own accord: nobody waits for it. Where `work` fails that is logged, and
+        """The same for the broker's own work, without a caller. If `work` fails, that is logged, and
         `then` gets None.
         """
         self._executor.submit(self._work_aside, work, then)
 
     def _work_aside(self, work: Callable[[], _T], then: Callable[[_T | None], None]) -> None:
-        """A worker's top."""
+        """The top of a worker's task: answers a call."""
         result: _T | None = None
         try:
             result = work()
@@ -75,7 +75,7 @@ class WorkerPool:
         self._post(partial(then, result))
 
     def _work(self, call: Call[Request], work: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """A worker's top."""
+        """The top of a worker's task without a caller."""
         try:
             result = work()
         except ZenitError as error:
@@ -87,7 +87,7 @@ class WorkerPool:
             self._post(partial(self._finish, call, result, then))
 
     def _post(self, callback: Callable[[], None]) -> None:
-        """Hands a result to the loop; waits for room, since the call is counted until then."""
+        """Passes a result to the loop; waits for room, since the call is counted until then."""
         for _ in range(_POST_TRIES):
             try:
                 self._loop.post(callback)

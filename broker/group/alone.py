@@ -20,21 +20,22 @@ from .group_part import PartGround
 
 
 def prepare_alone(config: BrokerConfig) -> Callable[[PartGround], Alone]:
-    """Before the store is opened; what is returned is called once it is. Raises StoreInGroup, StoreLocked, StoreFormatError."""
+    """Called before the store is opened; call the result once it is open. Raises StoreInGroup, StoreLocked,
+    StoreFormatError."""
     left_epoch = check_membership(config)
-    with StoreLock(config.store_dir):  # another process that has the store writes the file of epochs too
+    with StoreLock(config.store_dir):  # another process that has the store open writes the epoch file too
         return partial(Alone, left_epoch=left_epoch)
 
 
 class Alone:
-    """It is master from its start to its end, and acknowledges what is on its own disk or, under flush = async, in its log."""
+    """Always the master. It acknowledges what is on its own disk or, under flush = async, in its log."""
 
     replication_address = ""
     late = FlushTimeout
     is_master = True
 
     def __init__(self, ground: PartGround, *, left_epoch: int) -> None:
-        """`left_epoch`: the highest that the store knew in a group it has left. Raises OSError."""
+        """`left_epoch`: the highest epoch that the store knew in a group it has left. Raises OSError."""
         store = ground.store
         store.damage.take_holes()
         epoch = begin_epoch(ground.config.store_dir, store.begin, store.written, above=left_epoch)
@@ -49,10 +50,10 @@ class Alone:
         return True
 
     def check(self, _request_class: type[Request]) -> None:
-        """Every request is ours to answer."""
+        """This broker answers every request."""
 
     def guarded(self, row: Row) -> Handler:
-        """Nothing stands before it."""
+        """No check comes before the handler."""
         return row.handler
 
     def read_from(self, _is_cold: bool, _queue_id: int) -> int:
@@ -60,33 +61,33 @@ class Alone:
         return MASTER_ID
 
     def serve_replicas(self, _workers: WorkerPool, _look_again: Callable[[], None]) -> list[Row]:
-        """Nobody of this group can ask."""
+        """There is no other replica that could ask."""
         return [row(FlushLog, _refuse), row(GetBeginning, _refuse), row(GetLogRange, _refuse)]
 
     def start(self) -> None:
-        """There is nobody to be told."""
+        """Nobody has to be told."""
 
     def stop(self) -> None:
-        """There is nobody to be told."""
+        """Nobody has to be told."""
 
     def close(self) -> None:
         """Nothing is open."""
 
     def mark_clean(self) -> None:
-        """Nobody asks how a broker alone has stopped."""
+        """No clean marker: only replicas have one."""
 
     def on_turn(self) -> None:
-        """Nothing is sent on."""
+        """There is no slave to send to."""
 
     def on_flushed(self) -> None:
-        """What waits for the disk may be acknowledged."""
+        """Replies that wait for the disk may be sent."""
         self._host.on_acknowledged()
 
     def on_disk_failed(self) -> None:
-        """The next life counts what it finds."""
+        """Nothing to record: the next start counts what it finds."""
 
     def document(self) -> dict[str, Any]:
-        """Nothing of replicas."""
+        """No statistics of replicas."""
         return {}
 
 

@@ -1,10 +1,10 @@
-"""How a replica's log begins anew where it cannot go on from where it ended (R12): asked for, answered, carried out.
+"""A replica's log begins anew if it cannot continue from its end (R12): the slave asks, the master answers.
 
-A slave asks its master for the state that it must begin with, until it has it:
+A slave asks its master for the state with which it must begin, until it has it:
 
-    begin --asked of whoever is master now--> answered --written down (`beginning.zenit`)--> the broker is opened anew
-               ^                                  |
-               '--- no answer, no room, no master '        withdrawn at any time before it was written down
+    begin --ask whoever is master now--> answered --written (`beginning.zenit`)--> the broker is reopened
+               ^                             |
+               '--- no answer, no room, no master     can be withdrawn until it is written
 
 Loop thread; answers come from the client's threads and are posted to the loop.
 """
@@ -45,7 +45,7 @@ GIVE_UP_MS: Final = TIMEOUT_MS + RETRY_MS  # an answer that has not even failed 
 
 
 def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
-    """A cut of the log, or its new beginning, that was under way when the last life ended; before the store is opened.
+    """Completes a cut of the log, or its new beginning, that the former process began; before the store is opened.
 
     Raises StoreFormatError, StoreLocked, OSError.
     """
@@ -58,13 +58,13 @@ def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
             directory.truncate(offset)
         except (
             OffsetOutOfRange
-        ) as error:  # nothing was cut; asked by its master once more, this replica halts and says why
+        ) as error:  # nothing was cut; when its master asks again, this replica halts and says why
             log.critical("the log begins above where it is to be cut, it stays as it is: %s", error)
             files.clear_intent()
 
 
 class BeginningSearch:
-    """`on_noted`: the answer is on the disk; the store must be closed and opened anew."""
+    """`on_noted`: the answer is on the disk; the store must be closed and reopened."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class BeginningSearch:
         self._known = known
         self._on_noted = on_noted
         self._is_noted = False
-        self._try = 0  # grows with each: what comes of an earlier one settles nothing
+        self._try = 0  # grows with each round: answers of an earlier one are ignored
 
     def begin(self) -> None:
-        """Asks, again and again."""
+        """Asks until there is an answer."""
         self._ask(self._try)
 
     def withdraw(self) -> bool:
-        """Asks no more; False where the answer is on the disk already."""
+        """Stops asking; False if the answer is already on the disk."""
         if not self._is_noted:
             self._try += 1
         return not self._is_noted
@@ -120,7 +120,7 @@ class BeginningSearch:
             self._on_answer(self._try, b"", error)
 
     def _post(self, this_try: int, _reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
-        """Any thread: brings an answer to the loop."""
+        """Any thread: passes an answer to the loop."""
         try:
             self._loop.post(partial(self._on_answer, this_try, data, error))
         except BufferFull:
@@ -145,7 +145,7 @@ class BeginningSearch:
 
 
 class BeginningSource:
-    """Answers slaves whose log cannot begin where it ended. Loop thread."""
+    """Answers slaves whose log cannot continue from its end. Loop thread."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class BeginningSource:
         replica_log: ReplicaLog,
         check_question: Callable[[ReplicaQuestion], None],
     ) -> None:
-        """`check_question`: raises why it is not for this replica to answer."""
+        """`check_question`: raises if the request is not for this replica."""
         self._loop = loop
         self._store = store
         self._directory = directory
@@ -164,7 +164,7 @@ class BeginningSource:
         self._check_question = check_question
 
     def on_get_beginning(self, call: Call[GetBeginning]) -> None:
-        """The master's: what a slave's log that begins where ours does must know, all as of now.
+        """At the master: the state for a slave whose log begins where ours does, as of now.
 
         Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica.
         """

@@ -1,12 +1,12 @@
-"""Which cluster a broker without one belongs to, by what its name servers answered. Pure.
+"""Decides which cluster a broker without one belongs to, from the answers of its name servers. Pure.
 
-    one name server knows the id of the name   --> that one; a living cluster before one that is only remembered
-    several know, and not the same             --> none: there are two clusters of the name, an operator must say which
-    none knows, and all were heard             --> a new cluster begins, by the smallest of the ids that were offered
-    none knows, and one is silent or listens   --> none yet: that one may know
+        one id is known for the name               --> that one; a living cluster before one that is only remembered
+        different ids are known                    --> none: there are two clusters of the name, an operator must choose
+        no id is known, and all have answered      --> a new cluster, with the smallest of the offered ids
+        no id is known, and one is silent or young --> none yet: that name server may know
 
 Every name server tells all brokers the first id that it was offered. So brokers that begin at the same time hear the same ids
-from the same name servers, whatever the order of their lists, and choose the same one.
+from the same name servers, in any order of their lists, and choose the same one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ...remoting.commands import ClusterIdReply
 
 @dataclass(frozen=True, slots=True)
 class Belongs:
-    """To the cluster with this id."""
+    """Join the cluster with this id."""
 
     cluster_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Nothing can be chosen yet. `reason`: for the log."""
+    """No decision yet. `reason`: for the log."""
 
     reason: str
 

@@ -1,9 +1,9 @@
-"""Which cluster a store belongs to, durably: `cluster.zenit` in its directory (docs/formats/cluster-id.md).
+"""The id of the cluster that a store belongs to, durably: `cluster.zenit` (docs/formats/cluster-id.md).
 
-A store without an id takes the one that it is told or, where nobody knows any, the one drawn for it. An id is *settled* once
-somebody has let the broker in with it: it is the store's for good then. One that is not settled gives way to the id of a
-cluster that was quicker. The operator's setting `cluster_id` settles an id at once, and is refused where the store has another;
-`zenit store cluster` changes it all the same (store_cluster).
+A store without an id takes the one that it is told or, if nobody knows one, a random one. An id is *settled* once
+a server has let the broker in with it: from then on the store keeps it for good. An unsettled id gives way to the id of
+another cluster that was first. The operator's setting `cluster_id` settles an id at once, and is refused if the store has
+another; only `zenit store cluster` changes a settled id (store_cluster).
 One thread.
 """
 
@@ -24,7 +24,7 @@ _BYTES_MAX: Final = 1024
 
 
 class ClusterFile:
-    """Made by `open`. `cluster_id`: "" = none yet. `directory`: the store's."""
+    """The file of one store; made by `open`. `cluster_id`: "" = none yet. `directory`: the store's."""
 
     def __init__(self, directory: str, cluster_id: str, *, is_settled: bool) -> None:
         self.directory = directory
@@ -36,7 +36,7 @@ class ClusterFile:
     def open(cls, directory: str, *, pinned: str = "") -> ClusterFile:
         """`pinned`: the operator's setting, "" = none.
 
-        Raises ConfigError where the store has another id, StoreFormatError where the file is damaged, OSError.
+        Raises ConfigError if the store has another id, StoreFormatError if the file is damaged, OSError.
         """
         SYSTEM_FILES.make_directory(directory)
         cluster_id, is_settled = _read(os.path.join(directory, FILE_NAME))
@@ -55,17 +55,17 @@ class ClusterFile:
 
     @classmethod
     def replace(cls, directory: str, cluster_id: str) -> None:
-        """An operator's word: the id is the store's for good, whatever the file held. Raises OSError."""
+        """Sets the id for good, on an operator's word, whatever the file held. Raises OSError."""
         cls(directory, cluster_id, is_settled=False).settle()
 
     def adopt(self, cluster_id: str) -> None:
-        """The store has this id from now on, until it is settled, or another one is. Raises StoreNotWriteable, OSError."""
+        """Sets the id until it is settled, or another one is. Raises StoreNotWriteable, OSError."""
         assert not self.is_settled
         if cluster_id != self.cluster_id:
             self._write(cluster_id, is_settled=False)
 
     def settle(self) -> None:
-        """The id is the store's for good. Raises StoreNotWriteable, OSError."""
+        """Makes the id the store's for good. Raises StoreNotWriteable, OSError."""
         if not self.is_settled:
             self._write(self.cluster_id, is_settled=True)
 
@@ -92,7 +92,7 @@ def decode_cluster_file(data: bytes, path: str = FILE_NAME) -> tuple[str, bool]:
         )
     try:
         document: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise StoreFormatError(path, "it is not JSON") from error
     if not isinstance(document, dict):
         raise StoreFormatError(path, "it does not name a cluster")

@@ -1,11 +1,11 @@
-"""Which cluster this broker belongs to: from its store, from whoever knows, or made here; and what follows from it.
+"""Finds the id of this broker's cluster: in its store, from its group or name servers, or by founding a cluster.
 
-    no id --controllers or a static master let us in, their group names it--> settled
-    no id --all name servers were asked (cluster_choice)--> unsettled --they took our registration, none refused it--> settled
+        no id --controllers or a static master let us in, and their group names it--> settled
+        no id --all name servers answered (cluster_choice)--> unsettled --they accept our registration, none refuses--> settled
       ^                                                         |
       '-------- refused there: a cluster of our name lives -----'
 
-Where there are neither name servers nor a group, the id is drawn here and settled. Until an id is known nothing is registered,
+If there are neither name servers nor a group, a random id is settled at once. Until an id is known nothing is registered,
 and every request that names a cluster is refused: its sender means another one. Loop thread; answers of name servers come
 from the client's threads and are posted to the loop.
 """
@@ -50,7 +50,7 @@ UNKNOWN: Final = "no cluster id yet cluster=%s reason=%s; to go on without an an
 
 
 class ClusterMembership:
-    """`on_known(cluster_id)`: the id is known from now on, or ("") not any more. Owned by the loop thread."""
+    """`on_known(cluster_id)`: the id is known from now on, or ("") no longer. Owned by the loop thread."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ClusterMembership:
         on_known: Callable[[str], None],
         is_told: bool = False,
     ) -> None:
-        """`ask_ms`: how often name servers are asked; not where `is_told`: whoever lets us into our group tells the id."""
+        """`ask_ms`: how often name servers are asked; never with `is_told`, because then the group tells the id."""
         self._file = file
         self._client = client
         self._loop = loop
@@ -76,14 +76,14 @@ class ClusterMembership:
         self._is_told = is_told
         self._ask_ms = ask_ms
         self._on_known = on_known
-        self._round = 0  # grows whenever all are asked anew: answers to earlier questions settle nothing
-        self._began_ms: int | None = None  # the round that is under way
-        self._answers: dict[str, ClusterIdReply | None] = {}  # of this round; None = it failed
+        self._round = 0  # grows whenever all are asked again: answers of an earlier round are ignored
+        self._began_ms: int | None = None  # the present round
+        self._answers: dict[str, ClusterIdReply | None] = {}  # of this round; None = the request failed
         self._asking: Timer | None = None
         self._unheard: set[str] = set()  # name servers that have not answered our registration under this id
-        self._is_accepted = False  # one of them took it
-        self._said: tuple[str, ...] = ()  # what the log was told last of a search that goes on
-        self._refusals: dict[str, str] = {}  # who refuses us -> the cluster there, as the log was told
+        self._is_accepted = False  # one of them accepted it
+        self._said: tuple[str, ...] = ()  # the last log line about a search that goes on
+        self._refusals: dict[str, str] = {}  # who refuses us -> the cluster there, as logged
         loop.on_other_cluster = self._refuse
 
     @property
@@ -97,7 +97,7 @@ class ClusterMembership:
         return self._file.cluster_id if self._file.is_settled else ""
 
     def start(self) -> None:
-        """Before anything is served: the store's id, else goes and finds one."""
+        """Before anything is served: uses the store's id, or starts the search."""
         if self._file.is_settled:
             self._tell(self._file.cluster_id)
         elif self._is_told:
@@ -109,7 +109,8 @@ class ClusterMembership:
             self._look()
 
     def on_told(self, cluster_id: str) -> bool:
-        """The group that let us in is of that cluster; False where our store is another one's: then we are not of the group."""
+        """The group that let us in belongs to that cluster; False if our store belongs to another: then we leave the
+        group alone."""
         if not cluster_id:
             return self._file.is_settled
         if self._file.is_settled:
@@ -121,9 +122,9 @@ class ClusterMembership:
         return True
 
     def on_registration(self, name_server: str, cluster_id: str, error: ZenitError | None) -> None:
-        """A name server took our registration under that id (`error` None), refused it, or was not reached.
+        """A name server accepted our registration with that id (`error` None), refused it, or was not reached.
 
-        The id is the store's for good once all were asked: one that refuses it knows of another cluster.
+        The id is settled once all have been asked and none refused: one that refuses knows another cluster.
         """
         if cluster_id != self.cluster_id:
             return
@@ -135,11 +136,11 @@ class ClusterMembership:
             self._refusals.pop(name_server, None)
         self._unheard.discard(name_server)
         if self._is_accepted and not self._unheard:
-            with suppress(StoreNotWriteable):  # a full disk: at the next one
+            with suppress(StoreNotWriteable):  # a full disk: settled at the next registration
                 self._file.settle()
 
     def on_refused(self, asked: str, error: WrongCluster) -> None:
-        """Whoever was asked to let us in knows another cluster of our name."""
+        """The server that was to let us in knows another cluster of our name."""
         if self._file.is_settled:
             if self._refusals.get(asked) != error.cluster_id:
                 self._refusals[asked] = error.cluster_id
@@ -150,7 +151,7 @@ class ClusterMembership:
             self._look()
 
     def _say_refused(self, asked: str, other_id: str) -> None:
-        """A replica's id is that of its group, at its controllers too: to change it here alone would have them refuse us."""
+        """A replica's id is that of its group, also at its controllers: if only it changed here, they would refuse us."""
         named = (asked, self._cluster, other_id, self._file.cluster_id)
         if self._is_told and asked in self._registers_at:
             _log.error(REFUSED_REPLICA, *named, other_id, self._file.cluster_id)
@@ -164,13 +165,13 @@ class ClusterMembership:
         self._ask()
 
     def _ask(self) -> None:
-        """Asks all of them, unless answers are awaited."""
+        """Asks all name servers, unless answers are awaited."""
         now_ms = self._clock.monotonic_ms()
         if self.cluster_id or (self._began_ms is not None and now_ms - self._began_ms < GIVE_UP_MS):
             return
         try:
             request = ClaimClusterId(self._cluster, self._offered())
-        except StoreNotWriteable:  # a full disk: at the next tick
+        except StoreNotWriteable:  # a full disk: asked at the next tick
             return
         self._began_ms = now_ms
         self._round += 1
@@ -183,7 +184,7 @@ class ClusterMembership:
                 self._on_answer(self._round, address, None, error)
 
     def _post(self, asked: int, address: str, reply: ClusterIdReply | None, _: bytes, error: ZenitError | None) -> None:
-        """Any thread: brings an answer to the loop."""
+        """Any thread: passes an answer to the loop."""
         try:
             self._loop.post(partial(self._on_answer, asked, address, reply, error))
         except BufferFull:
@@ -214,7 +215,7 @@ class ClusterMembership:
     # ---- effects
 
     def _offered(self) -> str:
-        """What we would be called: what the store was called when it was not let in yet, or a new id, kept from then on."""
+        """The id to offer: the store's unsettled one, or a new random one, which is stored from then on."""
         if not self._file.cluster_id:
             self._file.adopt(new_cluster_id())
         return self._file.cluster_id

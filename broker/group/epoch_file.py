@@ -1,7 +1,7 @@
 """The epochs of a broker's log, each with the physical offset at which it began: `epochFileCheckpoint`.
 
 RocketMQ's text: the number of entries, the CRC-32 of their lines (31 bits), then `epoch-offset` a line. A broker
-without a controller elects itself: its epoch is one more at each start.
+without a controller elects itself: its epoch grows by one at each start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def render_epochs(epochs: tuple[Epoch, ...]) -> str:
 
 
 def parse_epochs(text: str) -> tuple[Epoch, ...]:
-    """The reverse. Raises StoreFormatError; a checksum of 0 is not compared."""
+    """Parses the text. Raises StoreFormatError; a checksum of 0 is not compared."""
     head, _, rest = text.partition("\n")
     checksum, _, lines = rest.partition("\n")
     try:
@@ -49,9 +49,9 @@ def parse_epochs(text: str) -> tuple[Epoch, ...]:
 def next_epoch(
     epochs: tuple[Epoch, ...], begin: PhysicalOffset, end: PhysicalOffset, *, above: int = 0
 ) -> tuple[Epoch, ...]:
-    """The list once a new epoch begins at the end of the log [begin, end); an epoch in which nothing was written drops out.
+    """The list after a new epoch begins at the end of the log [begin, end); an epoch without bytes is dropped.
 
-    `above`: the new epoch is. What a log held before it had rows belongs to the first one. Raises TooManyEpochs.
+    The new epoch is above `above`. Bytes from before the first row belong to the first epoch. Raises TooManyEpochs.
     """
     if not epochs:
         return (Epoch(above + 1, begin),)
@@ -60,7 +60,7 @@ def next_epoch(
 
 
 def read_epochs(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> tuple[Epoch, ...]:
-    """The rows of a store directory's file; none where it has none. Raises StoreFormatError, with what to do; OSError."""
+    """The rows in a store directory's file; none if there is no file. Raises StoreFormatError, with what to do; OSError."""
     path = os.path.join(directory, FILE_NAME)
     data = small_files.read(path, BYTES_MAX)
     if data is None:
@@ -79,8 +79,8 @@ def write_epochs(directory: str, epochs: tuple[Epoch, ...], small_files: SmallFi
 
 
 def begin_epoch(directory: str, begin: PhysicalOffset, end: PhysicalOffset, *, above: int = 0) -> Epoch:
-    """Elects this broker, whose log is [begin, end): reads the file of a store directory, writes it durably with one epoch
-    more, which is above `above` too; returns that. Raises StoreFormatError, TooManyEpochs, OSError."""
+    """Elects this broker, whose log is [begin, end): reads the file of a store directory, and writes it durably with a
+    further epoch above `above`, which it returns. Raises StoreFormatError, TooManyEpochs, OSError."""
     epochs = next_epoch(read_epochs(directory), begin, end, above=above)
     write_epochs(directory, epochs)
     return epochs[-1]

@@ -1,9 +1,9 @@
-"""Whose log a slave of a static master copies: `followed.zenit` in its store directory, {"store_id", "starts"} as JSON.
+"""The store that a slave of a static master copies: `followed.zenit` in its store directory, {"store_id", "starts"} as JSON.
 
-Nothing outlasts a static master's own disk that could tell a wiped store, or one that was set back, from the one its
-slaves have copied; epochs would be counted anew, and logs of different histories pass for one. So a slave follows one
-store only: the first whose group it hears of, written down before its first byte. A store that has bytes already and
-does not say whose they are follows nobody. Loop thread.
+Only a static master's own disk tells a wiped or set-back store from the one that its slaves have copied. Its epochs would
+begin again, and logs of different histories would count as the same. So a slave follows one store only: the first whose
+group it hears of, written down before its first byte. A store that already has bytes, but no such file, follows nobody.
+Loop thread.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FILE_NAME: Final = "followed.zenit"
 
 
 class FollowedStore:
-    """A slave's: whose log it copies, and how often that one had been started; hands on no group whose master is another."""
+    """At a slave: the store it copies, and that store's start counter. It passes on no group whose master has another store."""
 
     def __init__(self, directory: str, *, is_empty: bool, on_group: Callable[[KnownGroup], None]) -> None:
-        """`is_empty`: the log of this store; one that has bytes already and does not say whose is nobody's copy.
+        """`is_empty`: of this store's log; a log with bytes but without the file is nobody's copy.
 
         Raises StoreFormatError, OSError.
         """
@@ -36,10 +36,10 @@ class FollowedStore:
         self._is_empty = is_empty
         self._on_group = on_group
         self._followed = _read_followed(self._path)
-        self._refused: Incarnation | None = None  # told in the log
+        self._refused: Incarnation | None = None  # already logged
 
     def on_group(self, known: KnownGroup) -> None:
-        """News of the master. Raises StoreNotWriteable where there is no room to write it down, OSError."""
+        """News of the master. Raises StoreNotWriteable if the disk has no room for the file, OSError."""
         master = known.node.master_incarnation
         if master is None or not self._may_follow(master):
             if master != self._refused:
@@ -62,7 +62,7 @@ class FollowedStore:
 
 
 def forget_followed(directory: str) -> None:
-    """The store follows nobody any more: it has left its group. Raises OSError."""
+    """The store follows nobody from now on: it has left its group. Raises OSError."""
     path = os.path.join(directory, FILE_NAME)
     if os.path.exists(path):
         SYSTEM_FILES.remove(path)
@@ -80,5 +80,5 @@ def _read_followed(path: str) -> Incarnation | None:
 
 
 def _write_followed(path: str, master: Incarnation) -> None:
-    """Durably: before the first byte that is copied from there."""
+    """Writes the file, durably: before the first byte is copied from that store."""
     SYSTEM_FILES.replace(path, json.dumps({"store_id": master.store_id, "starts": master.starts}).encode("ascii"))

@@ -1,8 +1,7 @@
-"""This broker as one replica of a group under controllers: what it serves in which role, and what follows a change.
+"""This broker as one replica of a group under controllers: wires the replica to port, disk, controllers and broker.
 
-Wires the replica (replication/replica) to its port, its disk, its controllers and the rest of the broker. A slave and a
-candidate serve reads below the confirm offset; a master takes writes while enough are in sync, and answers questions
-about state once what it inherited is confirmed (R3). Loop thread.
+A slave and a candidate serve reads below the confirm offset. A master takes writes while enough replicas are in sync, and
+answers requests about state once the inherited log is confirmed (R3). The decisions are in replication/replica. Loop thread.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class GroupMember:
         sockets: ReplicationSockets,
         host: PartHost,
     ) -> None:
-        """`sockets`: closed with the member. Raises ConfigError where the replication port is taken."""
+        """`sockets`: closed with the member. Raises ConfigError if the replication port is taken."""
         self.files = files
         self.name = config.replica_name
         self._directory = directory
@@ -71,7 +70,7 @@ class GroupMember:
         self._role, self._epoch = Role.CANDIDATE, 0
         self._told: tuple[int | None, int] = (None, 0)
         self._full_ms: int | None = None  # since when the disk has no room
-        self._settles_at: int | None = None  # once that is flushed, nothing was counted that is not
+        self._settles_at: int | None = None  # once the log is flushed up to here, no unflushed bytes are counted
         self._confirm_heard = store.remembered_confirm
         self._beginning_search = BeginningSearch(
             client,
@@ -125,7 +124,7 @@ class GroupMember:
         self.replication_address = f"{config.host}:{self._port.address.rpartition(':')[2]}"
 
     def _found_log(self) -> ReplicaLog:
-        """As recovery left it; without the rows of epochs that never got a byte here."""
+        """The log as recovery left it; without the rows of epochs that have no byte here."""
         store = self._store
         epochs = EpochList(self._read_epochs()).recovered(store.written)
         found = ReplicaLog(begin=store.begin, epochs=epochs, has_hole=self._disk.has_hole)
@@ -139,7 +138,7 @@ class GroupMember:
         return read_epochs(self._directory.path, self._directory.small_files)
 
     def start(self, controller: ReplicaController) -> None:
-        """Carries through a cut that was under way. The controller is told of us by its own link."""
+        """Completes a cut in progress. The link tells the controller of this replica."""
         self._replica.controller = controller
         self.on_damage()
         intent = self.files.intent
@@ -152,9 +151,10 @@ class GroupMember:
         self._port.close()
 
     def mark_clean(self) -> None:
-        """Last of all, once the store is closed: all that counts of it is on the disk, up to its hole where it has one.
+        """Writes the clean marker, after the store is closed: all that counts is on the disk, up to the first hole if
+        there is one.
 
-        Raises StoreNotWriteable where there is no room for the note: then the next life is one that was killed.
+        Raises StoreNotWriteable if the disk has no room: the next start then treats this process as killed.
         """
         with needs_room():
             self.files.mark_clean(self._disk.position()[0])
@@ -163,34 +163,35 @@ class GroupMember:
 
     @property
     def is_master(self) -> bool:
-        """We lead."""
+        """We are master."""
         return self._replica.master is not None
 
     def leads(self) -> bool:
-        """We lead, and all that we inherited is confirmed: what our state says may be acted on."""
+        """We are master and the inherited log is confirmed: requests may rely on our state."""
         master = self._replica.master
         return master is not None and master.serves_state
 
     @property
     def epoch_seen(self) -> int:
-        """The highest epoch that this store knows: promised to others, or its own while it was alone."""
+        """The highest epoch that this store knows: promised, or its own from when it was alone."""
         return max(self.files.promised, max((row.number for row in self._read_epochs()), default=0))
 
     @property
     def acknowledged(self) -> int:
-        """Sends that end at or below may be answered."""
+        """Sends that end at or below this offset may be answered."""
         return self._replica.acknowledged
 
     def check_question(self, question: commands.ReplicaQuestion) -> None:
-        """A question of another replica to its master. Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+        """Checks a request of another replica to its master. Raises NotMaster, OtherReplicaMeant, StaleEpoch,
+        UnknownReplica."""
         known = self._replica.known
         if self._replica.master is None or known is None:
             raise self.gate.refusal()
         check_question(question, known.node, self.files.incarnation.store_id)
 
     def check_asker(self, question: commands.ReplicaQuestion) -> None:
-        """A question of another replica to this one, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica;
-        BrokerBusy where this one is halted: its log may not be the group's."""
+        """Checks a request of another replica to this one, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica;
+        BrokerBusy if this one is halted, because its log may not be the group's."""
         known = self._replica.known
         if known is None:
             raise self.gate.refusal()
@@ -199,7 +200,7 @@ class GroupMember:
         check_question(question, known.node, self.files.incarnation.store_id)
 
     def others(self) -> dict[str, tuple[str, QuestionStamp]] | None:
-        """{name: (address, how a question to it begins)} of the group's other replicas; None while the group is not known."""
+        """{name: (address, how a request to it begins)} of the group's other replicas; None while the group is unknown."""
         known = self._replica.known
         if known is None:
             return None
@@ -211,7 +212,7 @@ class GroupMember:
         }
 
     def life(self, address: str) -> Life:
-        """Who registers, and what the last life left."""
+        """What to register: this incarnation, and the report on the last one."""
         facts = self._start_facts
         return Life(
             address=address,
@@ -228,7 +229,7 @@ class GroupMember:
         )
 
     def read_from(self, is_cold: bool, queue_id: int) -> int:
-        """The broker id to read a queue from next: a slave's for who is so far behind that the disk must be read."""
+        """The broker id to read a queue from next: a slave's if the reader is so far behind that the disk must be read."""
         known = self._replica.known
         if not is_cold or known is None:
             return MASTER_ID
@@ -258,7 +259,7 @@ class GroupMember:
         }
 
     def heartbeat_facts(self) -> HeartbeatFacts:
-        """What a controller hears of us each 0.5 s."""
+        """The content of a heartbeat to the controller, each 0.5 s."""
         replica_log = self._replica.log
         rows = replica_log.offered_epochs.rows
         newest_epoch, newest_begin = (rows[-1].number, rows[-1].begin) if rows else (0, 0)
@@ -276,12 +277,12 @@ class GroupMember:
     # ---- events
 
     def on_group(self, known: KnownGroup) -> None:
-        """The node was read. Raises StoreNotWriteable where there is no room for what must be noted first."""
+        """The node was read. Raises StoreNotWriteable if the disk has no room for a record that must come first."""
         is_sync = known.node.settings.flush_mode is FlushMode.SYNC
         with needs_room():
             self.files.note_registered(known.node.group_id)
             if not is_sync:
-                self._settles_at = None  # a note that waits for room would speak of what is counted from now on
+                self._settles_at = None  # a waiting record must include what is counted from now on
                 self.files.note_async()
         self._store.forget_remembered_confirm()
         self._store.is_sync = is_sync
@@ -289,7 +290,7 @@ class GroupMember:
         self._tell_role()
 
     def on_turn(self) -> None:
-        """The end of a turn of the loop, once what was staged is in the log."""
+        """The end of a turn of the loop, after the staged batches are in the log."""
         replica = self._replica
         if replica.log.end != self._store.written or (replica.master is not None and replica.master.has_more):
             replica.on_written()
@@ -297,11 +298,11 @@ class GroupMember:
             self._loop.call_later(0, _come_back)
 
     def on_damage(self) -> None:
-        """There is more damage in the log, or less: no slave is sent what nothing vouches for."""
+        """The damaged ranges of the log changed: no slave is sent bytes that no checksum confirms."""
         self._replica.on_damaged(self._store.damage.unsendable)
 
     def on_disk_failed(self) -> None:
-        """A write or sync failed, in whichever thread: the next life must not vouch for what this one wrote."""
+        """A write or sync failed, in any thread: the next incarnation must not claim what this one wrote."""
         try:
             self.files.note_disk_failed()
         except OSError as error:
@@ -313,7 +314,7 @@ class GroupMember:
             )
 
     def on_flushed(self) -> None:
-        """The disk has more than before."""
+        """More of the log is on the disk."""
         self._disk.on_flushed()
         self._replica.on_flushed()
         self._flush_waits.on_flushed()
@@ -335,7 +336,7 @@ class GroupMember:
     # ---- from the replica
 
     def on_role(self, role: Role, epoch: int) -> None:
-        """What we are from now on."""
+        """The role that we have from now on."""
         log.info("role=%s epoch=%s", role.value, epoch)
         self._store.waits_above_end = role is not Role.MASTER
         if role is Role.CANDIDATE:
@@ -345,7 +346,7 @@ class GroupMember:
         self._tell_role()
 
     def _settle(self, role: Role) -> None:
-        """In an epoch of synchronous flushing nobody counts what is not flushed: behind the present end nothing was (R9)."""
+        """Under `sync` only flushed bytes count: in such an epoch no byte behind the present end was counted unflushed (R9)."""
         known = self._replica.known
         is_sync = known is not None and known.node.settings.flush_mode is FlushMode.SYNC
         self._settles_at = None
@@ -360,13 +361,13 @@ class GroupMember:
         try:
             with needs_room():
                 self.files.note_all_flushed()
-        except StoreNotWriteable:  # told of as unflushed a little longer
+        except StoreNotWriteable:  # reported as unflushed a little longer
             self._loop.call_later(NO_ROOM_RETRY_MS, self._note_settled)
         else:
             self._settles_at = None
 
     def _tell_role(self) -> None:
-        """What we are to clients, where that has changed: a slave's broker id does with the names of the group."""
+        """Tells clients our broker id if it has changed: a slave's depends on the names in the group."""
         now = (self._broker_id(self._role), self._epoch)
         if now != self._told:
             self._told = now
@@ -392,4 +393,4 @@ class GroupMember:
 
 
 def _come_back() -> None:
-    """A timer that is due at once: there is more to send, and the turn must end once more."""
+    """Sets a timer that is due at once: there is more to send, so another turn must end."""

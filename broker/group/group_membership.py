@@ -1,11 +1,11 @@
-"""Which group a store is a replica's of, and how an operator changes that: `zenit store join`, `zenit store leave`.
+"""The group that a store is a replica of, and its change by an operator: `zenit store join`, `zenit store leave`.
 
-What a broker alone or a static master wrote has epochs that begin at 1, as each group's do: it would pass for a copy of any
-group's log, so controllers refuse it (ForeignLog). The operator says whose it is, and answers for that.
+A broker alone, or a static master, writes epochs from 1 on, as each group does. Its log would count as a copy of any
+group's log, so controllers refuse it (ForeignLog). The operator says which group it belongs to, and is responsible for that.
 
-The other way round a replica never takes messages alone: its epochs would go on as the group's do, and later its log would
-pass for a copy all the same. So its broker does not start without what its group has, controllers or a static master,
-until an operator has it leave the group for good. The store has another identity then, and cannot join that group again.
+In the other direction a replica never takes messages alone: its epochs would continue as the group's do, and later its log
+would count as a copy. So its broker does not start without the group's controllers or static master,
+until an operator takes it out of the group for good. Then the store gets another identity, and cannot join that group again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .followed_store import forget_followed
 
 
 def check_membership(config: BrokerConfig) -> int:
-    """The epoch that a broker alone begins above: the highest that its store knew in a group it has left.
+    """The epoch above which a broker alone begins: the highest that its store knew in a group it has left.
 
-    Raises StoreInGroup where the store is a replica's and this broker would not be one, StoreFormatError, OSError.
+    Raises StoreInGroup if the store is a replica's and this broker would not be one, StoreFormatError, OSError.
     """
     found = ReplicaFiles.membership(config.store_dir)
     if found.is_member and not config.controllers and (found.group_id or not config.static_master):
@@ -35,9 +35,9 @@ def check_membership(config: BrokerConfig) -> int:
 
 
 def join_group(directory: str, group_id: str) -> dict[str, Any]:
-    """{"group_id", "epoch"}: which group the store is of then, and the highest epoch it knows. "": a group of its own.
+    """{"group_id", "epoch"}: the group of the store from now on, and the highest epoch it knows. "": a new group of its own.
 
-    Raises StoreLocked where a broker has it open, StoreFormatError where it is no store, InvalidParameter, OSError.
+    Raises StoreLocked if a broker has it open, StoreFormatError if it is no store, InvalidParameter, OSError.
     """
     if group_id:
         check_group_id(group_id)
@@ -48,10 +48,10 @@ def join_group(directory: str, group_id: str) -> dict[str, Any]:
 
 
 def leave_group(directory: str) -> dict[str, Any]:
-    """{"group_id", "epoch"}: the group that the store was in ("" = a static master's, or none), and the highest epoch it
-    knew of it (0 = it was in none, and nothing is changed).
+    """{"group_id", "epoch"}: the former group of the store ("" = a static master's, or none), and the highest epoch it
+    knew of it (0 = it was in no group, and nothing is changed).
 
-    Raises StoreLocked where a broker has it open, StoreFormatError where it is no store, or is about to be cut or begun anew,
+    Raises StoreLocked if a broker has it open, StoreFormatError if it is no store, or is about to be cut or begun anew,
     OSError.
     """
     check_is_store(directory)
@@ -64,7 +64,7 @@ def leave_group(directory: str) -> dict[str, Any]:
 
 
 def check_is_store(directory: str) -> None:
-    """Raises StoreFormatError where no broker has ever opened a store, OSError."""
+    """Raises StoreFormatError if no broker has ever opened the store, OSError."""
     if not has_commit_log(directory):
         raise StoreFormatError(directory, "it has no commit log; name a broker's store")
 

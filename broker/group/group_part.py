@@ -24,24 +24,24 @@ class PartHost(Protocol):
     """The broker."""
 
     def on_role(self, broker_id: int | None, epoch: int) -> None:
-        """What we are to clients: 0 = master, more = a slave, None = nothing yet."""
+        """The broker id that clients see: 0 = master, more = a slave, None = not decided yet."""
 
     def on_acknowledged(self) -> None:
         """`GroupPart.promised` may have grown."""
 
     def on_deposed(self) -> None:
-        """We lead no more: what waits to be acknowledged never will be, by us."""
+        """We are no longer master: this broker will not acknowledge the waiting sends."""
 
     def on_reopen_needed(self) -> None:
-        """The store must be closed and opened anew: what follows can only be done to a closed one."""
+        """The store must be closed and reopened: the next step needs a closed store."""
 
     def on_fatal(self) -> None:
-        """Going on would do harm: end the process with a status that says so."""
+        """Continuing would do harm: end the process with a status that says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartGround:
-    """What a part stands on. `store` is open; `address`: the one clients connect to."""
+    """What a part uses. `store` is open; `address`: the one clients connect to."""
 
     config: BrokerConfig
     loop: RequestLoop
@@ -54,43 +54,43 @@ class PartGround:
 
 
 class GroupPart(Protocol):
-    """Made once the store is open; loop thread, but for `on_disk_failed`."""
+    """Made once the store is open. Loop thread, except `on_disk_failed`."""
 
     @property
     def first_role(self) -> tuple[int | None, int]:
-        """What it is to clients at first, as `PartHost.on_role` has it."""
+        """The broker id that clients see at first, as `PartHost.on_role` has it."""
 
     @property
     def replication_address(self) -> str:
-        """Where other replicas reach it; "" where there are none."""
+        """The address of the replication port; "" if there are no other replicas."""
 
     @property
     def promised(self) -> Callable[[], int] | None:
-        """What an acknowledgement waits for: up to which physical offset there is enough of it. None: it waits for nothing."""
+        """The physical offset up to which sends may be acknowledged. None: as soon as they are in the log."""
 
     @property
     def late(self) -> Callable[[int], ZenitError]:
-        """What becomes of an acknowledgement that has waited for so many milliseconds."""
+        """The error for an acknowledgement that has waited for so many milliseconds."""
 
     @property
     def is_master(self) -> bool:
-        """We lead."""
+        """We are master."""
 
     def leads(self) -> bool:
-        """We lead, and all that we inherited is confirmed: what our state says may be acted on."""
+        """We are master and the inherited log is confirmed: requests may rely on our state."""
 
     def check(self, request_class: type[Request]) -> None:
-        """Raises why this broker may not answer such a request now."""
+        """Raises the reason why this broker may not answer such a request now."""
 
     def guarded(self, row: Row) -> Handler:
-        """The row's handler, behind `check`."""
+        """The row's handler, after `check`."""
 
     def read_from(self, is_cold: bool, queue_id: int) -> int:
-        """The broker id to read a queue from next. `is_cold`: its reader is so far behind that the disk must be read."""
+        """The broker id to read a queue from next. `is_cold`: the reader is so far behind that the disk must be read."""
 
     def serve_replicas(self, workers: WorkerPool, look_again: Callable[[], None]) -> list[Row]:
-        """What other replicas ask of this one. Once, before `start`. `look_again`: has readers that wait before damage look
-        whether they may go on."""
+        """The handlers for requests of other replicas. Called once, before `start`. `look_again`: makes readers that
+        wait before damage check whether they may go on."""
 
     def start(self) -> None:
         """Before the loop runs."""
@@ -102,16 +102,16 @@ class GroupPart(Protocol):
         """Before the loop's sockets are closed."""
 
     def mark_clean(self) -> None:
-        """Last of all, once the store is closed: all that counts of it is on the disk."""
+        """Called last, after the store is closed: all that counts of it is on the disk."""
 
     def on_turn(self) -> None:
-        """The end of a turn of the loop, once what was staged is in the log."""
+        """The end of a turn of the loop, after the staged batches are in the log."""
 
     def on_flushed(self) -> None:
-        """The disk has more than before."""
+        """More of the log is on the disk."""
 
     def on_disk_failed(self) -> None:
         """A write or sync failed. Any thread."""
 
     def document(self) -> dict[str, Any]:
-        """Its part of the broker's statistics."""
+        """This part of the broker's statistics."""

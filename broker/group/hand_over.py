@@ -1,20 +1,20 @@
-"""A closed store is made ready for a broker of RocketMQ: `zenit store hand-over`.
+"""Prepares a closed store for a broker of RocketMQ: `zenit store hand-over`.
 
-RocketMQ reads the queue of its timer topic from where `config/timercheck` says, and takes every record there for one that
-waits: it knows nothing of the records that end a wait of ours. So each message that still waits is written once more, at the
-log's end, and RocketMQ begins at the first of these.
+RocketMQ reads the queue of its timer topic from where `config/timercheck` says, and treats every record there as a waiting
+message: it does not know our records that end a wait. So each message that still waits is written again at the end of the
+log, and RocketMQ begins at the first of these.
 
-    mark         the file `handing-over` says that this has begun
-    open         the store, as a broker opens it; from here on it counts as not closed
-    waits        each waiting message again, in the form that RocketMQ delivers; that ends its old wait
-    topics       the retry topic of each group that has none: RocketMQ's tools ask for it
-    close        the store, flushed and whole
-    wheel        RocketMQ's own files about waits are deleted, `delayOffset.json` and `timercheck` are written
-    log          zeros behind the end, no spare files (store/hand_over)
-    unmark
+        mark         the file `handing-over` says that this has begun
+        open         the store, as a broker opens it; from here on it counts as not closed
+        waits        each waiting message again, in the form that RocketMQ delivers; that ends its old wait
+        topics       the retry topic of each group that has none: RocketMQ's tools ask for it
+        close        the store, flushed completely
+        wheel        RocketMQ's own timer files are deleted, `delayOffset.json` and `timercheck` are written
+        log          zeros behind the end, no spare files (store/hand_over)
+        unmark
 
-Killed anywhere, it is run again, and begins at the top: what was handed on already waits in the log like anything else, and is
-written again. A run that finds the first record of `timercheck` and all behind it to be just what waits writes nothing.
+After a kill at any point it is run again from the top: messages that were already handed on wait in the log like any other,
+and are written again. If the records from `timercheck` on are exactly what waits, a run writes nothing.
 """
 
 from __future__ import annotations

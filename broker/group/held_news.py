@@ -1,8 +1,8 @@
-"""News of a group that ask for a note on the disk first: while it is full the newest of them wait, and are taken later.
+"""News of a group that need a record on the disk first: while the disk is full, the newest of them wait here.
 
-A member is told of a node once what follows from it is written down (how it counts, that its life is registered, which
-cluster it is of). Where there is no room for that, it goes on as it was: suspicion falls on it as on any other replica
-without room, and what it does not know yet it does not act on. Loop thread.
+A member is told of a node only after the consequences are on the disk (how it counts, that its incarnation is registered,
+its cluster). Without room for that, it continues as before: other replicas suspect it like any replica
+without room, and it does not act on news that it does not have. Loop thread.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class NewsLoop(Protocol):
 
 
 class HeldNews:
-    """`on_group` hands on to `take`, now or as soon as there is room; what is newer takes the place of what waits."""
+    """`on_group` passes news on to `take`, now or when there is room; newer news replace waiting ones."""
 
     def __init__(self, loop: NewsLoop, take: Callable[[KnownGroup], None]) -> None:
-        """`take`: raises StoreNotWriteable where there is no room; then it is called again, and nothing has come of it."""
+        """`take`: raises StoreNotWriteable if there is no room; then it has changed nothing, and is called again."""
         self._loop = loop
         self._take = take
         self._held: KnownGroup | None = None
 
     def on_group(self, known: KnownGroup) -> None:
-        """News, newer than those before."""
+        """News that are newer than those before."""
         was, self._held = self._held, known
         if was is None:
             self._hand_on()

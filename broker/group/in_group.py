@@ -1,7 +1,7 @@
-"""A broker that is one replica of several: its replica, its link to whoever leads the group, its repairs. Loop thread.
+"""A broker that is one replica of several: its replica, its link to the group's leader, its repairs. Loop thread.
 
-It hears who leads from controllers, or from the one broker that always does; where it is that broker itself, it takes the
-place of controllers for its slaves (static_group).
+Controllers tell it who is master, or the static master does. If it is the static master itself, it plays the
+controllers for its slaves (static_group).
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ log = logging.getLogger(__name__)
 
 
 def prepare_in_group(config: BrokerConfig) -> Callable[[PartGround], InGroup]:
-    """Before the store is opened: ends what the last life has begun to do to it. What is returned is called once it is open.
+    """Before the store is opened: completes what the former process began. Call the result once the store is open.
 
     Raises StoreInGroup, StoreLocked, StoreFormatError, OSError.
     """
     check_membership(config)
     directory = DirectoryOnDisk(config.store_dir, config.store)
-    with StoreLock(config.store_dir):  # another process that has the store writes these files too
+    with StoreLock(config.store_dir):  # another process that has the store open writes these files too
         files = ReplicaFiles.open(config.store_dir)
     carry_through_cut(files, directory)
     return partial(InGroup, files=files, directory=directory)
 
 
 class InGroup:
-    """Its replica (`GroupMember`) decides; this makes the broker's other parts follow."""
+    """Its replica (`GroupMember`) decides; this class makes the broker's other parts follow."""
 
     first_role: tuple[int | None, int] = (None, 0)
     late = ReplicaTimeout
 
     def __init__(self, ground: PartGround, *, files: ReplicaFiles, directory: StoreDirectory) -> None:
-        """Raises ConfigError where the replication port is taken."""
+        """Raises ConfigError if the replication port is taken."""
         self._ground = ground
         self._member = member = GroupMember(
             ground.config,
@@ -79,11 +79,11 @@ class InGroup:
 
     @property
     def is_master(self) -> bool:
-        """We lead."""
+        """We are master."""
         return self._member.is_master
 
     def serve_replicas(self, workers: WorkerPool, look_again: Callable[[], None]) -> list[Row]:
-        """What is damaged here is fetched from others from now on, and they are answered."""
+        """From now on damage here is repaired from other replicas, and their requests are answered."""
         ground, member = self._ground, self._member
         self._repairs = repairs = Repairs(
             ground.store,
@@ -104,28 +104,28 @@ class InGroup:
         ]
 
     def start(self) -> None:
-        """Registers this life."""
+        """Registers this incarnation."""
         self._member.start(self._link)
         self._link.start(self._member.life(self._ground.address))
 
     def stop(self) -> None:
-        """Whoever leads the group hears no more of this life."""
+        """Stops the heartbeats of this incarnation."""
         self._link.stop()
 
     def mark_clean(self) -> None:
-        """Without it the next life is one that was killed."""
+        """The clean marker: without it the next start treats this process as killed."""
         try:
             self._member.mark_clean()
         except StoreNotWriteable as error:
             log.warning("this stop is not noted as a clean one: %s", error)
 
     def document(self) -> dict[str, Any]:
-        """The replica, and what became of damage."""
+        """The replica, and the repair of damage."""
         assert self._repairs is not None
         return {"replication": self._member.document(), "repairs": self._repairs.document()}
 
     def _on_start_counter_behind(self, current: int) -> None:
-        """Our disk was set back: we need a life that nobody knows."""
+        """Our disk was set back: we need an incarnation that nobody knows."""
         try:
             with needs_room():
                 self._member.files.start_above(current)
@@ -139,7 +139,7 @@ class InGroup:
 def link_to_group(
     ground: PartGround, member: GroupMember, *, on_start_counter_behind: Callable[[int], None]
 ) -> ControllerLink | StaticGroup:
-    """Where the member hears who leads its group."""
+    """The source of the member's news about its group."""
     config, cluster = ground.config, ground.cluster
     if config.static_master == ground.address:
         return _static_group(ground, member)
@@ -167,7 +167,7 @@ def link_to_group(
 
 
 def _static_group(ground: PartGround, member: GroupMember) -> StaticGroup:
-    """What takes the place of controllers where this broker is always the master."""
+    """Plays the controllers if this broker is the static master."""
     config, cluster, loop = ground.config, ground.cluster, ground.loop
     group = StaticGroup(
         loop,

@@ -1,7 +1,7 @@
-"""Which controller to ask next, and how long to wait before: until the one that leads has answered. Pure.
+"""Decides which controller to ask next, and after which pause, until the leading one has answered. Pure.
 
-One that does not lead names the one that does, which is asked at once; but only once in a row, since two that name each
-other would be asked in a circle. One that cannot be reached leaves its turn to the next of the list, after a pause
+A controller that does not lead names the leader, which is asked at once, but only once in a row: two controllers that name
+each other would be asked in a circle. If one cannot be reached, the next of the list is asked, after a pause
 that doubles while nobody answers.
 """
 
@@ -14,7 +14,7 @@ PAUSE_MS_MAX: Final = 1000
 
 
 class LeaderSearch:
-    """`address`: whom to ask. Each event returns after how many milliseconds."""
+    """`address`: whom to ask. Each event returns the pause in milliseconds."""
 
     def __init__(self, addresses: tuple[str, ...]) -> None:
         self.address = addresses[0]
@@ -29,7 +29,7 @@ class LeaderSearch:
         self._was_sent_on = False
 
     def on_sent_on(self, leader: str) -> int:
-        """It does not lead, and says who does ("" = it does not know)."""
+        """It does not lead; `leader` as it says ("" = it does not know)."""
         if not leader or leader == self.address or self._was_sent_on:
             return self.on_unreachable()
         self._was_sent_on = True
@@ -44,6 +44,6 @@ class LeaderSearch:
         return self.on_refused()
 
     def on_refused(self) -> int:
-        """It leads, but could not do what we asked: the same again later."""
+        """It leads, but could not do what we asked: ask it again later."""
         pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, PAUSE_MS_MAX)
         return pause_ms

@@ -1,8 +1,8 @@
-"""Questions between replicas: whom one is for, and whether this broker is that one (design rule R14).
+"""Checks that a request between replicas has reached the replica that it names (design rule R14).
 
-A replica asks at the address that the group's node names. An address outlives its broker: another cluster's broker may have
-it by now, or another store of the same name. So each question names the group by its id, the epoch, and both stores, and a
-broker that is not meant refuses. Pure.
+A replica sends requests to the address in the group's node. Another broker may have that address by now: one of another
+cluster, or another store of the same name. So each request names the group's id, the epoch, and both stores, and a
+broker refuses requests for others. Pure.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ class QuestionStamp(NamedTuple):
 
 
 def question_stamp(node: GroupNode, store_id: str) -> QuestionStamp:
-    """For a question of the replica with this store to the master that `node` names."""
+    """For a request of the replica with this store to the master that `node` names."""
     return question_stamp_for(node.master_incarnation, node, store_id)
 
 
 def question_stamp_for(asked: Incarnation | None, node: GroupNode, store_id: str) -> QuestionStamp:
-    """The same to whichever replica has this incarnation."""
+    """For a request to the replica with this incarnation."""
     return QuestionStamp(node.group_id, node.epoch, store_id, "" if asked is None else asked.store_id)
 
 
 def check_question(question: ReplicaQuestion, node: GroupNode, store_id: str) -> None:
-    """For a broker of the group `node`, with this store. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+    """Checks a request to a broker of the group `node`, with this store. Raises OtherReplicaMeant, StaleEpoch,
+    UnknownReplica."""
     if (question.group_id, question.asked_store_id) != (node.group_id, store_id):
         raise OtherReplicaMeant(
             node.broker_name, question.group_id[:64], question.asked_store_id[:64], node.group_id, store_id

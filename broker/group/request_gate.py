@@ -1,4 +1,4 @@
-"""Whether a replica of a group may answer a request now: the request's row says who serves it, the replica what it is.
+"""Decides whether a replica may answer a request now: the request's row says who serves it.
 
 Loop thread.
 """
@@ -28,7 +28,7 @@ class LeadingState(Protocol):
 
     @property
     def serves_state(self) -> bool:
-        """All that was inherited is confirmed."""
+        """The inherited log is confirmed."""
 
 
 class GatedReplica(Protocol):
@@ -36,7 +36,7 @@ class GatedReplica(Protocol):
 
     @property
     def master(self) -> LeadingState | None:
-        """None while it does not lead."""
+        """None while it is not master."""
 
     @property
     def known(self) -> KnownGroup | None:
@@ -44,22 +44,22 @@ class GatedReplica(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The highest it knows."""
+        """The highest epoch it knows."""
 
 
 class RequestGate:
-    """Of one replica."""
+    """The gate of one replica."""
 
     def __init__(self, replica: GatedReplica, broker_name: str) -> None:
         self._replica = replica
         self._broker_name = broker_name
 
     def guarded(self, row: Row) -> Handler:
-        """The row's handler, behind the question whether this replica may answer such a request now."""
+        """The row's handler, after the check that this replica may answer such a request now."""
         replica, request_class, handler = self._replica, row.request_class, row.handler
         if request_class.served_by is ServedBy.ANY_REPLICA:
             return handler
-        if request_class.served_by is ServedBy.MASTER_IN_SYNC:  # sends: `check` without its other questions
+        if request_class.served_by is ServedBy.MASTER_IN_SYNC:  # sends: `check` without its other checks
 
             def on_send(call: Call[Any]) -> Reply | None:
                 master = replica.master
@@ -76,7 +76,7 @@ class RequestGate:
         return on_request
 
     def check(self, request_class: type[Request]) -> None:
-        """Raises why this replica may not answer such a request now: NotMaster, NotEnoughReplicas, BrokerBusy."""
+        """Raises the reason why this replica may not answer now: NotMaster, NotEnoughReplicas, BrokerBusy."""
         served_by = request_class.served_by
         if served_by is ServedBy.ANY_REPLICA:
             return
@@ -89,7 +89,7 @@ class RequestGate:
             raise self.refusal()
 
     def refusal(self) -> NotMaster | NotEnoughReplicas:
-        """Why a master's request is refused."""
+        """The reason why a request to the master is refused."""
         replica, known = self._replica, self._replica.known
         if replica.master is None or known is None:
             return NotMaster(self._broker_name, replica.epoch)

@@ -1,13 +1,13 @@
-"""A group whose master never changes: the broker that is named plays the controller of its own group. No failover.
+"""A group whose master never changes: the configured broker plays the controller of its own group. No failover.
 
     the master: elects itself at each start, epoch + 1 (as a broker of one does); grants its own proposals
-    slaves:     register and beat at the master's request port, as they would at a controller's (controller_link)
+        slaves:     register and send heartbeats at the master's request port, as at a controller's (controller_link)
 
-The group's node lives in the memory of the master's process and nowhere else: after a start nobody but the master is in
-sync until slaves have caught up again. Node versions begin at the epoch, shifted, so that they grow over starts as well.
+The group's node is only in the memory of the master's process: after a start only the master is in
+sync until slaves have caught up again. Node versions begin at the shifted epoch, so they also grow over starts.
 Nobody else is ever elected, so what the master's log has lost is lost to the group. That must not spread: a store that was
-wiped or set back would count its epochs anew, and logs of different histories would pass for one. So a slave follows one
-store only, which it writes down before its first byte (followed_store). Loop thread.
+wiped or set back would count its epochs again, and logs of different histories would count as the same. So a slave follows
+one store only, and writes it down before its first byte (followed_store). Loop thread.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from .controller_link import Life
 log = logging.getLogger(__name__)
 
 VERSIONS_SHIFT: Final = 24
-"""What is left for the changes within one epoch."""
+"""The numbers for changes within one epoch."""
 ALIVE_MS: Final = 2000
-"""A slave that was heard so lately keeps its name from another store, and from a copy of its own elsewhere."""
+"""A slave heard within this time keeps its name, against another store and against a copy of its own elsewhere."""
 RETRY_MS: Final = 500
 
 
@@ -71,19 +71,19 @@ class StaticLoop(Protocol):
         """Once."""
 
     def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
-        """Pushes to a connection; False where it is gone."""
+        """Pushes to a connection; False if it is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """The last that was heard of a slave, and on which connection."""
+    """The last heartbeat of a slave, and its connection."""
 
     identity: bytes
     heard_ms: int
 
 
 class StaticGroup:
-    """The master's: what a `ControllerLink` is to others, and the controller of its slaves."""
+    """At the master: takes the place of the `ControllerLink`, and of the controller for its slaves."""
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class StaticGroup:
         cluster_id: Callable[[], str],
     ) -> None:
         """`epoch_seen`: the highest that this store knows. `on_group`: tells this broker's own member. `cluster_id`: of the
-        cluster that this broker belongs to for good, since slaves keep it; "" = none yet, and then nobody is let in."""
+        cluster that this broker belongs to for good, since slaves store it; "" = none yet, and then no slave is let in."""
         self._loop = loop
         self._clock = clock
         self._name = name
         self._on_group = on_group
         self._cluster_id = cluster_id
         self._signs: dict[str, _Sign] = {}
-        self._stores: set[str] = set()  # that may have this life's epoch from it
+        self._stores: set[str] = set()  # slaves that may have this incarnation's epoch from it
         epoch = epoch_seen + 1
         node = GroupNode(broker_name=broker_name, epoch=epoch, master=name, in_sync=(name,), settings=settings)
         self._known = KnownGroup(node, epoch << VERSIONS_SHIFT)
@@ -113,7 +113,7 @@ class StaticGroup:
     # ---- what the broker calls, as it calls a link to controllers
 
     def start(self, life: Life) -> None:
-        """This life is the master from now on."""
+        """This incarnation is the master from now on."""
         own = Replica(self._name, life.address, life.replication_address, life.incarnation)
         self._change(replace(self._known.node, master_incarnation=life.incarnation, replicas=(own,)))
 
@@ -121,19 +121,19 @@ class StaticGroup:
         """Nobody has to be told: slaves see their sessions end."""
 
     def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
-        """Granted as soon as whoever proposes is done with what it does."""
+        """Granted after the proposer has finished its present work."""
         self._loop.call_later(0, partial(self._grant, version, names))
 
     def report_master_gone(self, master: str, epoch: int) -> None:
-        """Only a slave says that."""
+        """Only a slave reports that."""
 
     def ask(self) -> None:
-        """The master was told all there is."""
+        """The master already has the newest node."""
 
     # ---- requests of slaves
 
     def rows(self) -> list[Row]:
-        """What it answers in a controller's place."""
+        """The requests that it answers in a controller's place."""
         return [
             row(RegisterReplica, self.on_register),
             row(ReplicaHeartbeat, self.on_heartbeat),
@@ -143,7 +143,7 @@ class StaticGroup:
         ]
 
     def on_register(self, call: Call[RegisterReplica]) -> GroupReply:
-        """RegisterReplica. A new life is not in sync before it has caught up, whatever it may have forgotten.
+        """RegisterReplica. A new incarnation is not in sync before it has caught up, whatever it may have forgotten.
 
         Raises BrokerBusy, WrongCluster, StaticMasterBehind, ForeignLog, ReplicaNameTaken, ReplicaGroupNotFound, InvalidName,
         InvalidParameter.
@@ -179,7 +179,7 @@ class StaticGroup:
         return self._reply(asked=request.version)
 
     def on_master_gone(self, call: Call[ReportMasterGone]) -> GroupReply:
-        """ReportMasterGone: here we are. Raises what `on_heartbeat` raises."""
+        """ReportMasterGone: the answer shows that the master lives. Raises what `on_heartbeat` raises."""
         self._check_life(call.request)
         return self._reply()
 
@@ -198,13 +198,13 @@ class StaticGroup:
     # ---- inside
 
     def _grant(self, version: int, names: tuple[str, ...]) -> None:
-        """On condition of the version, as ZooKeeper does it: a slave's new life may have come between."""
+        """Grants a proposal on condition of the version, as ZooKeeper does: a slave may have registered again since."""
         if version == self._known.version:
             log.info("in-sync set group=%s members=%s", self._known.node.broker_name, ",".join(names))
             self._change(replace(self._known.node, in_sync=tuple(sorted(names))))
 
     def _change(self, node: GroupNode) -> None:
-        """The next version: adopted here first, then told."""
+        """The next version: adopted here first, then sent."""
         named = replace(node, cluster_id=self._cluster_id())
         self._known = known = KnownGroup(named, self._known.version + 1)
         self._on_group(known)
@@ -234,7 +234,7 @@ class StaticGroup:
             raise IncarnationUnknown(request.broker_name, request.name, request.starts, slave.incarnation.starts)
 
     def _is_taken(self, present: Replica, slave: Replica) -> bool:
-        """The name is the master's own, or that of a slave which was heard lately, of another store or elsewhere."""
+        """True if the name is the master's own, or that of a recently heard slave with another store or address."""
         sign = self._signs.get(slave.name)
         is_alive = sign is not None and self._clock.monotonic_ms() - sign.heard_ms < ALIVE_MS
         return slave.name == self._name or (is_alive and not slave.has_place_of(present))
@@ -243,7 +243,7 @@ class StaticGroup:
         self._signs[name] = _Sign(call.identity, self._clock.monotonic_ms())
 
     def _reply(self, *, asked: int = NO_VERSION) -> GroupReply:
-        """The node, unless whoever asks has it."""
+        """The node, unless the sender already has it."""
         known = self._known
         return GroupReply(known.version, b"" if known.version == asked else encode_node(known.node))
 

@@ -1,6 +1,6 @@
-"""Which cluster a stopped broker's store belongs to, and an operator's word that it is another one: `zenit store cluster`.
+"""The cluster of a stopped broker's store, and its change by an operator: `zenit store cluster`.
 
-The only way out where brokers of one name have become two clusters, or where `cluster.zenit` is damaged.
+The only way out if brokers of one name have become two clusters, or if `cluster.zenit` is damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .group_membership import check_is_store
 def read_cluster(directory: str) -> dict[str, Any]:
     """{"cluster_id": "" = none yet, "settled"}.
 
-    Raises StoreFormatError where it is no store or the file is damaged, OSError.
+    Raises StoreFormatError if it is no store or the file is damaged, OSError.
     """
     check_is_store(directory)
     file = ClusterFile.open(directory)
@@ -27,10 +27,10 @@ def read_cluster(directory: str) -> dict[str, Any]:
 
 
 def move_to_cluster(directory: str, cluster_id: str, *, with_messages: bool) -> dict[str, Any]:
-    """The store is of that cluster from now on; returns what `read_cluster` does.
+    """Assigns the store to that cluster; returns what `read_cluster` does.
 
-    Raises StoreNotEmpty where its log has anything and that is not accepted, StoreLocked where a broker has it open,
-    InvalidParameter for what is no id, StoreFormatError where it is no store, OSError.
+    Raises StoreNotEmpty if its log has bytes and that is not accepted, StoreLocked if a broker has it open,
+    InvalidParameter for an invalid id, StoreFormatError if it is no store, OSError.
     """
     if not check_cluster_id(cluster_id):
         raise InvalidParameter("--id", cluster_id, "the id of a cluster")

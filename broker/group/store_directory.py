@@ -1,4 +1,4 @@
-"""What replication does to a store's directory beside its log: cut it or begin it anew while it is closed, read its state."""
+"""Replication's work on a store's directory beside its log: cut or begin it anew while it is closed, read its state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StoreDirectory(Protocol):
         snapshots: Mapping[str, bytes],
         queue_minimums: Mapping[tuple[str, int], int],
     ) -> None:
-        """Empties the closed store; its log begins at `begin` then, in files of that size, with that state.
+        """Empties the closed store; its log then begins at `begin`, with files of that size and with that state.
 
         Raises StoreLocked, StoreFormatError.
         """
