@@ -1,1 +1,1 @@
-"""The broker's tables: topics, groups, offsets and the like, each a function of the log."""
+"""The broker's tables: topics, groups, offsets and others, all derived from the log."""

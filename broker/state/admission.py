@@ -1,4 +1,4 @@
-"""Whether a request about a topic's queue is taken. Pure."""
+"""Decides whether a request for a topic's queue is allowed. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .topic_table import TopicTable
 
 
 def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
-    """Why a batch for a queue that `write_queues` does not have is refused. Raises InvalidName for no topic's name."""
+    """The reason why a batch for a queue missing in `write_queues` is refused. Raises InvalidName for an invalid topic name."""
     if not is_routed_topic(topic):
         return NoPermission(f"system topic {topic}", "sending")
     config = topics.configs.get(check_topic(topic))
@@ -21,9 +21,9 @@ def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
 
 
 def queues_to_create(topics: TopicTable, topic: str, queue_id: int, queues: int) -> int:
-    """With how many queues a send to a queue that `write_queues` does not have creates its topic: `queues`, where it does.
+    """The number of queues with which a send to an unknown queue creates its topic: `queues`, if it may.
 
-    Raises why the send is refused.
+    Raises the reason why the send is refused.
     """
     refusal = send_refusal(topics, topic, queue_id)
     if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < queues:
@@ -32,7 +32,7 @@ def queues_to_create(topics: TopicTable, topic: str, queue_id: int, queues: int)
 
 
 def readable(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
-    """The topic of a queue that may be read. Raises TopicNotFound, NoPermission, InvalidParameter."""
+    """The topic, if this queue may be read. Raises TopicNotFound, NoPermission, InvalidParameter."""
     config = known(topics, topic, queue_id)
     if not config.permission & PERMISSION_READ:
         raise NoPermission(f"topic {topic}", "reading")
@@ -40,7 +40,7 @@ def readable(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
 
 
 def known(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
-    """The topic of a queue that exists. Raises TopicNotFound, InvalidParameter."""
+    """The topic, if the queue exists. Raises TopicNotFound, InvalidParameter."""
     config = topics.configs.get(topic)
     if config is None:
         raise TopicNotFound(topic[:255])
@@ -51,6 +51,6 @@ def known(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
 
 
 def queue_count(topics: TopicTable, topic: str) -> int:
-    """How many queues of a topic take messages; 0: there is no such topic."""
+    """The number of queues of a topic that accept messages; 0: there is no such topic."""
     config = topics.configs.get(topic)
     return 0 if config is None else max(1, config.write_queues)

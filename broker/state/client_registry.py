@@ -1,6 +1,6 @@
-"""Who is connected: producers and consumers by group, kept alive by heartbeats. Pure; owned by the loop thread.
+"""The connected clients: producers and consumers by group, kept alive by heartbeats. Pure; owned by the loop thread.
 
-Each change returns the groups whose membership or subscription is another now; the shell tells their members.
+Each change returns the groups whose membership or subscriptions changed; the shell notifies their members.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..filter.subscription_check import GroupSubscriptions, SubscriptionDisagree
 
 Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model, subscriptions)
 
-MISSED_MAX = 3  # heartbeats a client may miss
+MISSED_MAX = 3  # missing heartbeats after which a client is removed
 RETRY_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """What a client tells of itself; "" and 0 where it does not."""
+    """What a client says about itself; "" and 0 for what it does not say."""
 
     language: str = ""
     version: str = ""
@@ -31,7 +31,7 @@ class ClientInfo:
     allocation: str = ""
 
     def is_another_than(self, known: ClientInfo) -> bool:
-        """This is another process than `known`, as far as both say."""
+        """True if this is another process than `known`, as far as both say."""
         said = self.started_at_ms and known.started_at_ms
         return bool(said) and (self.pid, self.started_at_ms) != (known.pid, known.started_at_ms)
 
@@ -67,7 +67,7 @@ class ClientRegistry:
     __slots__ = ("_clients", "_clients_max", "_groups", "_wants", "heartbeat_ms")
 
     def __init__(self, *, heartbeat_ms: int, clients_max: int) -> None:
-        """`heartbeat_ms`: how often clients are to report; one that misses three is gone."""
+        """`heartbeat_ms`: the interval of heartbeats; a client that misses three is removed."""
         self.heartbeat_ms = heartbeat_ms
         self._clients_max = clients_max
         self._clients: dict[str, Client] = {}
@@ -84,11 +84,11 @@ class ClientRegistry:
         consumers: Consumers,
         info: ClientInfo = UNTOLD,
     ) -> list[str]:
-        """A client reports; returns the groups that changed, sorted.
+        """A client's heartbeat; returns the groups that changed, sorted.
 
-        Raises BrokerBusy over the limit of clients, DuplicateClient where another process goes by its id: two of one id
-        would both take its share. The one that came first stays until it has missed three heartbeats. AllocationConflict where
-        a member shares out queues in another way: some would be everybody's, others nobody's.
+        Raises BrokerBusy over the limit of clients; DuplicateClient if another process has the same id, because both would take
+        the same share (the first one stays until it has missed three heartbeats); AllocationConflict if a member has another
+        allocation, because some queues would have several owners, others none.
         """
         before = self._clients.get(client_id)
         if before is not None and info.is_another_than(before.info):
@@ -118,7 +118,7 @@ class ClientRegistry:
         return sorted(changed | left)
 
     def _check_allocation(self, group: str, model: str, client_id: str, allocation: str) -> None:
-        """Who came first stays, as with ids; who broadcasts or does not say how is not looked at."""
+        """The first allocation stays, as with ids; broadcasting members and those that name none are not compared."""
         if not allocation or model != MessageModel.CLUSTERING.value:
             return
         for other, member in self._groups.get(group, {}).items():
@@ -127,7 +127,7 @@ class ClientRegistry:
                 raise AllocationConflict(group, allocation, theirs, other)
 
     def on_unregister(self, client_id: str) -> list[str]:
-        """A client leaves; returns the groups that changed, sorted."""
+        """A client signs off; returns the groups that changed, sorted."""
         client = self._clients.pop(client_id, None)
         if client is None:
             return []
@@ -137,18 +137,18 @@ class ClientRegistry:
         return sorted(left)
 
     def is_of(self, client_id: str, info: ClientInfo) -> bool:
-        """Nobody goes by this id, or nobody but that process."""
+        """No client has this id, or only that process."""
         known = self._clients.get(client_id)
         return known is None or not info.is_another_than(known.info)
 
     def forget_all(self) -> None:
-        """This broker does not lead any more: clients report to another."""
+        """This broker is no longer master: clients send heartbeats to another."""
         self._clients.clear()
         self._groups.clear()
         self._wants.clear()
 
     def on_tick(self, now_ms: int) -> list[str]:
-        """Drops who missed three heartbeats; returns the groups that changed, sorted."""
+        """Removes clients that missed three heartbeats; returns the groups that changed, sorted."""
         oldest = now_ms - MISSED_MAX * self.heartbeat_ms
         silent = [client.client_id for client in self._clients.values() if client.seen_ms < oldest]
         return sorted({group for client_id in silent for group in self.on_unregister(client_id)})
@@ -158,7 +158,7 @@ class ClientRegistry:
         return tuple(sorted(self._groups.get(group, ())))
 
     def sharers(self, group: str, topic: str) -> list[ConsumerMember]:
-        """The members among whom a topic's queues are shared out, by client id; who broadcasts reads all by itself."""
+        """The members that share a topic's queues, by client id; a broadcasting member reads all by itself."""
         return [
             member
             for _, member in sorted(self._groups.get(group, {}).items())
@@ -166,13 +166,13 @@ class ClientRegistry:
         ]
 
     def sharing(self, group: str, topic: str) -> dict[str, Any]:
-        """{members, allocation} of who shares out a topic's queues; allocation None where they do not agree, or not say."""
+        """{members, allocation} of those that share a topic's queues; allocation None if they do not agree, or name none."""
         members = [member.client_id for member in self.sharers(group, topic)]
         allocations = {self._clients[client_id].info.allocation for client_id in members}
         return {"members": members, "allocation": (allocations.pop() or None) if len(allocations) == 1 else None}
 
     def describe(self, group: str, now_ms: int) -> list[dict[str, Any]]:
-        """A group's members and what they tell of themselves, by client id."""
+        """A group's members and what they say about themselves, by client id."""
         found = []
         for client_id, member in sorted(self._groups.get(group, {}).items()):
             client = self._clients[client_id]
@@ -196,7 +196,7 @@ class ClientRegistry:
         return list(dict.fromkeys(client.identity for client in self._clients.values() if group in client.producers))
 
     def identity_of(self, client_id: str) -> bytes | None:
-        """The connection of a client; None where it is not there."""
+        """The connection of a client; None if it is unknown."""
         client = self._clients.get(client_id)
         return None if client is None else client.identity
 
@@ -206,12 +206,12 @@ class ClientRegistry:
         return sorted({topic for member in members for topic, _, _ in member.subscriptions})
 
     def disagreements(self, group: str) -> tuple[SubscriptionDisagreement, ...]:
-        """The topics of which the group's members want different things."""
+        """The topics to which the group's members subscribe differently."""
         wants = self._wants.get(group)
         return () if wants is None else wants.disagreements()
 
     def others(self, client_id: str) -> tuple[tuple[str, str, str], ...]:
-        """((group, topic, a member that wants something else of it than this client), ...)."""
+        """((group, topic, a member that subscribes differently from this client), ...)."""
         client = self._clients.get(client_id)
         return tuple(
             (group, topic, other)
@@ -224,7 +224,7 @@ class ClientRegistry:
         return set(self._groups)
 
     def counts(self) -> tuple[int, int]:
-        """How many clients there are, and how many of them consume."""
+        """The number of clients, and how many of them consume."""
         return len(self._clients), sum(1 for client in self._clients.values() if client.consumers)
 
     def _leave(self, group: str, client_id: str) -> None:
@@ -239,5 +239,5 @@ class ClientRegistry:
 
 
 def _shared(member: ConsumerMember) -> Subscriptions:
-    """What a member shares with others: who broadcasts reads all by itself."""
+    """The topics whose queues a member shares: none if it broadcasts, since it reads all by itself."""
     return member.subscriptions if member.model == MessageModel.CLUSTERING.value else ()

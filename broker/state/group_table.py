@@ -1,6 +1,6 @@
 """The consumer groups of one broker and their settings, as subscriptionGroup.json holds them. Pure.
 
-Changed only by `on_event`, as the topic table is (see there): loop thread, values replaced and never changed in place.
+Changed only by `on_event`, like the topic table (see there): loop thread, values are replaced, never changed in place.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "groupSysFlag": (0, _INT_MAX),
     "consumeTimeoutMinute": (1, 1440),
 }
-"""What the numbers among them may be, both ends included."""
+"""The ranges of the numbers among them, both ends included."""
 
 
 def group_document(name: str, attributes: Sequence[tuple[str, str]], base: Mapping[str, Any] | None = None) -> Document:
     """A group in RocketMQ's shape: `attributes` ((name, value as JSON), ...) over `base` or the defaults.
 
-    Raises InvalidParameter for a name that RocketMQ does not have, a value of another kind than the default's, or one that
-    makes no sense.
+    Raises InvalidParameter for a name that RocketMQ does not have, a value of another type than the default's, or an
+    invalid one.
     """
     document = {**DEFAULTS, **(base or {}), "groupName": name}
     for attribute, text in attributes:
@@ -58,7 +58,7 @@ def group_document(name: str, attributes: Sequence[tuple[str, str]], base: Mappi
             raise InvalidParameter("group attribute", attribute, "one of " + ", ".join(sorted(DEFAULTS)))
         try:
             value = json.loads(text)
-        except (ValueError, RecursionError) as error:  # RecursionError: nested without end
+        except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
             raise InvalidParameter(attribute, text[:64], "a JSON value") from error
         if type(value) is not type(default):
             raise InvalidParameter(attribute, text[:64], f"a value like {json.dumps(default)}")
@@ -79,7 +79,7 @@ def _check_value(attribute: str, value: Any) -> None:
 
 
 class GroupTable:
-    """All groups that were ever created here. `documents` ({name: settings}) is for reading only."""
+    """All groups that were ever created here. `documents` ({name: settings}) is read-only."""
 
     __slots__ = ("_rest", "documents")
 
@@ -88,7 +88,7 @@ class GroupTable:
         self._rest: Document = {"forbiddenTable": {}}
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Takes what a snapshot holds. Raises StoreFormatError."""
+        """Loads a snapshot's content. Raises StoreFormatError."""
         table = document.get("subscriptionGroupTable") or {}
         if not isinstance(table, dict) or not all(isinstance(entry, dict) for entry in table.values()):
             raise StoreFormatError("subscriptionGroup.json", "subscriptionGroupTable is no object of objects")
@@ -96,7 +96,7 @@ class GroupTable:
         self.documents = {str(name): entry for name, entry in table.items()}
 
     def document(self) -> Document:
-        """What the snapshot is to hold. Any thread."""
+        """The content for the snapshot. Any thread."""
         return {**self._rest, "subscriptionGroupTable": self.documents.copy()}
 
     def event_set(self, name: str, attributes: Sequence[tuple[str, str]] = ()) -> Document:

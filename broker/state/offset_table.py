@@ -1,10 +1,10 @@
-"""How far each group has consumed each queue, as consumerOffset.json holds it. Pure.
+"""The committed offset of each group in each queue, as consumerOffset.json holds it. Pure.
 
-Changed only from the log, as the topic table is (see there). A reset begins an *era* of the group in its queues: commits
-name the era that they are of, and those of another one change nothing, so that none undoes the reset.
+Changed only from the log, like the topic table (see there). A reset begins an *era* of the group in its queues. A commit
+names its era, and changes nothing if that is not the present one. So no commit undoes a reset.
 
 The offsets of one (topic, group) are one small dict that is replaced at each commit, so that another thread may copy the
-table while the loop goes on.
+table while the loop continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMMITTED: Final = "committed"
 RESET: Final = "reset"
 STARTED: Final = "started"
 UNKNOWN: Final = -1  # no offset was ever committed
-ANY_ERA: Final = -1  # of who does not say
+ANY_ERA: Final = -1  # the era of senders that name none
 
 OWN_TABLES: Final = ("offsetTable", "sinceTable", "eraTable")
 _NOTHING: Final[Mapping[int, int]] = {}
@@ -32,21 +32,23 @@ Progress = tuple[str, int, int, int]
 
 
 class OffsetTable:
-    """Consumer offsets: the next queue offset that a group is to consume, of each queue."""
+    """Consumer offsets: the next queue offset that a group is to consume, for each queue."""
 
     __slots__ = ("_eras", "_last_era", "_lowered", "_rest", "_since_ms", "_table", "revision")
 
     def __init__(self) -> None:
         self._table: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: offset}
-        self._since_ms: dict[tuple[str, str], int] = {}  # (topic, group) -> what it consumes was stored from then on
+        self._since_ms: dict[
+            tuple[str, str], int
+        ] = {}  # (topic, group) -> the group consumes messages stored from then on
         self._eras: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: era} of those reset
         self._last_era = 0
         self._rest: Document = {}
-        self.revision = 0  # how often a group has begun in a topic or gone back
+        self.revision = 0  # how often a group has begun in a topic or moved back
         self._lowered: dict[tuple[str, str], int] = {}  # (topic, group) -> the revision of the last time
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Takes what a snapshot holds. Raises StoreFormatError."""
+        """Loads a snapshot's content. Raises StoreFormatError."""
         self._rest = {name: value for name, value in document.items() if name not in OWN_TABLES}
         try:
             for pair, offsets in (document.get("offsetTable") or {}).items():
@@ -63,7 +65,7 @@ class OffsetTable:
             raise StoreFormatError("consumerOffset.json", f"{', '.join(OWN_TABLES)}: {error}") from error
 
     def document(self) -> Document:
-        """What the snapshot is to hold. Any thread."""
+        """The content for the snapshot. Any thread."""
         offsets = {
             f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in sorted(queues.items())}
             for (topic, group), queues in self._table.copy().items()
@@ -77,12 +79,12 @@ class OffsetTable:
 
     @staticmethod
     def event_committed(group: str, progress: Sequence[Progress], *, forward_only: bool = False) -> Document:
-        """The event that sets a group's offsets, as far as their era is the queue's and, `forward_only`, they are higher."""
+        """The event that sets a group's offsets, if their era is the queue's and, with `forward_only`, they are higher."""
         return {"event": COMMITTED, "group": group, "offsets": progress, "forwardOnly": forward_only}
 
     def event_reset(self, group: str, offsets: Sequence[Row], now_ms: int) -> tuple[Document, int]:
-        """The event that moves a group to these offsets, and the era that begins with it: higher than any before, also
-        than one that a master before may have begun and lost.
+        """The event that moves a group to these offsets, and the era that begins with it: higher than any before, and
+        than one that a former master may have begun and lost.
         """
         self._last_era = max(self._last_era + 1, now_ms)
         rows = [(*row, self._last_era) for row in offsets]
@@ -90,9 +92,9 @@ class OffsetTable:
 
     @staticmethod
     def event_started(group: str, topic: str, offsets: Sequence[int], since_ms: int) -> Document:
-        """The event that says where a group begins: an offset for each queue of the topic.
+        """The event that records where a group begins: an offset for each queue of the topic.
 
-        The first one counts: later ones, and one after a commit, change nothing, so two members may both stage it.
+        The first one counts: later ones, and one after a commit, change nothing. So two members may both stage it.
         """
         rows = [(topic, queue_id, offset) for queue_id, offset in enumerate(offsets)]
         return {"event": STARTED, "group": group, "topic": topic, "offsets": rows, "sinceMs": since_ms}
@@ -139,16 +141,16 @@ class OffsetTable:
         self._lowered[topic, group] = self.revision
 
     def on_topic_made(self, topic: str) -> None:
-        """A topic is there that was not: who has offsets in it has yet to consume it."""
+        """A topic was created: groups with offsets in it have yet to consume it."""
         for group in self.groups_in(topic):
             self._note_lowered(topic, group)
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Forgets the offsets of all groups in a topic."""
+        """Deletes the offsets of all groups in a topic."""
         self._forget([pair for pair in self._table if pair[0] == topic])
 
     def on_group_deleted(self, group: str) -> None:
-        """Forgets a group's offsets."""
+        """Deletes a group's offsets."""
         self._forget([pair for pair in self._table if pair[1] == group])
 
     def _forget(self, pairs: list[tuple[str, str]]) -> None:
@@ -163,19 +165,19 @@ class OffsetTable:
         return self._table.get((topic, group), _NOTHING).get(queue_id, UNKNOWN)
 
     def era(self, group: str, topic: str, queue_id: int) -> int:
-        """Which reset of the group in the queue was the last; 0 = there was none."""
+        """The era of the group in the queue; 0 = there was no reset."""
         return self._eras.get((topic, group), _NOTHING).get(queue_id, 0)
 
     def is_of(self, group: str, topic: str, queue_id: int, era: int) -> bool:
-        """Whether progress of that era counts."""
+        """True if a commit of that era counts."""
         return era in (ANY_ERA, self.era(group, topic, queue_id))
 
     def has_begun(self, group: str, topic: str) -> bool:
-        """Whether the group has committed in any queue of the topic."""
+        """True if the group has committed in any queue of the topic."""
         return bool(self._table.get((topic, group)))
 
     def committed(self, group: str) -> list[tuple[str, int, int]]:
-        """All that a group has committed: [(topic, queue id, offset)], sorted."""
+        """All offsets that a group has committed: [(topic, queue id, offset)], sorted."""
         return sorted(
             (topic, queue_id, offset)
             for (topic, name), offsets in self._table.items()
@@ -184,7 +186,7 @@ class OffsetTable:
         )
 
     def since_ms(self, group: str, topic: str) -> int:
-        """From when on the group consumes what was stored; 0 = all there is, or nobody knows; -1 = it has not begun."""
+        """The group consumes messages stored from this time on; 0 = all, or unknown; -1 = it has not begun."""
         return self._since_ms.get((topic, group), 0) if (topic, group) in self._table else -1
 
     def topics_of(self, group: str) -> list[str]:
@@ -200,18 +202,18 @@ class OffsetTable:
         return [group for name, group in self._table if name == topic]
 
     def in_topic(self, topic: str, group: str) -> Mapping[int, int] | None:
-        """{queue id: committed offset}; None where the group has committed nothing there."""
+        """{queue id: committed offset}; None if the group has committed nothing there."""
         return self._table.get((topic, group))
 
     def pairs_since(self, revision: int | None) -> list[tuple[str, str]]:
-        """All (topic, group), or those that began or went back after a revision."""
+        """All (topic, group), or those that began or moved back after a revision."""
         if revision is None:
             return list(self._table)
         return [pair for pair, lowered in self._lowered.items() if lowered > revision]
 
 
 def _rows(offsets: list[Any]) -> list[Progress]:
-    """Those of an event; a row without an era is of any. Raises StoreFormatError."""
+    """The offsets of an event; a row without an era counts in any. Raises StoreFormatError."""
     rows: list[Progress] = []
     for row in offsets:
         match row:

@@ -1,22 +1,23 @@
-"""How far each producer's sequence has come in each queue, so that what is sent twice is stored once. Pure; loop thread.
+"""The last sequence of each producer in each queue, so that a repeated batch is stored once. Pure; loop thread.
 
-The log says it: a record names its producer and its sequence (model.sequence), and whoever replays the log, a slave or a
-restart, has the same table. For a batch `[first, first + count)` of a producer whose last sequence in the queue is `last`:
+It is derived from the log: a record names its producer and its sequence (model.sequence), so a slave or a
+restart that replays the log has the same table. For a batch `[first, first + count)` of a producer whose last sequence
+in the queue is `last`:
 
-    first == last + 1            new: it is stored. With gaps: any first > last
-    first + count - 1 <= last    all known: answered as stored, nothing is written
-    first <= last                known in part: refused, telling `last`; the sender goes on behind it
-    else                         a hole: refused. A producer that is not known begins at 0
+        first == last + 1            new: it is stored. With gaps: any first > last
+        first + count - 1 <= last    known: answered as stored, nothing is written
+        first <= last                known in part: refused with `last`; the sender continues behind it
+        else                         a gap: refused. An unknown producer begins at 0
 
-What was staged in this turn of the loop and is not dispatched yet counts as stored (`stage`), until `on_written`.
+A batch that was staged in this turn of the loop and is not dispatched yet counts as stored (`stage`), until `on_written`.
 
-Bounded: an entry is dropped when nothing has come for `retention_ms`, and the oldest when there are more than `entries_max`.
-Silence is counted on this process's monotonic clock: a wall clock that was wrong for a moment, here or at the master that
-stored the messages, drops nothing and keeps nothing. At a start, and in a replay, what the wall clock says counts for half of
-`retention_ms` at most. To forget one that may still be tried again would be to store it twice, so while the table is full
-of entries younger than QUIET_MS, producers that it does not know are told to come again. Who has a name of its own, as the
-Spark sink's tasks have, may come again after hours: such entries are counted apart, `entries_max` more of them, and none makes
-room for another before `retention_ms` have passed.
+Bounded: an entry is dropped after `retention_ms` of silence, and the oldest ones if there are more than `entries_max`.
+Silence is measured on this process's monotonic clock: a wall clock that was wrong for a moment, here or at the master that
+stored the messages, neither drops nor keeps an entry. At a start, and in a replay, the wall clock counts for half of
+`retention_ms` at most. To drop an entry whose batch may still be repeated would store that batch twice. So while the table
+is full of entries younger than QUIET_MS, unknown producers get BrokerBusy. Producers with a name of their own, such as
+the Spark sink's tasks, may repeat a batch after hours: their entries are counted apart, `entries_max` more of them, and none
+displaces another before `retention_ms` have passed.
 """
 
 from __future__ import annotations
@@ -34,18 +35,16 @@ PIECES_MAX: Final = 5
 UNKNOWN: Final = -1  # an offset
 FILE_NAME: Final = "producerSequences.json"
 
-_NAME_MARK: Final = (
-    "/"  # in the id of who has a name of its own; an idempotent producer's, made by the client, has none
-)
+_NAME_MARK: Final = "/"  # in the id of a producer with a name of its own; ids made by the client have none
 
 Key = tuple[str, str, int]
-"""(producer id, topic, queue id): where the messages belong, also while they wait for their time."""
+"""(producer id, topic, queue id): the final queue of the messages, also while they wait."""
 
 
 class Piece(NamedTuple):
-    """Sequences [first, last] that lie side by side: from `queue_offset` on, the first record at byte `physical_offset`.
+    """Adjacent sequences [first, last]: from `queue_offset` on, the first record at byte `physical_offset`.
 
-    `waits`: they wait for their time, and `queue_offset` is of the queue where they do.
+    `waits`: they wait for their time or their commit, and `queue_offset` is in the queue where they wait.
     """
 
     first: int
@@ -56,10 +55,10 @@ class Piece(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """What is known of one producer in one queue. `end`: behind its last record in the log; `stored_ms`: when that came, as the
-    broker's clock said; `heard_ms`: the same, monotonic, and never before what is older in the table.
+    """The state of one producer in one queue. `end`: behind its last record in the log; `stored_ms`: its store time, by the
+    broker's clock; `heard_ms`: the same, monotonic, and never before that of an older entry of the table.
 
-    `pieces`: where the newest of it lies, the last one last.
+    `pieces`: the places of its newest messages, the last one last.
     """
 
     last: int
@@ -72,21 +71,21 @@ class ProducerEntry(NamedTuple):
 def advanced(
     entry: ProducerEntry | None, piece: Piece, end: int, stored_ms: int, heard_ms: int = 0
 ) -> ProducerEntry | None:
-    """The entry once `piece` is in the log; None where it was before (or nothing behind it was missing)."""
+    """The entry after `piece` is in the log; None if it already was (or nothing behind it was missing)."""
     if entry is None:
         return ProducerEntry(piece.last, end, stored_ms, (piece,), heard_ms)
     if piece.last <= entry.last:
         return None
     known = entry.last - piece.first + 1
-    if known > 0:  # told before of its first ones
+    if known > 0:  # its first ones were reported before
         piece = Piece(entry.last + 1, piece.last, piece.queue_offset + known, UNKNOWN, piece.waits)
     return ProducerEntry(piece.last, end, stored_ms, (*entry.pieces, piece)[-PIECES_MAX:], heard_ms)
 
 
 def whereabouts(entry: ProducerEntry, first: int, count: int) -> list[Piece] | None:
-    """Where the sequences [first, first + count) lie, piece by piece; None where that is not known of all of them.
+    """The places of the sequences [first, first + count), piece by piece; None if some are unknown.
 
-    The physical offset of one that does not begin its piece is UNKNOWN.
+    If one does not begin its piece, its physical offset is UNKNOWN.
     """
     found = []
     for piece in entry.pieces:
@@ -99,7 +98,7 @@ def whereabouts(entry: ProducerEntry, first: int, count: int) -> list[Piece] | N
 
 
 class ProducerTable:
-    """The entries, in the order in which the log last had something of them: those of ordinary producers, and those of names.
+    """The entries, in the order of their last records in the log: those of ordinary producers, and those of names.
     `staged`: what this turn adds to both."""
 
     def __init__(self, *, retention_ms: int, entries_max: int) -> None:
@@ -121,11 +120,11 @@ class ProducerTable:
     # ---- questions
 
     def entry(self, key: Key) -> ProducerEntry | None:
-        """What is known, with what is staged."""
+        """The entry, including what is staged."""
         return self.staged.get(key) or self._like(key).get(key)
 
     def check(self, key: Key, first: int, count: int, *, has_gaps: bool, now_ms: int) -> ProducerEntry | None:
-        """Whether a batch is to be stored (None), or is known already (the entry that says so). `now_ms`: monotonic.
+        """None if a batch is to be stored; the entry that shows it if it is already known. `now_ms`: monotonic.
 
         Raises OutOfOrderSequence, SequenceKnownInPart, BrokerBusy: nothing of it may be stored.
         """
@@ -146,7 +145,7 @@ class ProducerTable:
     def _check_room(self, key: Key, now_ms: int) -> None:
         entries = self._like(key)
         if len(entries) + len(self.staged) < self._entries_max:
-            return  # as ever, without a look at what is staged
+            return  # the usual case, without a look at staged batches
         if len(entries) + sum(self._like(staged) is entries for staged in self.staged) < self._entries_max:
             return
         kept_ms = self._retention_ms if entries is self._named else QUIET_MS
@@ -158,7 +157,7 @@ class ProducerTable:
     # ---- a turn of the loop
 
     def stage(self, key: Key, pieces: Sequence[Piece], end: int, stored_ms: int) -> None:
-        """What `check` let pass is staged, and will be in the log when the turn ends."""
+        """A batch that `check` allowed is staged, and will be in the log when the turn ends."""
         entry = self.entry(key)
         for piece in pieces:
             entry = advanced(entry, piece, end, stored_ms) or entry
@@ -166,17 +165,17 @@ class ProducerTable:
             self.staged[key] = entry
 
     def on_written(self) -> None:
-        """All that was staged is in the log, and was told from there."""
+        """Everything staged is in the log, and was dispatched."""
         self.staged.clear()
 
     # ---- the log
 
     def heard_at(self, stored_ms: int, *, now_ms: int, monotonic_ms: int) -> int:
-        """The monotonic time of what was stored at `stored_ms`, as far as the wall clock `now_ms` is to be believed."""
+        """The monotonic time of `stored_ms`, as far as the wall clock `now_ms` can be trusted."""
         return monotonic_ms - min(max(0, now_ms - stored_ms), self._retention_ms // 2)
 
     def on_stored(self, key: Key, piece: Piece, end: int, stored_ms: int, heard_ms: int) -> None:
-        """The log has these sequences; it may say so again after a start. `heard_ms`: see `heard_at`."""
+        """The log has these sequences; a start may report them again. `heard_ms`: see `heard_at`."""
         entries = self._like(key)
         self._heard_ms = max(self._heard_ms, heard_ms)
         entry = advanced(entries.get(key), piece, end, stored_ms, self._heard_ms)
@@ -191,16 +190,16 @@ class ProducerTable:
                 del kind[next(iter(kind))]
 
     def settle(self, log_end: int) -> None:
-        """The log ends there, before it is replayed: an entry that says more than it does is not to be believed.
+        """The log ends there, before its replay: entries that say more than the log are dropped.
 
-        A snapshot may say more where a disk lost what it had said to have.
+        A snapshot may say more if a disk lost what it had reported as synced.
         """
         for entries in (self._ordinary, self._named):
             for key in [key for key, entry in entries.items() if entry.end > log_end]:
                 del entries[key]
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Its queues are gone: one of that name begins anew."""
+        """The topic's queues are deleted: a new topic of that name begins anew."""
         for entries in (self._ordinary, self._named):
             for key in [key for key in entries if key[1] == topic]:
                 del entries[key]
@@ -208,7 +207,7 @@ class ProducerTable:
     # ---- the snapshot
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Takes what a snapshot holds. Raises StoreFormatError."""
+        """Loads a snapshot's content. Raises StoreFormatError."""
         self._rest = {name: value for name, value in document.items() if name != "producers"}
         try:
             for producer_id, topic, queue_id, last, end, stored_ms, pieces in document.get("producers") or ():
@@ -220,7 +219,7 @@ class ProducerTable:
             raise StoreFormatError(FILE_NAME, f"producers: {error}") from error
 
     def begin(self, *, now_ms: int, monotonic_ms: int) -> None:
-        """What was loaded was heard when the snapshot says. `now_ms`: since the epoch."""
+        """Sets the times of loaded entries from the snapshot's. `now_ms`: since the epoch."""
         for entries in (self._ordinary, self._named):
             heard_ms = 0
             for key, entry in entries.items():
@@ -230,7 +229,7 @@ class ProducerTable:
             self._heard_ms = max(self._heard_ms, heard_ms)
 
     def document(self) -> Document:
-        """What the snapshot is to hold. Any thread."""
+        """The content for the snapshot. Any thread."""
         rows = [
             [*key, *entry[:4]] for entries in (self._ordinary, self._named) for key, entry in entries.copy().items()
         ]
@@ -238,7 +237,7 @@ class ProducerTable:
 
 
 def _longest_silent_ms(entries: Mapping[Key, ProducerEntry]) -> int:
-    """When the one that has been silent for longest was heard."""
+    """When the producer with the longest silence was last heard."""
     return next(iter(entries.values())).heard_ms
 
 

@@ -1,16 +1,16 @@
-"""What streaming queries keep at the broker: for each query one document.
+"""The documents that streaming queries store at the broker: one for each query.
 
-A query that begins "at the latest messages" must begin there once: a restart that looked again would skip what came
-meanwhile. So the first document counts, and keeping another one changes nothing. What a query writes changes with each of
-its batches: its document has a *version*, and one of a higher version takes its place. Of one version the first counts. The
-broker looks into a document for its version (0 where it has none) and for nothing else.
+A query that begins "at the latest messages" must determine that place once: a restart that looked again would skip new
+messages. So the first document counts, and storing another one changes nothing. What a query writes changes with each of
+its batches: such a document has a *version*, and a higher version replaces it. Of one version the first counts. The
+broker reads only the version in a document (0 if it has none).
 
-There is room for QUERIES_MAX. Where it is used up, the document that was kept longest ago makes room, if that is UNUSED_MS
-ago: a query that still writes keeps a new one with each batch.
+There is room for QUERIES_MAX. When it is used up, the document that was stored first is dropped if that was UNUSED_MS
+ago: a query that still writes stores a new one with each batch.
 
-Changed only from the log, as the topic table is (see there). A decision to keep is adopted when it is staged: whoever
-asks in the same turn of the loop hears of the document that will be in the log, not of its own. Pure; owned by the loop
-thread, but for `document`.
+Changed only from the log, like the topic table (see there). A decision to store is adopted when it is staged: another
+request in the same turn of the loop gets the document that will be in the log, not its own. Pure; owned by the loop
+thread, except `document`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT: Final = "kept"
 DROPPED: Final = "dropped"
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 QUERIES_MAX: Final = 4096
-TEXT_MAX: Final = 64 << 20  # characters of all documents together: what a snapshot writes each time
+TEXT_MAX: Final = 64 << 20  # characters of all documents together: each snapshot writes them all
 UNUSED_MS: Final = 30 * 86_400_000
 
 
@@ -43,7 +43,7 @@ class KeptOffsets:
 
 
 def check_document(payload: bytes) -> str:
-    """The text of a document to keep. Raises MessageTooLarge, InvalidParameter where it is no JSON object."""
+    """The text of a document to store. Raises MessageTooLarge, InvalidParameter if it is no JSON object."""
     if len(payload) > DOCUMENT_BYTES_MAX:
         raise MessageTooLarge("query offsets", len(payload), DOCUMENT_BYTES_MAX)
     try:
@@ -61,14 +61,14 @@ class QueryOffsets:
     """The documents by query."""
 
     _table: dict[str, KeptOffsets] = field(default_factory=dict)  # as the log says
-    _adopted: dict[str, str | None] = field(default_factory=dict)  # staged, and not yet come back from the log
+    _adopted: dict[str, str | None] = field(default_factory=dict)  # staged, and not yet dispatched from the log
     _characters: int = 0  # of the table's documents together
     _rest: Document = field(default_factory=dict)
 
     # ---- the log
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Takes what a snapshot holds. Raises StoreFormatError."""
+        """Loads a snapshot's content. Raises StoreFormatError."""
         self._rest = {name: value for name, value in document.items() if name != "queryTable"}
         try:
             for query, entry in (document.get("queryTable") or {}).items():
@@ -77,7 +77,7 @@ class QueryOffsets:
             raise StoreFormatError("queryOffsets.json", f"queryTable: {error}") from error
 
     def document(self) -> Document:
-        """What the snapshot is to hold. Any thread."""
+        """The content for the snapshot. Any thread."""
         table = {
             query: {"document": kept.text, "keptAtMs": kept.kept_at_ms}
             for query, kept in sorted(self._table.copy().items())
@@ -113,7 +113,7 @@ class QueryOffsets:
     # ---- deciding
 
     def keep(self, query: str, text: str) -> Document | None:
-        """The event that keeps the document; None where the query has one, of this version or a higher one. Raises
+        """The event that stores the document; None if the query has one of this version or a higher one. Raises
         TooManyQueries.
 
         The caller stages it, then calls `adopt`.
@@ -128,9 +128,9 @@ class QueryOffsets:
         return {"event": KEPT, "query": query, "document": text}
 
     def outlived(self, query: str, text: str, now_ms: int) -> str | None:
-        """The query whose document is to be dropped so that this one can be kept: kept longest ago, and UNUSED_MS ago.
+        """The query whose document is to be dropped to make room for this one: the first stored, at least UNUSED_MS ago.
 
-        None where there is room, or no such query. `now_ms`: since the epoch.
+        None if there is room, or no such query. `now_ms`: since the epoch.
         """
         is_full = len(self._table) + len(self._adopted) >= QUERIES_MAX or self._characters + len(text) > TEXT_MAX
         if not is_full or self.text(query) is not None:
@@ -140,11 +140,11 @@ class QueryOffsets:
         return oldest if now_ms - kept_at_ms >= UNUSED_MS else None
 
     def drop(self, query: str) -> Document | None:
-        """The event that drops the query's document, for the caller to stage and adopt; None where it has none."""
+        """The event that drops the query's document, for the caller to stage and adopt; None if it has none."""
         return None if self.text(query) is None else {"event": DROPPED, "query": query}
 
     def adopt(self, event: Document) -> None:
-        """The event is staged: it counts."""
+        """The event is staged: it counts from now on."""
         self._adopted[event["query"]] = event.get("document")
 
     # ---- questions
@@ -157,7 +157,7 @@ class QueryOffsets:
         return None if kept is None else kept.text
 
     def listed(self) -> list[Document]:
-        """[{query, kept_at_ms, size_bytes, version}] of what the log says, sorted."""
+        """[{query, kept_at_ms, size_bytes, version}] as the log says, sorted."""
         return [
             {
                 "query": query,

@@ -1,20 +1,20 @@
-"""Which member of a group has a queue to itself, for consuming it in order. Pure; owned by the loop thread.
+"""Queue locks: which member of a group owns a queue, to consume it in order. Pure; owned by the loop thread.
 
-The *owner* of a queue is what the log says: each change of owner is an event there, so that a restart, and the next
-master, know it. The *lease* is how long the owner may stay silent; it is counted on this process's monotonic clock, and
-renewing one changes nothing that the log says:
+The log records the *owner* of a queue: each change of owner is an event, so that a restart, and the next
+master, know it. The *lease* is how long the owner may be silent. It is counted on this process's monotonic clock, and
+a renewal changes nothing in the log:
 
     free --lock--> owned --renewed before the lease is over--> owned, with a whole lease again
       ^              |
-      +--------------+  unlocked, or its client said goodbye: at once; the lease is over: then, and not sooner
+            +--------------+  unlocked, or its client signed off: at once; otherwise when the lease is over, not sooner
 
-So the queue of a client that vanished is nobody's until its lease is over, and from then on that client is fenced: it
-renews nothing and commits nothing until it has locked anew, which begins at the offset that is committed by then. A
-queue whose owner has no lease here was inherited, from an earlier life or an earlier master: it is kept for that owner
-for one whole lease from when this broker began to lead.
+So the queue of a client that vanished has no owner once its lease is over. From then on that client is fenced: it
+renews nothing and commits nothing until it has locked again, which begins at the offset committed by then. A
+queue whose owner has no lease here was inherited, from before a restart or from a former master: it is reserved for that
+owner for one whole lease after this broker became master.
 
-`lock`, `unlock`, `leave` and `lapsed` decide and change nothing: the shell stages a decision's events, then adopts it,
-and what was adopted counts for the next decision although the log has it only at the end of the turn.
+`lock`, `unlock`, `leave` and `lapsed` decide and change nothing. The shell stages a decision's events, then adopts it.
+An adopted decision counts for the next one, although the log has it only at the end of the turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCKED: Final = "locked"
 UNLOCKED: Final = "unlocked"
 RENEWED: Final = "renewed"
 LEASE_MS: Final = 60_000
-EVENT_QUEUES_MAX: Final = 256  # so that an event is a small record, however many queues it is about
+EVENT_QUEUES_MAX: Final = 256  # limits an event to a small record, however many queues it is about
 
 Queue = tuple[str, int]  # topic, queue id
 Lock = tuple[str, str, int]  # group, topic, queue id
@@ -39,7 +39,7 @@ Lock = tuple[str, str, int]  # group, topic, queue id
 
 @dataclass(frozen=True, slots=True)
 class LockDecision:
-    """`kept`: what the client has had already; `taken`, `freed`: changes of owner."""
+    """`kept`: queues the client already had; `taken`, `freed`: changes of owner."""
 
     client_id: str = ""
     kept: tuple[Lock, ...] = ()
@@ -57,18 +57,18 @@ class LockDecision:
 
 @dataclass(slots=True)
 class QueueLockTable:
-    """The owners, and their leases while this broker leads. `lease_ms`: how long an owner may stay silent."""
+    """The owners, and their leases while this broker is master. `lease_ms`: how long an owner may be silent."""
 
     lease_ms: int = LEASE_MS
     _owners: dict[Lock, str] = field(default_factory=dict)  # as the log says; values are replaced, never changed
-    _adopted: dict[Lock, str | None] = field(default_factory=dict)  # decided, and not yet come back from the log
-    _leases: dict[Lock, int] = field(default_factory=dict)  # when the present owner's ends
+    _adopted: dict[Lock, str | None] = field(default_factory=dict)  # decided, and not yet dispatched from the log
+    _leases: dict[Lock, int] = field(default_factory=dict)  # when the lease of the present owner ends
     _rest: Document = field(default_factory=dict)
 
     # ---- the log
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Takes what a snapshot holds. Raises StoreFormatError."""
+        """Loads a snapshot's content. Raises StoreFormatError."""
         self._rest = {name: value for name, value in document.items() if name != "lockTable"}
         try:
             for group, topics in (document.get("lockTable") or {}).items():
@@ -79,7 +79,7 @@ class QueueLockTable:
             raise StoreFormatError("queueLocks.json", f"lockTable: {error}") from error
 
     def document(self) -> Document:
-        """What the snapshot is to hold: {group: {topic: {queue id: client id}}}. Any thread."""
+        """The content for the snapshot: {group: {topic: {queue id: client id}}}. Any thread."""
         table: dict[str, dict[str, dict[str, str]]] = {}
         for (group, topic, queue_id), client_id in sorted(self._owners.copy().items()):
             table.setdefault(group, {}).setdefault(topic, {})[str(queue_id)] = client_id
@@ -104,11 +104,11 @@ class QueueLockTable:
                 del self._adopted[lock]
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Its queues are gone, and who had them."""
+        """The topic's queues are deleted, and their owners."""
         self._forget([lock for lock in self._owners if lock[1] == topic])
 
     def on_group_deleted(self, group: str) -> None:
-        """It has no members any more."""
+        """The group is deleted, and its owners."""
         self._forget([lock for lock in self._owners if lock[0] == group])
 
     def _forget(self, locks: list[Lock]) -> None:
@@ -119,18 +119,18 @@ class QueueLockTable:
     # ---- questions
 
     def owner(self, group: str, topic: str, queue_id: int) -> str | None:
-        """The client id of who has the queue; None = nobody."""
+        """The client id of the queue's owner; None = nobody."""
         lock = (group, topic, queue_id)
         return self._adopted[lock] if lock in self._adopted else self._owners.get(lock)
 
     def first_not_of(self, group: str, client_id: str, queues: Iterable[Queue]) -> Queue | None:
-        """The first of these queues that the client does not have."""
+        """The first of these queues that the client does not own."""
         return next((queue for queue in queues if self.owner(group, *queue) != client_id), None)
 
     # ---- deciding, where this broker leads
 
     def lock(self, now_ms: int, group: str, client_id: str, queues: Iterable[Queue], *, renews: bool) -> LockDecision:
-        """What of these queues the client gets. `renews`: only what it has, and has had without a gap. `now_ms`: monotonic."""
+        """Which of these queues the client gets. `renews`: only those it owns, without a gap. `now_ms`: monotonic."""
         kept, taken = [], []
         for queue in dict.fromkeys(queues):
             lock = (group, *queue)
@@ -143,16 +143,16 @@ class QueueLockTable:
         return LockDecision(client_id, kept=tuple(kept), taken=tuple(taken))
 
     def unlock(self, group: str, client_id: str, queues: Iterable[Queue]) -> LockDecision:
-        """Gives back what of these queues is the client's."""
+        """Releases those of these queues that the client owns."""
         locks = [(group, *queue) for queue in dict.fromkeys(queues)]
         return LockDecision(client_id, freed=tuple(lock for lock in locks if self.owner(*lock) == client_id))
 
     def leave(self, client_id: str) -> LockDecision:
-        """Gives back all that is the client's."""
+        """Releases everything that the client owns."""
         return LockDecision(client_id, freed=tuple(lock for lock in self._locks() if self.owner(*lock) == client_id))
 
     def lapsed(self, now_ms: int) -> list[LockDecision]:
-        """Takes from each owner whose lease is over what it had; an inherited lease begins at the first call."""
+        """Releases the queues whose lease is over; an inherited lease begins at the first call."""
         freed: dict[str, list[Lock]] = {}
         for lock in self._locks():
             owner = self.owner(*lock)
@@ -161,7 +161,7 @@ class QueueLockTable:
         return [LockDecision(owner, freed=tuple(locks)) for owner, locks in freed.items()]
 
     def adopt(self, decision: LockDecision, now_ms: int) -> None:
-        """The decision's events are staged: it counts."""
+        """The decision's events are staged: it counts from now on."""
         for lock in decision.freed:
             self._adopted[lock] = None
             self._leases.pop(lock, None)
@@ -171,7 +171,7 @@ class QueueLockTable:
             self._leases[lock] = now_ms + self.lease_ms
 
     def on_deposed(self) -> None:
-        """This broker leads no more: leases are the next master's to count."""
+        """This broker is no longer master: the next master counts the leases."""
         self._leases.clear()
 
     def _end_ms(self, lock: Lock, now_ms: int) -> int:
@@ -182,12 +182,12 @@ class QueueLockTable:
 
 
 def renewal_of(group: str, client_id: str) -> Document:
-    """An event that changes nothing: that it is in the log is what its master wants to know."""
+    """An event that changes nothing: its arrival in the log shows that this broker is still master."""
     return {"event": RENEWED, "group": group, "client": client_id}
 
 
 def _locks_of(group: str, queues: list[Any]) -> list[Lock]:
-    """Those of an event. Raises StoreFormatError."""
+    """The owners of an event. Raises StoreFormatError."""
     locks: list[Lock] = []
     for queue in queues:
         match queue:

@@ -1,4 +1,4 @@
-"""The topics that a group's failed messages go to: what they must be like, and whether they already are. Pure."""
+"""The settings of a group's retry topic and dead-letter topic, and whether they are already in place. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUEUES_MAX: Final = 1024
 
 
 def retry_queues_of(group: Mapping[str, Any]) -> int:
-    """How many queues a group's document wants of its retry topic; 1 where it does not say it well."""
+    """The number of queues that a group's document sets for its retry topic; 1 if it is missing or invalid."""
     value = group.get("retryQueueNums")
     return value if type(value) is int and 1 <= value <= QUEUES_MAX else 1
 
@@ -22,12 +22,12 @@ def retry_queues_of(group: Mapping[str, Any]) -> int:
 def wanted_retry_topic(
     topics: Mapping[str, TopicConfig], group: str, document: Mapping[str, Any]
 ) -> TopicConfig | None:
-    """The settings that the group's retry topic must be given; None where it has them. Its queues never shrink."""
+    """The settings to give the group's retry topic; None if it has them. The number of queues never decreases."""
     return _wanted(topics, retry_topic(group), retry_queues_of(document))
 
 
 def wanted_dead_letter_topic(topics: Mapping[str, TopicConfig], group: str) -> TopicConfig | None:
-    """The same of the topic of its dead letters, which has one queue and may be read."""
+    """The same for the topic of its dead letters, which has one queue and may be read."""
     return _wanted(topics, dead_letter_topic(group), 1)
 
 

@@ -1,11 +1,11 @@
-"""What readers hold for now: leases that keep retention from deleting what a long scan has yet to read.
+"""Retention holds: leases by which readers keep retention from deleting what a long scan has yet to read.
 
-A hold is of any number of queues, each from an offset on, and ends by itself unless it is renewed within its lease; a
-reader that died blocks nothing for longer than that. Holds live in the memory of the master alone: a restart or a
-change of master forgets them, the reader's next renewal says so (HoldNotFound), and it takes a new one. Retention that
-was faster meanwhile shows as offsets that are gone. Slaves delete by their own clocks, whatever is held.
+A hold covers any number of queues, each from an offset on, and ends by itself unless it is renewed within its lease, so a
+dead reader blocks nothing for longer. Holds are only in the memory of the master. After a restart or a
+change of master the reader's next renewal gets HoldNotFound, and it takes a new hold. If retention
+was faster meanwhile, the reader finds expired offsets. Slaves delete by their own clocks, whatever is held.
 
-Retention honours a hold (store/retention) until the disk is so full that the oldest files go whatever their age. Pure;
+Retention respects a hold (store/retention) until the disk is so full that the oldest files go whatever their age. Pure;
 owned by the loop thread; `now_ms` is monotonic.
 """
 
@@ -27,7 +27,7 @@ HeldQueue = tuple[str, int, int]  # topic, queue id, first offset
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """`owner`: what its taker calls itself, for people. `ends_ms`: monotonic."""
+    """`owner`: the reader's name, for people. `ends_ms`: monotonic."""
 
     hold_id: str
     owner: str
@@ -47,15 +47,15 @@ class Hold:
 
 @dataclass(slots=True)
 class RetentionHolds:
-    """The holds of one master: what retention needs to know of them is `Needs` (store/retention_needs). `revision`: how
+    """The holds of one master. `Needs` (store/retention_needs) is retention's view of them. `revision`: how
     many were taken."""
 
     _holds: dict[str, Hold] = field(default_factory=dict)
-    _taken: dict[str, int] = field(default_factory=dict)  # {hold id: the revision that it was taken in}
+    _taken: dict[str, int] = field(default_factory=dict)  # {hold id: the revision in which it was taken}
     revision: int = 0
 
     def take(self, now_ms: int, hold_id: str, owner: str, queues: Sequence[HeldQueue], lease_ms: int) -> Hold:
-        """Raises InvalidParameter, TooManyHolds; then nothing is held."""
+        """Takes a hold. Raises InvalidParameter, TooManyHolds; then nothing is held."""
         check_lease(lease_ms)
         if not 1 <= len(owner) <= OWNER_LENGTH_MAX or not owner.isprintable():
             raise InvalidParameter("owner", owner[:64], f"printable characters only, 1 to {OWNER_LENGTH_MAX} of them")
@@ -75,7 +75,7 @@ class RetentionHolds:
         return hold
 
     def renew(self, now_ms: int, hold_id: str, lease_ms: int) -> Hold:
-        """A whole lease from now. Raises InvalidParameter, HoldNotFound where it is over or was never here."""
+        """Gives a whole lease from now. Raises InvalidParameter, HoldNotFound if it has ended or is unknown."""
         check_lease(lease_ms)
         self.lapse(now_ms)
         hold = self._holds.get(hold_id)
@@ -85,29 +85,29 @@ class RetentionHolds:
         return hold
 
     def release(self, hold_id: str) -> None:
-        """It is over now. One that is not here is over already."""
+        """Ends a hold; an unknown one has already ended."""
         self._holds.pop(hold_id, None)
         self._taken.pop(hold_id, None)
 
     def lapse(self, now_ms: int) -> list[Hold]:
-        """Ends and returns those whose lease is over."""
+        """Ends and returns the holds whose lease is over."""
         over = [hold for hold in self._holds.values() if hold.ends_ms <= now_ms]
         for hold in over:
             self.release(hold.hold_id)
         return over
 
     def clear(self) -> None:
-        """This broker leads no more."""
+        """This broker is no longer master."""
         self._holds.clear()
         self._taken.clear()
 
     def since(self, revision: int | None) -> Iterator[HeldQueue]:
-        """What is held, by all or by those that were taken after a revision."""
+        """What is held, by all holds or by those that were taken after a revision."""
         found = [hold for hold in self._holds.values() if revision is None or self._taken[hold.hold_id] > revision]
         return (queue for hold in found for queue in hold.queues)
 
     def first(self, topic: str, queue_id: int) -> int | None:
-        """The lowest offset of a queue that is held."""
+        """The lowest held offset of a queue."""
         held = (queue for hold in self._holds.values() for queue in hold.queues)
         return min((offset for name, number, offset in held if (name, number) == (topic, queue_id)), default=None)
 

@@ -1,4 +1,4 @@
-"""When a message that a group could not handle comes again, and when it is given up. Pure.
+"""When a message that a group could not handle is delivered again, and when it becomes a dead letter. Pure.
 
 RocketMQ's rules and settings: a group has `retryMaxTimes` and a `groupRetryPolicy`, as subscriptionGroup.json holds them:
 
@@ -6,7 +6,7 @@ RocketMQ's rules and settings: a group has `retryMaxTimes` and a `groupRetryPoli
     {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [ms, ...]}}            levels of the group's own
     {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": ms, "max": ms, "multiplier": n}}
 
-A message that failed for the first time waits as the third level says, the next time as the fourth does, and so on.
+After its first failure a message waits as the third level says, after the next one as the fourth says, and so on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...model.errors import InvalidParameter
 RETRIES_MAX_DEFAULT: Final = 16
 RETRIES_MAX_MAX: Final = (1 << 31) - 1
 FIRST_LEVEL: Final = 3  # the level, counted from 1, of the first retry
-DEAD_LETTER_LEVEL: Final = -1  # a request's level that means "give it up now"
+DEAD_LETTER_LEVEL: Final = -1  # a request's level that means "dead letter now"
 DELAY_MS_MAX: Final = 30 * 86_400_000
 LADDER_LENGTH_MAX: Final = 100
 MULTIPLIER_MAX: Final = 100
@@ -33,12 +33,12 @@ _EXPONENTIAL_FIELD: Final = "exponentialRetryPolicy"
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """Levels, in ms, at least one; what is above the last waits as long as the last."""
+    """Levels in ms, at least one; beyond the last, the last one is used."""
 
     levels_ms: tuple[int, ...]
 
     def delay_ms(self, retries: int) -> int:
-        """How long to wait after `retries` earlier retries."""
+        """The wait after `retries` earlier retries."""
         return self.levels_ms[min(FIRST_LEVEL - 1 + retries, len(self.levels_ms) - 1)]
 
 
@@ -51,7 +51,7 @@ class Exponential:
     multiplier: int = 2
 
     def delay_ms(self, retries: int) -> int:
-        """How long to wait after `retries` earlier retries."""
+        """The wait after `retries` earlier retries."""
         return int(min(self.initial_ms * self.multiplier ** min(retries, 32), self.max_ms))
 
 
@@ -59,7 +59,7 @@ Backoff = Ladder | Exponential
 
 
 def parse_backoff(policy: Mapping[str, Any], levels_ms: Sequence[int]) -> Backoff:
-    """What a `groupRetryPolicy` says; `levels_ms` are the broker's. Raises InvalidParameter."""
+    """Parses a `groupRetryPolicy`; `levels_ms` are the broker's. Raises InvalidParameter."""
     _refuse_others("groupRetryPolicy", policy, {"type", _CUSTOM_FIELD, _EXPONENTIAL_FIELD})
     kind = policy.get("type", CUSTOMIZED)
     if kind == EXPONENTIAL:
@@ -71,7 +71,7 @@ def parse_backoff(policy: Mapping[str, Any], levels_ms: Sequence[int]) -> Backof
 
 
 def backoff_of(group: Mapping[str, Any], levels_ms: Sequence[int]) -> Backoff:
-    """The policy of a group's document. One that cannot be understood (a file of another's making) counts as none."""
+    """The policy of a group's document. An invalid one (a file from elsewhere) counts as none."""
     policy = group.get("groupRetryPolicy")
     try:
         return parse_backoff(policy if isinstance(policy, Mapping) else {}, levels_ms)
@@ -80,7 +80,7 @@ def backoff_of(group: Mapping[str, Any], levels_ms: Sequence[int]) -> Backoff:
 
 
 def retries_max_of(group: Mapping[str, Any]) -> int:
-    """How often a message comes again to a group before it is given up."""
+    """How often a group retries a message before it becomes a dead letter."""
     value = group.get("retryMaxTimes")
     return value if type(value) is int and value >= 0 else RETRIES_MAX_DEFAULT
 
@@ -93,9 +93,9 @@ def retry_delay_ms(
     delay_level: int = 0,
     max_attempts: int = -1,
 ) -> int | None:
-    """How long a message of a group waits that has come again `reconsume_times` times; None: it is given up.
+    """How long a group's message waits after `reconsume_times` retries; None: it becomes a dead letter.
 
-    `delay_level`, `max_attempts`: as SendBack has them. Raises InvalidParameter for a level that there is not.
+    `delay_level`, `max_attempts`: as in SendBack. Raises InvalidParameter for an unknown level.
     """
     if not DEAD_LETTER_LEVEL <= delay_level <= len(levels_ms):
         raise InvalidParameter("delay_level", delay_level, f"{DEAD_LETTER_LEVEL} to {len(levels_ms)}")

@@ -1,13 +1,13 @@
-"""Topics, groups, consumer offsets, queue locks, query offsets and producers' sequences, kept by the log, and their snapshots
-under config/.
+"""The state log: topics, groups, offsets, queue locks, query offsets and producers' sequences, derived from the log, and
+their snapshots under config/.
 
-What is answered is in the log first: a handler stages an event (`stage`), the commit writes it, and the commit's
-dispatch brings it back here (`on_run`), which alone changes the tables. A start loads the snapshots and replays the
-same records from where those end. Events name final values, so a replay from further back ends in the same state.
+The log comes before the answer: a handler stages an event (`stage`), the commit writes it, and the dispatch of the commit
+passes it to `on_run`, which alone changes the tables. A start loads the snapshots and replays the
+records from where those end. Events name final values, so a replay from an earlier place ends in the same state.
 Producers' sequences have no events: messages of any topic carry them.
 
-Threads: the loop stages and applies; a worker persists, from copies that one bytecode takes (dict.copy); `reflected`
-is read before the copy, so that a snapshot holds at least what it says.
+Threads: the loop stages and applies. A worker persists copies, each taken by one bytecode (dict.copy). `reflected`
+is read before the copy, so a snapshot holds at least what it claims.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...store.message_store import Placed
 
 TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES = STATE_TOPICS
-SEQUENCES: Final = "#sequences"  # no topic's name: they have none
+SEQUENCES: Final = "#sequences"  # not a valid topic name: they have no topic
 
 FILE_NAMES: Final = {
     LOCKS: "queueLocks.json",
@@ -62,11 +62,11 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The events of each topic that this version knows (docs/formats/state-events.md)."""
 LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES})
-"""Neither RocketMQ nor every older broker of ours has these: where such a file is missing beside others, nothing of its kind
-was recorded in what those reflect."""
-EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
-INCARNATION_BITS: Final = 53  # what any reader of JSON takes for a whole number
-_LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
+"""RocketMQ and some older brokers of ours do not have these: if such a file is missing beside others, the log that those
+reflect has nothing of its kind."""
+EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log beside it
+INCARNATION_BITS: Final = 53  # the largest number that every JSON reader keeps exact
+_LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay would take more than about a second
 
 
 Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable
@@ -79,7 +79,8 @@ class RecordStage(Protocol):
 
 
 class StateLog:
-    """The tables, kept by the log. A Dispatcher of the store, told of the runs of `topics`, and of those with sequences."""
+    """The tables, derived from the log. A Dispatcher of the store, called for runs of `topics`, and for those with
+    sequences."""
 
     topics = frozenset(STATE_TOPICS)
     run_flags = SEQUENCED
@@ -101,7 +102,7 @@ class StateLog:
         self.query_offsets = QueryOffsets()
         self.producer_table = producers
         self.on_topics_changed: Callable[[], None] = _nothing
-        self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and where its record ends in the log
+        self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
         config = os.path.join(directory, "config")
         tables: dict[str, Table] = {
             TOPICS: self.topic_table,
@@ -112,7 +113,7 @@ class StateLog:
             SEQUENCES: self.producer_table,
         }
         self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
-        self._plain: dict[str, OffsetTable | QueueLockTable | QueryOffsets] = {  # whose events concern nobody else
+        self._plain: dict[str, OffsetTable | QueueLockTable | QueryOffsets] = {  # topics whose events have no listener
             OFFSETS: self.offset_table,
             LOCKS: self.queue_locks,
             QUERIES: self.query_offsets,
@@ -131,26 +132,26 @@ class StateLog:
             None  # reflected, holds up to, documents
         )
         self._flushed: Callable[[], int] = _everything
-        self.is_closing = False  # the next persist is the last: it may not be put off
+        self.is_closing = False  # the next persist is the last: it may not be postponed
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
-        """Stages an event (of one of `topics`); returns the end of its record, which a reply waits for.
+        """Stages an event (of one of `topics`); returns the end of its record, for which the reply waits.
 
-        A disk over its watermark takes it: without commits and deletions it would never have room again.
+        It is accepted on a disk over its watermark: without commits and deletions no space would ever be freed.
         """
         body = encode_document(event)
         return PhysicalOffset(store.stage_record(NewRecord(topic, 0, body), frees_room=True).end)
 
     def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:  # noqa: ARG002
-        """The log was found to end there, and will be replayed."""
+        """Recovery found the log's end there; the log will be replayed."""
         self.producer_table.settle(log_end)
 
     def on_opened(self, written: PhysicalOffset, flushed: Callable[[], int] | None = None) -> None:
-        """The store is open and replayed up to `written`, from where on the log gets events that no snapshot knows.
+        """The store is open and replayed up to `written`; from here on the log gets events that no snapshot has.
 
-        Snapshots that claim more (RocketMQ's, or ours where a power cut cost the log its end) are written anew first, and
-        RocketMQ's spare copies set aside: they are older than what the log says from now on. `flushed()`: what the disk
-        has of the log.
+        Snapshots that claim more (RocketMQ's, or ours if a power failure cut the log's end) are rewritten first, and
+        RocketMQ's spare copies are set aside, because the log is newer from now on. `flushed()`: how much of the log is on the
+        disk.
         """
         self._flushed = flushed or self._flushed
         if max(self._loaded.values()) > written:
@@ -162,7 +163,7 @@ class StateLog:
         self._loaded = dict.fromkeys(self._loaded, written)
 
     def on_run(self, run: Run) -> None:
-        """Applies what a run says, as far as the tables do not hold it."""
+        """Applies the events of a run that the tables do not hold yet."""
         if run.sys_flag & SEQUENCED and run.end > self._loaded[SEQUENCES]:
             self._on_sequences(run)
         if run.topic in self._loaded:
@@ -181,30 +182,30 @@ class StateLog:
         self.advance(run.end)
 
     def advance(self, end: int) -> None:
-        """All runs below `end` have been told; the store tells those of the state topics only."""
+        """All runs below `end` were dispatched; the store passes only those of the state topics."""
         if end > self._applied:
             self._applied = PhysicalOffset(end)
         if self.producer_table.staged:
             self.producer_table.on_written()
 
     def reflected(self) -> PhysicalOffset:
-        """What the snapshots hold; EVERYTHING while they are RocketMQ's."""
+        """The physical offset that the snapshots reflect; EVERYTHING while they are RocketMQ's."""
         return self._persisted
 
     def persist(self) -> PhysicalOffset:
-        """Writes the snapshots, unless they are young and a replay would be short, of what the disk has of the log: after a
-        power cut no snapshot may speak of messages that are gone. Worker thread.
+        """Writes the snapshots, unless they are young and a replay would be short. They cover only the flushed log: after a
+        power failure no snapshot may mention messages that are gone. Worker thread.
         """
         return self._persist_up_to(self._flushed())
 
     def persist_confirmed(self, confirmed: PhysicalOffset) -> PhysicalOffset:
-        """The same of a log that may yet lose what is not confirmed."""
+        """The same for a log that may still lose what is not confirmed."""
         return self._persist_up_to(min(confirmed, self._flushed()))
 
     def _persist_up_to(self, limit: int) -> PhysicalOffset:
-        """Writes what the tables held a while ago, once all of it lies below `limit`."""
+        """Writes an earlier copy of the tables, once all of it is below `limit`."""
         if self.is_closing and self._applied <= limit:
-            self._copied = None  # there will be no later call for what came since
+            self._copied = None  # no later call will write what came since
         if self._copied is None and self._is_due():
             reflected = self._applied
             documents = [table.document() for _, _, table in self._files]
@@ -229,7 +230,7 @@ class StateLog:
         self._persisted_at_ms = self._clock.monotonic_ms()
 
     def _on_sequences(self, run: Run) -> None:
-        """Notes who sent what. A message that waits belongs to the queue that it will come to."""
+        """Records the sequences of a run. A message that waits belongs to its final queue."""
         waits = run.topic in (TIMER_TOPIC, HALF_TOPIC)
         topic, queue_id = run.topic, run.queue_id
         heard_ms = self.producer_table.heard_at(
@@ -258,7 +259,7 @@ class StateLog:
                 self.queue_locks.on_topic_deleted(event["topic"])
             if end > self._loaded[SEQUENCES]:
                 self.producer_table.on_topic_deleted(event["topic"])
-            self.on_topic_deleted(event["topic"], end)  # whatever the snapshots hold: queues know for themselves
+            self.on_topic_deleted(event["topic"], end)  # in any case: queues are not part of the snapshots
 
     def _on_group_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
         if end > self._loaded[GROUPS]:
@@ -271,7 +272,7 @@ class StateLog:
 
 
 def state_files(directory: str) -> dict[str, bytes]:
-    """{name: content} of the snapshots that lie below `directory`/config, for a slave to begin with. Raises OSError."""
+    """{name: content} of the snapshots under `directory`/config, for a slave to begin with. Raises OSError."""
     found = {}
     for name in FILE_NAMES.values():
         path = os.path.join(directory, "config", name)
@@ -282,7 +283,7 @@ def state_files(directory: str) -> dict[str, bytes]:
 
 
 def _load(path: str, table: Table) -> PhysicalOffset:
-    """Reads a snapshot into its table; returns what it reflects: nothing where there is none. Raises StoreFormatError."""
+    """Loads a snapshot into its table; returns the offset it reflects: NOTHING if there is no file. Raises StoreFormatError."""
     snapshot = read_snapshot(path)
     if snapshot is None:
         return PhysicalOffset(0)
@@ -293,7 +294,7 @@ def _load(path: str, table: Table) -> PhysicalOffset:
 def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:
     try:
         event = json.loads(body)
-    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no JSON") from error
     if not isinstance(event, dict):
         raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no object")
@@ -301,18 +302,18 @@ def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:
 
 
 def _everything() -> int:
-    """Until the store is open."""
+    """Used until the store is open."""
     return EVERYTHING
 
 
 def _new_incarnation() -> int:
-    """Where the record of a topic ends in the log would not do: in a store that was begun anew another topic may end there."""
+    """The end of a topic's record would not do as its incarnation: in a new store another topic may end there."""
     return secrets.randbits(INCARNATION_BITS) or 1
 
 
 def _nothing() -> None:
-    """Until the service has wired it."""
+    """Used until the service has wired it."""
 
 
 def _nothing_of(topic: str, at: int) -> None:
-    """Until the service has wired it."""
+    """Used until the service has wired it."""

@@ -1,4 +1,4 @@
-"""When a message of a queue was stored."""
+"""The store time of a message of a queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...store.message_store import MessageStore
 
 
 def stored_at_ms(store: MessageStore, topic: str, queue_id: int, queue_offset: int) -> int | None:
-    """Milliseconds since the epoch; None where the queue holds no message there, or the disk does not give it. Loop thread."""
+    """Milliseconds since the epoch; None if the queue has no message there, or the disk cannot read it. Loop thread."""
     found = store.get_messages(topic, queue_id, QueueOffset(queue_offset), max_messages=1, max_bytes=1)
     if not all(page_in(part) for part in found.slices) or not found.slices:
         return None

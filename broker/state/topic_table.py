@@ -1,8 +1,8 @@
-"""The topics of one broker: what clients may read and write, and how topics.json holds it. Pure.
+"""The topics of one broker: their settings, as topics.json holds them. Pure.
 
-State is a function of the log: only `on_event`, fed from records of the topics' state topic, changes the table. The
-loop thread owns it; `document` may be called by another thread, since each value is replaced, never changed in place.
-RocketMQ's own topics.json loads too; fields that we do not use are kept and written back.
+State is derived from the log: only `on_event`, called for records of the topics' state topic, changes the table. The
+loop thread owns it. Another thread may call `document`, since values are replaced, never changed in place.
+RocketMQ's own topics.json can be loaded; fields that we do not use are kept and written back.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Document = dict[str, Any]
 
 SET: Final = "set"
 DELETED: Final = "deleted"
-INCARNATION: Final = "incarnation"  # ours, beside RocketMQ's fields, which skips what it does not know
+INCARNATION: Final = "incarnation"  # our own fields; RocketMQ ignores what it does not know
 MADE_AT: Final = "madeAt"  # ours too
 PERMISSIONS: Final = (PERMISSION_WRITE, PERMISSION_READ, PERMISSION_READ_WRITE)
 
 
 def topic_document(config: TopicConfig, base: Mapping[str, Any] | None = None) -> Document:
-    """A topic in RocketMQ's shape, laid over `base` (its former document), whose other fields stay."""
+    """A topic in RocketMQ's shape, over `base` (its former document), whose other fields stay."""
     return {
         **(base or {}),
         "topicName": config.name,
@@ -43,7 +43,7 @@ def topic_document(config: TopicConfig, base: Mapping[str, Any] | None = None) -
 
 
 def topic_config(document: Mapping[str, Any]) -> TopicConfig:
-    """The reverse; what is missing takes RocketMQ's default. Raises StoreFormatError."""
+    """Parses a document; a missing field gets RocketMQ's default. Raises StoreFormatError."""
     try:
         return TopicConfig(
             name=str(document["topicName"]),
@@ -55,14 +55,14 @@ def topic_config(document: Mapping[str, Any]) -> TopicConfig:
             filter_type=str(document.get("topicFilterType") or "SINGLE_TAG"),
             attributes={str(name): str(value) for name, value in (document.get("attributes") or {}).items()},
             incarnation=int(document.get(INCARNATION, 0)),
-            made_at=int(document.get(MADE_AT, document.get(INCARNATION, 0))),  # one number was both, once
+            made_at=int(document.get(MADE_AT, document.get(INCARNATION, 0))),  # older files had one number for both
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreFormatError("topics.json", f"not a topic: {str(document)[:200]}") from error
 
 
 def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_max: int) -> None:
-    """Raises InvalidParameter for settings no topic may have, or that an existing one may not take."""
+    """Raises InvalidParameter for settings that no topic may have, or to which an existing one may not change."""
     for name, value in (("read_queues", config.read_queues), ("write_queues", config.write_queues)):
         if not 1 <= value <= queues_max:
             raise InvalidParameter(name, value, f"1 to {queues_max}")
@@ -80,20 +80,20 @@ def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_ma
 
 
 class TopicTable:
-    """All topics of the broker. `configs` and `write_queues` are for reading only."""
+    """All topics of the broker. `configs` and `write_queues` are read-only."""
 
     __slots__ = ("_documents", "_new_incarnation", "_rest", "configs", "write_queues")
 
     def __init__(self, new_incarnation: Callable[[], int] = lambda: 0) -> None:
-        """`new_incarnation`: a number that no topic has had, in no store; 0: where its record ends in the log is to do."""
+        """`new_incarnation`: a number that no topic of any store has had; 0: the end of the topic's record is used."""
         self._new_incarnation = new_incarnation
         self.configs: dict[str, TopicConfig] = {}
-        self.write_queues: dict[str, int] = {}  # of topics that clients may send to; the one look-up of a send
+        self.write_queues: dict[str, int] = {}  # of topics that clients may send to; the only look-up of a send
         self._documents: dict[str, Document] = {}
         self._rest: Document = {}
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Takes what a snapshot holds. Raises StoreFormatError."""
+        """Loads a snapshot's content. Raises StoreFormatError."""
         table = document.get("topicConfigTable") or {}
         if not isinstance(table, dict):
             raise StoreFormatError("topics.json", "topicConfigTable is no object")
@@ -102,7 +102,7 @@ class TopicTable:
             self._put(entry)
 
     def document(self) -> Document:
-        """What the snapshot is to hold. Any thread."""
+        """The content for the snapshot. Any thread."""
         return {**self._rest, "topicConfigTable": self._documents.copy()}
 
     def event_set(self, config: TopicConfig) -> Document:
@@ -119,8 +119,8 @@ class TopicTable:
     def on_event(self, event: Mapping[str, Any], version: Document, end: int) -> None:
         """Applies one event of the log. Raises StoreFormatError.
 
-        `version`: RocketMQ's dataVersion, made from the event's place in the log. `end`: where its record ends there, which is
-        the incarnation of a topic that it creates without naming one.
+        `version`: RocketMQ's dataVersion, made from the event's place in the log. `end`: the end of its record there, which
+        becomes the incarnation of a topic that the event creates without naming one.
         """
         kind, subject = event.get("event"), event.get("topic")
         self._rest = {**self._rest, "dataVersion": version}
@@ -148,12 +148,12 @@ class TopicTable:
         return tuple(config.incarnation for name, config in sorted(self.configs.items()) if is_routed_topic(name))
 
     def made_at(self, topic: str) -> int:
-        """Where the record that created the topic ends in the log; 0 = not known, or there is no such topic."""
+        """The topic's incarnation: the end of the record that created it, or its number; 0 = unknown, or no such topic."""
         config = self.configs.get(topic)
         return 0 if config is None else config.made_at
 
     def check_incarnation(self, topic: str, asked: int) -> None:
-        """Raises TopicMadeAnew where another topic of that name is meant than the one there is; 0 = not said."""
+        """Raises TopicMadeAnew if another topic of that name is meant than the present one; 0 = not said."""
         config = self.configs.get(topic)
         if asked and config is not None and config.incarnation and config.incarnation != asked:
             raise TopicMadeAnew(topic, config.incarnation, asked)

@@ -1,5 +1,5 @@
-"""What groups have yet to consume, for retention: a group that has committed in a topic has yet to consume all of that
-topic's other queues. Topics of the system are left out: what reads them keeps books of its own. Pure; loop thread."""
+"""Retention's view of groups: the first offsets that they have yet to consume. A group that has committed in a topic has yet
+to consume the topic's other queues. System topics are left out: their readers keep their own records. Pure; loop thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Unconsumed:
 
     @property
     def revision(self) -> int:
-        """Grows with each group that begins in a topic or goes back."""
+        """Grows with each group that begins in a topic or moves back."""
         return self._offsets.revision
 
     def since(self, revision: int | None) -> Iterator[Need]:

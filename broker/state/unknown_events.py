@@ -1,10 +1,10 @@
-"""An event of the state log of a kind that this version does not know. Pure.
+"""Events of the state log whose kind this version does not know: they stop the broker. Pure.
 
-Whoever passed over it would take another state for the cluster's than the one who wrote it, so a broker that meets it ends:
-it is older than the one that wrote the log. docs/operate.md, "Upgrading", has the order in which that cannot happen.
+A broker that skipped such an event would have another state than the one that wrote it, so it stops: it is
+older than the log's writer. docs/operate.md, "Upgrading", has the order of upgrades that avoids this.
 
-A newer version may say of a kind of event that nothing is lost where it is forgotten for good ("optional": true): then an older
-one passes over it. docs/formats/state-events.md has the rule for who may say so.
+A newer version may mark a kind of event as optional ("optional": true) if nothing is lost when it is ignored for good: an older
+version skips it. docs/formats/state-events.md has the rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPTIONAL: Final = "optional"
 
 
 def is_passed_over(event: Mapping[str, Any], known: Container[object]) -> bool:
-    """Whether a reader that knows these kinds of event goes on without this one."""
+    """True if a reader that knows these kinds of event may skip this one."""
     return event.get(OPTIONAL) is True and event.get("event") not in known
 
 
