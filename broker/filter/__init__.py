@@ -1,1 +1,1 @@
-"""What consumers want of a topic, seen from the broker: conditions kept compiled, and members who disagree."""
+"""Subscriptions at the broker: compiled conditions, and members that subscribe differently."""

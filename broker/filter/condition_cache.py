@@ -1,4 +1,4 @@
-"""Conditions by their text, compiled once: every pull of a filtered queue carries its text. Pure; owned by the loop thread."""
+"""A cache of compiled conditions by text, since every pull carries its text. Pure; owned by the loop thread."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from ...model.sql92.condition import Condition
 
 COUNT_MAX: Final = 256
-LENGTH_MAX: Final = 128 * 1024  # characters of all texts together; a compiled one takes some 20 times its text
+LENGTH_MAX: Final = 128 * 1024  # characters of all texts together; a compiled one takes about 20 times its text
 
 
 class ConditionCache:
-    """The conditions used last, bounded in number and in size."""
+    """The most recently used conditions, limited in number and in size."""
 
     __slots__ = ("_conditions", "_length")
 
@@ -24,7 +24,7 @@ class ConditionCache:
         return len(self._conditions)
 
     def condition(self, text: str) -> Condition:
-        """The condition that the text says. Raises SqlSyntaxError; what is wrong is not kept."""
+        """The compiled condition of the text. Raises SqlSyntaxError; invalid ones are not cached."""
         found = self._conditions.get(text)
         if found is not None:
             self._conditions.move_to_end(text)

@@ -1,8 +1,8 @@
-"""Whether the members of a group want the same of each topic. Pure; owned by the loop thread.
+"""Checks whether the members of a group subscribe to each topic alike. Pure; owned by the loop thread.
 
-A topic's queues are shared out among the members of a group that subscribe to it, so where one wants other messages of it
-than another, it depends on who has a queue which of its messages the group gets. That is a mistake, or a roll-out under
-way; both sides are told. Members that read all queues by themselves (broadcasting) share nothing and may differ.
+The members of a group that subscribe to a topic share its queues. If they subscribe differently, the group gets those
+messages of a queue that its present owner asks for. That is a mistake, or a roll-out in
+progress; both sides are told. Broadcasting members read all queues by themselves, share nothing and may differ.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ...model.subscription import ExpressionKind, Subscription
 
 Subscriptions = tuple[tuple[str, str, str], ...]  # (topic, kind, expression)
 
-MEMBERS_NAMED_MAX: Final = 8  # of those who want the same
+MEMBERS_NAMED_MAX: Final = 8  # of members with the same subscription
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What some members want of a topic, and some of them by name."""
+    """One subscription to a topic, and some of its members by name."""
 
     kind: str
     expression: str
@@ -28,7 +28,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDisagreement:
-    """A topic of which members want different things: two or more."""
+    """A topic with two or more different subscriptions."""
 
     topic: str
     wants: tuple[Want, ...]
@@ -42,7 +42,7 @@ class SubscriptionDisagreement:
 
 
 class GroupSubscriptions:
-    """The members of one group by what they subscribe to."""
+    """The members of one group by their subscriptions."""
 
     __slots__ = ("_found", "_members")
 
@@ -51,12 +51,12 @@ class GroupSubscriptions:
         self._found: tuple[SubscriptionDisagreement, ...] | None = ()
 
     def put(self, client_id: str, subscriptions: Subscriptions) -> None:
-        """A member says what it wants; one that wanted something else is taken out before."""
+        """Adds a member's subscriptions; a former one must be removed first."""
         self._members.setdefault(subscriptions, {})[client_id] = None
         self._found = None
 
     def take_out(self, client_id: str, subscriptions: Subscriptions) -> None:
-        """A member leaves, or wants something else from now on."""
+        """Removes a member that leaves, or whose subscriptions change."""
         members = self._members[subscriptions]
         del members[client_id]
         if not members:
@@ -70,7 +70,7 @@ class GroupSubscriptions:
         return self._found
 
     def others(self, subscriptions: Subscriptions) -> list[tuple[str, str]]:
-        """[(topic, another member that wants something else of it)] for a member that subscribes to these."""
+        """[(topic, another member that subscribes to it differently)] for a member with these subscriptions."""
         wants = {disagreement.topic: disagreement.wants for disagreement in self.disagreements()}
         found = []
         for topic, kind, expression in subscriptions:
@@ -102,5 +102,5 @@ def _disagreements(members: dict[Subscriptions, dict[str, None]]) -> tuple[Subsc
 
 
 def _meaning(topic: str, kind: str, expression: str) -> object:
-    """Equal where the same messages are wanted: the order of tags does not count. A condition is its text."""
+    """Equal if the same messages are selected: the order of tags does not count. A condition is compared as text."""
     return Subscription.parse(topic, expression).tags if kind == ExpressionKind.TAG.value else expression

@@ -1,1 +1,1 @@
-"""One handler a subject: what a broker answers to each request."""
+"""The request handlers of a broker, one module for each subject."""

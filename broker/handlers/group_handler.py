@@ -1,4 +1,4 @@
-"""Consumer groups: create, delete, list, and how far behind they are. Loop thread; changes are events in the log."""
+"""Consumer groups: create, delete, list, lag. Loop thread; changes are events in the log."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class GroupHandler:
         self._registry = registry
 
     def on_create(self, call: Call[CreateGroup]) -> None:
-        """Creates a group, or gives it other settings."""
+        """Creates a group, or changes its settings."""
         request = call.request
         event = self._state.group_table.event_set(check_group(request.group), request.attributes)
         end = self._state.stage(self._store, GROUPS, event)
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
     def on_delete(self, call: Call[DeleteGroup]) -> None:
-        """Deletes a group and its offsets; not while it has members."""
+        """Deletes a group and its offsets; refused while it has members."""
         request = call.request
         if request.group not in self._known_groups():
             raise GroupNotFound(request.group[:128])
@@ -57,7 +57,7 @@ class GroupHandler:
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
     def on_list(self, call: Call[GetGroups]) -> None:
-        """All groups, who is in them and which topics they consume."""
+        """All groups, their members and the topics that they consume."""
         groups = [
             {
                 "name": group,
@@ -70,7 +70,7 @@ class GroupHandler:
         reply_json(self._loop, call, {"groups": groups})
 
     def on_statistics(self, call: Call[GetConsumeStatistics]) -> None:
-        """How far behind a group is, queue by queue."""
+        """The lag of a group, queue by queue."""
         request = call.request
         if request.group not in self._known_groups():
             raise GroupNotFound(request.group[:128])

@@ -1,6 +1,6 @@
-"""Heartbeats of clients, who belongs to a group, and telling the members when that changes.
+"""Heartbeats of clients, group membership, and notices to members when it changes.
 
-Owned by the loop thread. A consumer's first heartbeat creates its group in the log where the configuration allows it.
+Owned by the loop thread. A consumer's first heartbeat creates its group in the log if the configuration allows it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 INFO_LENGTH_MAX: Final = 255
 NUMBER_MAX: Final = 1 << 62
 SETTLED_AFTER: Final = 2
-"""Heartbeats' time after which all clients of the master before have reported to this one."""
+"""The number of heartbeat intervals after which all clients of the former master have sent one to this broker."""
 
 
 class HeartbeatHandler:
-    """Heartbeat, UnregisterClient, GetConsumerList, GetGroupClients, and the clients that fell silent."""
+    """Heartbeat, UnregisterClient, GetConsumerList, GetGroupClients; removes silent clients."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class HeartbeatHandler:
         auto_create_groups: bool,
         on_client: Callable[[str], None],
     ) -> None:
-        """`on_client`: told of each client that reports, by its id."""
+        """`on_client`: called with the id of each client that sends a heartbeat."""
         self._store = store
         self._state = state
         self._acknowledgements = acknowledgements
@@ -76,7 +76,7 @@ class HeartbeatHandler:
         self._led_since_ms: int | None = None
 
     def on_heartbeat(self, call: Call[Heartbeat]) -> HeartbeatReply | None:
-        """Takes a client in, or renews it. Raises what is wrong with it; then nothing changes."""
+        """Adds or renews a client. Raises what is wrong with the heartbeat; then nothing changes."""
         request = call.request
         _check(request, self._conditions)
         fresh = [group for group, _, _ in request.consumers if group not in self._state.group_table.documents]
@@ -126,7 +126,7 @@ class HeartbeatHandler:
         return None
 
     def on_consumer_list(self, call: Call[GetConsumerList]) -> ConsumerListReply:
-        """The members of a group, or those of them that share out a topic."""
+        """The members of a group, or those that share a topic's queues."""
         request = call.request
         if not request.topic:
             return ConsumerListReply(self._registry.members(request.group))
@@ -134,7 +134,7 @@ class HeartbeatHandler:
         return ConsumerListReply(tuple(member.client_id for member in sharers), self._is_settled())
 
     def on_group_clients(self, call: Call[GetGroupClients]) -> None:
-        """What the members of a group tell of themselves."""
+        """The members of a group and what they say about themselves."""
         request = call.request
         if request.group not in self._state.group_table.documents:
             raise GroupNotFound(check_group(request.group))
@@ -142,12 +142,12 @@ class HeartbeatHandler:
         reply_json(self._loop, call, {"group": request.group, "clients": clients})
 
     def on_tick(self, now_ms: int) -> None:
-        """Drops clients that missed their heartbeats. `now_ms`: monotonic."""
+        """Removes clients that missed their heartbeats. `now_ms`: monotonic."""
         self._note_lead(now_ms)
         self._tell(self._registry.on_tick(now_ms))
 
     def on_deposed(self) -> None:
-        """This broker leads no more: who is there will be told to the next master."""
+        """This broker is no longer master: clients send heartbeats to the next one."""
         self._led_since_ms = None
         self._registry.forget_all()
 
@@ -157,13 +157,13 @@ class HeartbeatHandler:
         return since_ms is not None and now_ms - since_ms >= SETTLED_AFTER * self._registry.heartbeat_ms
 
     def _note_lead(self, now_ms: int) -> int | None:
-        """Since when this broker leads; None where it does not."""
+        """Since when this broker is master; None if it is not."""
         if self._led_since_ms is None and self._leads():
             self._led_since_ms = now_ms
         return self._led_since_ms
 
     def _missing_retry_topics(self, request: Heartbeat) -> list[TopicConfig]:
-        """Who subscribes to its group's retry topic can read it from now on, before anything has failed."""
+        """Creates the group's retry topic before the first failure, so that its members can subscribe to it."""
         state = self._state
         wanted = [
             wanted_retry_topic(state.topic_table.configs, group, state.group_table.documents.get(group, {}))
@@ -179,7 +179,7 @@ class HeartbeatHandler:
                 self._loop.send_to(identity, ConsumersChanged(group))
 
     def _warn_of_disagreement(self, group: str) -> None:
-        """Once for each kind of it: members that join one by one do not change what it is."""
+        """Logs each kind of conflict once: it stays the same while members join one by one."""
         found = self._registry.disagreements(group)
         topics = tuple(disagreement.topic for disagreement in found)
         if topics != self._warned.get(group, ()):

@@ -18,7 +18,7 @@ ID_BYTES: Final = 12
 
 
 class HoldHandler:
-    """The holds of this broker, while it leads."""
+    """The retention holds of this broker, while it is master."""
 
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state.topic_table
@@ -37,21 +37,21 @@ class HoldHandler:
         return HoldReply(hold.hold_id)
 
     def on_renew(self, call: Call[RenewHold]) -> HoldReply:
-        """Raises HoldNotFound where it is over, or where another master gave it."""
+        """Raises HoldNotFound if it has ended, or if another master gave it."""
         request = call.request
         return HoldReply(self.holds.renew(self._clock.monotonic_ms(), request.hold_id, request.lease_ms).hold_id)
 
     def on_release(self, call: Call[ReleaseHold]) -> Done:
-        """Ends a hold; one that is not here has ended."""
+        """Ends a hold; an unknown one has already ended."""
         request = call.request
         self.holds.release(request.hold_id)
         return Done()
 
     def on_tick(self, now_ms: int) -> None:
-        """Ends what was not renewed. `now_ms`: monotonic."""
+        """Ends holds that were not renewed. `now_ms`: monotonic."""
         for hold in self.holds.lapse(now_ms):
             log.warning("hold lapsed id=%s owner=%s", hold.hold_id, hold.owner)
 
     def on_deposed(self) -> None:
-        """This broker leads no more: its readers ask the next master."""
+        """This broker is no longer master: its readers ask the next one."""
         self.holds.clear()

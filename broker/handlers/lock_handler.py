@@ -1,12 +1,12 @@
-"""LockQueues and UnlockQueues, and what becomes of locks by themselves. Loop thread.
+"""LockQueues and UnlockQueues, and the end of leases. Loop thread.
 
-A change of owner is staged, then adopted, and answered as durable as a send is, so that whoever is told that a queue is
-its own finds the next master knowing it.
+A change of owner is staged, then adopted, and answered when it is as durable as an acknowledged send. So the next master
+knows the owner too.
 
-A renewal changes nothing, but a master that was deposed and has not heard of it must not grant one: its successor gives
-the queue to another client a lease after it began to lead. So where another replica may be elected, a renewal is staged
-too, as an event of no effect: who acknowledges that followed this master when the client asked, and any successor begins
-later. (Under `ack = master` nobody else is asked, of renewals as of sends.)
+A renewal changes nothing, but a deposed master that has not heard of its end must not grant one: its successor gives
+the queue to another client one lease after it became master. So if another replica may be elected, a renewal is staged
+too, as an event without effect. Its acknowledgement proves that this master was followed when the client asked, and any
+successor begins later. (Under `ack = master` no other replica is asked, for renewals as for sends.)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LockHandler:
         self._end = 0  # of the last event, in the log
 
     def on_lock(self, call: Call[LockQueues]) -> None:
-        """Takes or renews. Raises what is wrong with the request; then nothing changes."""
+        """Takes or renews locks. Raises what is wrong with the request; then nothing changes."""
         request = call.request
         self._check(request)
         now_ms = self._clock.monotonic_ms()
@@ -69,7 +69,7 @@ class LockHandler:
         self._answer(call, LockReply(had, self._locks.lease_ms))
 
     def on_unlock(self, call: Call[UnlockQueues]) -> None:
-        """Frees at once what is the client's."""
+        """Releases at once what the client owns."""
         request = call.request
         self._check(request)
         self._carry_out(
@@ -78,7 +78,7 @@ class LockHandler:
         self._answer(call, Done())
 
     def on_client_left(self, client_id: str) -> int:
-        """A client said goodbye: all that it had is free. Returns the end of that in the log, 0 where it had nothing."""
+        """A client signed off: its locks are released. Returns the end of the event in the log, 0 if it had none."""
         decision = self._locks.leave(client_id)
         if not decision.freed or not self._leads():
             return 0
@@ -86,7 +86,7 @@ class LockHandler:
         return self._end
 
     def on_tick(self, now_ms: int) -> None:
-        """Frees what owners have not renewed. `now_ms`: monotonic."""
+        """Releases locks that were not renewed. `now_ms`: monotonic."""
         if not self._leads():
             return
         for decision in self._locks.lapsed(now_ms):
@@ -98,7 +98,7 @@ class LockHandler:
                 return
 
     def on_deposed(self) -> None:
-        """This broker leads no more."""
+        """This broker is no longer master."""
         self._locks.on_deposed()
 
     def _carry_out(self, decision: LockDecision, now_ms: int) -> None:

@@ -1,6 +1,6 @@
-"""Offsets: what a queue holds, and how far groups have consumed. Loop thread.
+"""Offsets: the range of a queue, and the committed offsets of groups. Loop thread.
 
-A commit is an event in the log and answered as a send is: once it is written, or flushed where sends are.
+A commit is an event in the log and answered like a send: once it is written, or flushed if sends are.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class OffsetHandler:
         return OffsetReply(self._store.min_offset(request.topic, request.queue_id))
 
     def on_query_offset(self, call: Call[QueryConsumerOffset]) -> ConsumerOffsetReply:
-        """What a group has committed."""
+        """The committed offset of a group."""
         request = call.request
         known(self._state.topic_table, request.topic, request.queue_id)
         table, where = self._state.offset_table, (request.group, request.topic, request.queue_id)
         return ConsumerOffsetReply(table.offset(*where), table.era(*where))
 
     def on_begin_offsets(self, call: Call[GetBeginOffsets]) -> BeginOffsetsReply:
-        """Where a group goes on. Raises what is wrong with any of the queues."""
+        """Where a group continues. Raises what is wrong with any of the queues."""
         request = call.request
         group, topic = request.group, request.topic
         for queue_id in request.queue_ids:
@@ -78,10 +78,10 @@ class OffsetHandler:
         )
 
     def on_update_offsets(self, call: Call[UpdateConsumerOffsets]) -> CommitReply | None:
-        """Commits. Raises what is wrong with any of the offsets; then none is taken.
+        """Commits. Raises what is wrong with any of the offsets; then none is committed.
 
-        What the table says here is what the log said before this turn; what comes in one turn with a reset, or with a commit of
-        another member, is judged once more by the table, in the log's order.
+        The table has the state of the log before this turn. A commit in the same turn as a reset, or as a commit of
+        another member, is checked again when the table applies it, in the log's order.
         """
         request = call.request
         self._check_group(request.group)
@@ -121,7 +121,7 @@ class OffsetHandler:
                 raise GroupNotFound(group)
 
     def _of_these_topics(self, request: UpdateConsumerOffsets) -> list[Progress]:
-        """Those that are not of a topic that was deleted, and made again since."""
+        """Leaves out those of a topic that was deleted and created again."""
         configs = self._state.topic_table.configs
         count = len(request.offsets)
         lives, eras = request.incarnations or (0,) * count, request.eras or (ANY_ERA,) * count
@@ -138,7 +138,7 @@ class OffsetHandler:
             raise QueueNotOwned(request.group, *foreign)
 
     def _stage_offsets(self, group: str, progress: list[Progress], *, forward_only: bool = False) -> int:
-        """Returns the end of that in the log, 0 where there is nothing to stage."""
+        """Returns the end of the event in the log, 0 if there is nothing to stage."""
         if not progress:
             return 0
         if group not in self._state.group_table.documents:

@@ -1,4 +1,4 @@
-"""What the handlers of one broker are made of."""
+"""The parts of a broker that its handlers use."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ..worker_pool import WorkerPool
 class Parts:
     """Made once the store is open; owned by the loop thread.
 
-    `leads`: whether this broker is its group's master and everything it inherited is confirmed, so that it may act of
-    its own accord on what its state says (deliver what is due, hand out locks); always true without a group.
+    `leads`: this broker is its group's master and the inherited log is confirmed, so it may act on its own on the basis of
+    its state (deliver what is due, grant locks); always true without a group.
     `read_from(is_cold, queue_id)`: the broker id of the replica to read a queue from next.
     """
 

@@ -1,11 +1,11 @@
-"""Pulls: what is there at once, else the pull is parked until a message arrives or its time ends.
+"""Pulls: answered at once if there are messages, otherwise parked until one arrives or the time is over.
 
-Owned by the loop thread. Arrivals are looked at after the commit, a bounded number of parked pulls in each turn.
-A wrong offset is no error: the reply's status and next offset say where to go on.
+Owned by the loop thread. After each commit a limited number of parked pulls is checked for new messages.
+A wrong offset is no error: the reply's status and next offset say where to continue.
 
-A pull whose filter passes nothing for long is *scanning*: it is parked as one that waits is, and looks on for a while in
-each turn, in turns with the others, so that a selective filter delays neither sends nor other pulls. Conditions (SQL92)
-are evaluated nowhere else. At its deadline it is told how far it came.
+A pull whose filter matches nothing for long is *scanning*: it is parked like a waiting one, and continues for a while in
+each turn, taking turns with others, so that a selective filter delays neither sends nor other pulls. Only there are conditions
+(SQL92) evaluated. At its deadline the reply says how far it came.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ..state.state_log import StateLog
 from ..worker_pool import WorkerPool
 from .pull_hold import Parked, PullHold
 
-FRAMES_MAX: Final = 16  # more slices than this cost more as frames than as one copy
-LOOK_MS: Final = 1000  # a pull that may not wait, but has a condition to be evaluated, gets its turn within
-DAMAGE_MS: Final = 1000  # how long a pull waits before damage that a replica may mend: most is mended within
-SEARCH_MS: Final = 100  # one damaged unit is looked up at a time: the next pull comes again after this
-SCAN_NS: Final = 1_000_000  # how long all scanning pulls together may look on in one turn
+FRAMES_MAX: Final = 16  # more slices than this cost more as frames than one copy does
+LOOK_MS: Final = 1000  # a pull that may not wait, but has a condition to evaluate, gets its turn within this time
+DAMAGE_MS: Final = 1000  # how long a pull waits before damage that a replica may repair: most is repaired by then
+SEARCH_MS: Final = 100  # one damaged unit is looked up at a time: the next pull comes again after this time
+SCAN_NS: Final = 1_000_000  # the time for all scanning pulls together in one turn
 
 
 class PullHandler:
@@ -85,7 +85,7 @@ class PullHandler:
         self.scan_ns_max = 0
 
     def on_pull(self, call: Call[PullMessages]) -> None:
-        """Answers with what is there, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
+        """Answers with the messages there are, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
         request = call.request
         readable(self._state.topic_table, request.topic, request.queue_id)
         if request.incarnation:
@@ -117,7 +117,7 @@ class PullHandler:
             parked.has_waited = True
 
     def _look_closer(self, call: Call[PullMessages], request: PullMessages, end: int) -> None:
-        """A worker checks the messages up to `end`; then the pull is answered as if it had come only now. Raises BrokerBusy."""
+        """A worker checks the messages up to `end`; then the pull is handled as if it had just arrived. Raises BrokerBusy."""
         store, places = self._store, self._store.places_of(request.topic, request.queue_id, request.queue_offset, end)
 
         def then(damaged: list[tuple[int, int]]) -> None:
@@ -127,8 +127,8 @@ class PullHandler:
         self._workers.run(call, partial(store.damaged_in, places), then)
 
     def _set_right(self, call: Call[PullMessages], request: PullMessages, queue_offset: int) -> None:
-        """The unit of the message at `queue_offset` does not name it. A worker looks where it is in the log, and whether
-        that is damaged; then the pull is answered as if it had come only now. Raises BrokerBusy."""
+        """The unit of the message at `queue_offset` does not name its record. A worker looks for the record in the
+        log, and whether it is damaged; then the pull is handled as if it had just arrived. Raises BrokerBusy."""
         store, units = self._store, self._store.damaged_units
         misplaced = units.misplaced(request.topic, request.queue_id, queue_offset)
         if misplaced is None or self._is_searching:
@@ -175,12 +175,12 @@ class PullHandler:
         return parked
 
     def _hasten_before_damage(self, parked: Parked[Call[PullMessages]], result: GetResult) -> None:
-        """Its consumer is told soon why nothing comes."""
+        """Shortens the wait, so that the consumer soon learns why nothing comes."""
         if result.status == GetStatus.OFFSET_OVERFLOW_ONE and result.next_offset < result.max_offset:
             self.hold.hasten(parked, self._clock.monotonic_ms() + DAMAGE_MS)
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
-        """These queues have new messages: look at some of those who wait; the rest follows in the next turns."""
+        """These queues have new messages: checks some of the waiting pulls; the others follow in the next turns."""
         if not self.hold.count:
             return
         for topic, queue_id in queues:
@@ -192,7 +192,7 @@ class PullHandler:
             self._serve_woken()
 
     def look_again(self) -> None:
-        """Damage was made whole, or is known to be lost: pulls that waited before it may go on."""
+        """Damage was repaired, or is known to be lost: pulls that waited before it may continue."""
         for parked in self.hold.all_waiting():
             if not (parked.is_woken or parked.is_scanning):
                 parked.is_woken = True
@@ -201,12 +201,12 @@ class PullHandler:
             self._serve_woken()
 
     def on_tick(self, now_ms: int) -> None:
-        """Answers those whose time has come with what there is."""
+        """Answers pulls whose time is over with the messages there are."""
         for parked in self.hold.expired(now_ms):
             self._serve(parked, is_last=True)
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Tells those who wait for messages of a topic that there will be none."""
+        """Tells pulls on a deleted topic that no messages will come."""
         for parked in self.hold.waiting_on_topic(topic):
             self.hold.release(parked)
             self._loop.fail(parked.waiting, TopicNotFound(topic))
@@ -259,7 +259,7 @@ class PullHandler:
     # ---- scanning
 
     def _scan_on(self, parked: Parked[Call[PullMessages]]) -> None:
-        """Lets a parked pull look on in one of the next turns, at the end of this one at the earliest."""
+        """Lets a parked pull continue in one of the next turns, at the end of this one at the earliest."""
         parked.is_scanning = True
         self._scans.append(parked)
         if not self._is_scan_due:
@@ -267,7 +267,7 @@ class PullHandler:
             self._loop.call_later(0, self._scan)
 
     def _scan(self) -> None:
-        """One turn's share of scanning: each pull looks on a little, until the time is up."""
+        """One turn's share of scanning: each pull continues a little, until the time is used up."""
         begin_ns = self._now_ns()
         self._scan_end_ns = begin_ns + SCAN_NS
         while self._scans:
@@ -285,7 +285,7 @@ class PullHandler:
         return self._now_ns() < self._scan_end_ns
 
     def _read_for(self, parked: Parked[Call[PullMessages]], unread: memoryview, unread_end: int) -> None:
-        """A worker reads what is not in memory; then the pull looks on. Raises BrokerBusy."""
+        """A worker reads what is not in memory; then the pull continues. Raises BrokerBusy."""
 
         place, store = (unread_end - len(unread), unread_end), self._store
 
@@ -324,8 +324,8 @@ class PullHandler:
         )
 
     def _answer(self, call: Call[PullMessages], result: GetResult, *, is_looked_at: bool = False) -> None:
-        """What may have to come from the disk is read by a worker first, so that the loop waits for no page of it, and touches
-        none that the disk cannot give. `is_looked_at`: what is damaged among it was found, and is quarantined."""
+        """A worker first reads what may come from the disk, so that the loop never waits for a page, and never touches
+        a page that the disk cannot read. `is_looked_at`: damage in it was found and is quarantined."""
         request = call.request
         if result.misplaced is not None:
             self._set_right(call, request, result.misplaced)
@@ -373,12 +373,12 @@ class PullHandler:
 
 
 def _page_in(slices: list[memoryview]) -> bool:
-    """Brings them into memory, while other threads run; False where the disk does not give all of it."""
+    """Brings them into memory while other threads run; False if the disk cannot read all of it."""
     return all(page_in(part) for part in slices)
 
 
 def _waits(result: GetResult, queue_offset: int) -> bool:
-    """Whether a message that comes later, or one that its filter has not seen yet, may be for the pull."""
+    """True if a later message, or one that its filter has not seen yet, may match the pull."""
     status = result.status
     if status == GetStatus.FOUND or result.misplaced is not None:
         return False
@@ -390,11 +390,11 @@ def _waits(result: GetResult, queue_offset: int) -> bool:
 
 
 def _has_passed_over(result: GetResult, queue_offset: int) -> bool:
-    """Whether the filter has left out all from there to the queue's end. The consumer is told at once, so that its group's
-    offsets pass it, however soon it ends; what comes while it waits is told with the next answer."""
+    """True if the filter has left out everything from there to the queue's end. The consumer is told at once, so that its
+    group's offsets move past that, however soon it ends; messages that arrive while it waits come with the next answer."""
     return result.status == GetStatus.NO_MATCHED_MESSAGE and queue_offset < result.next_offset >= result.max_offset
 
 
 def _is_unfinished(result: GetResult) -> bool:
-    """Whether messages are left that the pull's filter has not seen."""
+    """True if there are messages that the pull's filter has not seen."""
     return result.status == GetStatus.NO_MATCHED_MESSAGE and result.next_offset < result.max_offset

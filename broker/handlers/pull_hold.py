@@ -1,8 +1,8 @@
 """Long polling: pulls that found nothing wait here for a message, bounded in number, bytes and time.
 
-Pure and owned by the loop thread: `park` takes a pull in; `waiting_on` tells whom a queue's new messages concern, and
-`release` lets one go once it can be answered; `expired` lets go whom the deadline has reached. `Waiting` is what the
-shell hangs on a parked pull.
+Pure and owned by the loop thread: `park` adds a pull; `waiting_on` lists the pulls on a queue with new messages, and
+`release` removes one that can be answered; `expired` removes those past their deadline. `Waiting` is what the
+shell attaches to a parked pull.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ...model.errors import BrokerBusy
 Waiting = TypeVar("Waiting")
 
 RETRY_MS: Final = 1_000
-PULL_BYTES: Final = 600  # what a parked pull costs, beside its filter
+PULL_BYTES: Final = 600  # the cost of a parked pull, without its filter
 _HEAP_SLACK: Final = 1_024
 
 
 @dataclass(slots=True, eq=False)
 class Parked(Generic[Waiting]):
-    """One pull that waits at `queue_offset`; `deadline_ms` is monotonic.
+    """A pull that waits at `queue_offset`; `deadline_ms` is monotonic.
 
-    `is_woken`: more may be read in its queue, and it is about to look. `is_scanning`: it does not wait for a message, but
-    for its next turn to look for one that its filter passes; below physical offset `read_below` a worker has read for it
-    what was not in memory. One that may not wait is answered after it has looked once. `has_waited`: it came to the queue's
+    `is_woken`: more may be read in its queue, and it will be checked next. `is_scanning`: it does not wait for a message, but
+    for its next turn to look for one that matches its filter; below physical offset `read_below` a worker has read for it
+    what was not in memory. One that may not wait is answered after one look. `has_waited`: it reached the queue's
     end.
     """
 
@@ -52,7 +52,9 @@ class PullHold(Generic[Waiting]):
     def __init__(self, *, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._queues: dict[tuple[str, int], dict[Parked[Waiting], None]] = {}  # in order of arrival
+        self._queues: dict[
+            tuple[str, int], dict[Parked[Waiting], None]
+        ] = {}  # released pulls stay until their time or a sweep
         self._heap: list[tuple[int, int, Parked[Waiting]]] = []  # the released stay until their time or a sweep
         self._sequence = 0
         self.count = 0
@@ -61,7 +63,7 @@ class PullHold(Generic[Waiting]):
     def park(
         self, waiting: Waiting, *, topic: str, queue_id: int, queue_offset: int, deadline_ms: int, filter_bytes: int = 0
     ) -> Parked[Waiting]:
-        """Takes a pull in. `filter_bytes`: what its filter takes. Raises BrokerBusy where a bound is reached."""
+        """Parks a pull. `filter_bytes`: the size of its filter. Raises BrokerBusy if a limit is reached."""
         size_bytes = PULL_BYTES + filter_bytes
         if self.count >= self._count_max or self.size_bytes + size_bytes > self._bytes_max:
             raise BrokerBusy(RETRY_MS, f"{self.count} pulls are waiting")
@@ -77,18 +79,18 @@ class PullHold(Generic[Waiting]):
         return parked
 
     def hasten(self, parked: Parked[Waiting], deadline_ms: int) -> None:
-        """Its deadline comes earlier, if that is earlier."""
+        """Moves its deadline forward, if the new one is earlier."""
         if deadline_ms < parked.deadline_ms:
             parked.deadline_ms = deadline_ms
             self._sequence += 1
             heappush(self._heap, (deadline_ms, self._sequence, parked))
 
     def waiting_on(self, topic: str, queue_id: int) -> list[Parked[Waiting]]:
-        """All that wait on a queue, oldest first; they stay parked."""
+        """All pulls on a queue, oldest first; they stay parked."""
         return list(self._queues.get((topic, queue_id), ()))
 
     def waiting_on_topic(self, topic: str) -> list[Parked[Waiting]]:
-        """All that wait on any queue of a topic; they stay parked."""
+        """All pulls on any queue of a topic; they stay parked."""
         return [parked for (name, _), queue in self._queues.items() if name == topic for parked in queue]
 
     def all_waiting(self) -> list[Parked[Waiting]]:
@@ -96,7 +98,7 @@ class PullHold(Generic[Waiting]):
         return [parked for queue in self._queues.values() for parked in queue]
 
     def release(self, parked: Parked[Waiting]) -> None:
-        """Lets a parked pull go; one that has gone already is left alone."""
+        """Removes a parked pull; does nothing if it was removed before."""
         if not parked.is_parked:
             return
         parked.is_parked = False
@@ -109,7 +111,7 @@ class PullHold(Generic[Waiting]):
             del self._queues[key]
 
     def expired(self, now_ms: int) -> list[Parked[Waiting]]:
-        """Lets go all whose deadline has come, in order of their deadlines."""
+        """Removes all whose deadline has passed, in order of their deadlines."""
         due: list[Parked[Waiting]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             parked = heappop(self._heap)[2]

@@ -1,4 +1,4 @@
-"""Looking up messages by key, id and time. The loop checks and answers; worker threads read."""
+"""Finds messages by key, id and time. The loop checks and answers; worker threads read."""
 
 from __future__ import annotations
 

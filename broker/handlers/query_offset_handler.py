@@ -1,7 +1,7 @@
 """KeepQueryOffsets, GetQueryOffsets, DropQueryOffsets, GetQueries. Loop thread.
 
-Each answer waits until the last change that it may tell of is as durable as a send: what a query was told to begin at,
-the next master knows.
+Each answer waits until the last change in it is as durable as an acknowledged send: so the next master
+knows the begin that a query was told.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class QueryOffsetHandler:
-    """What streaming queries keep here."""
+    """The documents that streaming queries store here."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -42,7 +42,7 @@ class QueryOffsetHandler:
         self._end = 0  # of the last change in the log
 
     def on_keep(self, call: Call[KeepQueryOffsets]) -> None:
-        """Keeps the document unless there is one of its version or a higher one; answers with the one that is kept. Raises what
+        """Stores the document unless there is one of its version or a higher one; answers with the stored one. Raises what
         is wrong with it."""
         request = call.request
         query, text = check_query(request.query), check_document(call.payload)
@@ -56,12 +56,12 @@ class QueryOffsetHandler:
         self._answer(call, JsonReply(), self._kept(query))
 
     def on_get(self, call: Call[GetQueryOffsets]) -> None:
-        """Answers with the document that is kept. Raises QueryOffsetsNotFound."""
+        """Answers with the stored document. Raises QueryOffsetsNotFound."""
         request = call.request
         self._answer(call, JsonReply(), self._kept(check_query(request.query)))
 
     def on_drop(self, call: Call[DropQueryOffsets]) -> None:
-        """Forgets the document. Raises QueryOffsetsNotFound."""
+        """Deletes the document. Raises QueryOffsetsNotFound."""
         request = call.request
         event = self._table.drop(check_query(request.query))
         if event is None:
@@ -70,7 +70,7 @@ class QueryOffsetHandler:
         self._answer(call, Done())
 
     def on_list(self, call: Call[GetQueries]) -> None:
-        """Which queries keep something here."""
+        """The queries with a document here."""
         self._answer(call, JsonReply(), encode_document({"queries": self._table.listed()}))
 
     def _kept(self, query: str) -> bytes:

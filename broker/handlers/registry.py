@@ -1,4 +1,4 @@
-"""Every subject's handler of one broker: which answers which request, and which of the loop's events concern it."""
+"""All handlers of one broker: which handler answers which request, and which events of the loop it gets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .topic_handler import TopicHandler
 
 
 class Handlers:
-    """Owned by the loop thread. `sends` and `pulls` count what passes through them."""
+    """Owned by the loop thread. `sends` and `pulls` count requests."""
 
     def __init__(self, parts: Parts) -> None:
         config, store, state, loop, clock = parts.config, parts.store, parts.state, parts.loop, parts.clock
@@ -168,7 +168,7 @@ class Handlers:
         self.pulls.on_arrivals(queues)
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Its queues are gone."""
+        """The topic's queues are deleted."""
         self.pulls.on_topic_deleted(topic)
 
     def on_fast_tick(self, now_ms: int) -> None:
@@ -183,7 +183,7 @@ class Handlers:
         self._holds.on_tick(now_ms)
 
     def on_deposed(self) -> None:
-        """This broker was its group's master, and is no more."""
+        """This broker was its group's master, and no longer is."""
         self._heartbeats.on_deposed()
         self._locks.on_deposed()
         self._holds.on_deposed()

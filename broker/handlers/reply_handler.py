@@ -1,7 +1,7 @@
-"""Replies to requests: stored like a send, then pushed to the connection of the client that asked.
+"""Replies to requests: stored like a send, then pushed to the connection of the requester.
 
-A reply is pushed when it is as durable as its sender is promised: nobody acts on a reply that a failover takes back.
-One whose requester is not connected is held for a heartbeat, then its sender is told. Loop thread.
+A reply is pushed when it is as durable as an acknowledged send, so nobody acts on a reply that a failover takes back.
+If the requester is not connected, the reply is held for one heartbeat; then its sender is told. Loop thread.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .reply_hold import ReplyHold
 _log = logging.getLogger(__name__)
 
 HELD_MAX: Final = 1_000
-ANSWER_MS: Final = 200  # left of the sender's time for our answer to reach it
+ANSWER_MS: Final = 200  # the part of the sender's time that our answer needs to reach it
 NAME_LENGTH_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A reply that is in the log: who sent it, whom it is for."""
+    """A reply in the log: its sender and its requester."""
 
     call: Call[Request]
     placed: Placed
@@ -79,7 +79,7 @@ class ReplyHandler:
         view = self._loop.arena.view
         client_id, correlation_id = _addressee(bytes(view[call.begin : call.end]))
         placed = self._store.stage(call.begin, call.end, self._topic, 0, 1)
-        record = bytes(view[call.begin : call.end])  # as it is stamped now
+        record = bytes(view[call.begin : call.end])  # the time with which it is stamped now
         end = placed.end
         if self._topic not in self._state.topic_table.configs:
             config = TopicConfig(self._topic, read_queues=1, write_queues=1, permission=PERMISSION_READ)
@@ -89,19 +89,19 @@ class ReplyHandler:
         self._acknowledgements.when_promised(end, partial(self._on_promised, stored))
 
     def on_client(self, client_id: str) -> None:
-        """A client has said that it is there: what waited for it goes out."""
+        """A client sent a heartbeat: pushes the replies held for it."""
         if self._hold.count:
             for stored in self._hold.take(client_id):
                 self._deliver(stored)
 
     def on_tick(self, now_ms: int) -> None:
-        """Tells the senders of replies nobody came for. `now_ms`: monotonic."""
+        """Tells the senders of replies whose requester did not come. `now_ms`: monotonic."""
         if self._hold.count:
             for stored in self._hold.due(now_ms):
                 self._give_up(stored)
 
     def document(self) -> dict[str, int]:
-        """For statistics: replies handed on, those nobody came for, and those that wait for somebody now."""
+        """For statistics: replies delivered, those without a requester, and those held now."""
         return {"pushed": self._pushed, "undelivered": self._undelivered, "held": self._hold.count}
 
     def _on_promised(self, stored: _Stored, error: ZenitError | None) -> None:
@@ -145,7 +145,7 @@ class ReplyHandler:
 
 
 def _addressee(record: bytes) -> tuple[str, str]:
-    """(client id, correlation id) of the one record. Raises MessageIllegal where they, or it, are not there."""
+    """(client id, correlation id) of the one record. Raises MessageIllegal if they, or the record, are missing."""
     try:
         messages = decode_batch(record)
         if len(messages) != 1:

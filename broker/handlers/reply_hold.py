@@ -1,7 +1,7 @@
-"""Replies whose requester is not connected just now: kept for a moment, since one that lives comes back. Pure.
+"""Holds replies whose requester is not connected now, for a moment: a living one comes back. Pure.
 
-After a restart or a failover a broker knows nobody until the next heartbeats; a reply that comes before them would be
-lost to a requester that is there.
+After a restart or a failover a broker knows no client until the next heartbeats. A reply that came before them would
+be lost to a living requester.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class _Held(Generic[T]):
 
 
 class ReplyHold(Generic[T]):
-    """What waits, by client id. Owned by the loop thread; times are monotonic ms."""
+    """The held replies, by client id. Owned by the loop thread; times are monotonic ms."""
 
     __slots__ = ("_held", "_held_max", "count")
 
     def __init__(self, *, held_max: int) -> None:
-        """`held_max`: of all clients together."""
+        """`held_max`: for all clients together."""
         self._held_max = held_max
         self._held: dict[str, list[_Held[T]]] = {}
         self.count = 0
 
     def add(self, client_id: str, item: T, *, until_ms: int) -> bool:
-        """Keeps an item until then; False where there is no room."""
+        """Holds an item until then; False if there is no room."""
         if self.count >= self._held_max:
             return False
         self._held.setdefault(client_id, []).append(_Held(until_ms, item))
@@ -38,13 +38,13 @@ class ReplyHold(Generic[T]):
         return True
 
     def take(self, client_id: str) -> list[T]:
-        """What waits for a client that has shown up, in the order it came."""
+        """Takes the items of a client that is connected again, in order of arrival."""
         held = self._held.pop(client_id, [])
         self.count -= len(held)
         return [each.item for each in held]
 
     def due(self, now_ms: int) -> list[T]:
-        """What has waited long enough."""
+        """Takes the items whose time is over."""
         ended: list[T] = []
         for client_id in list(self._held):
             held = self._held.pop(client_id)

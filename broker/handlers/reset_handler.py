@@ -1,8 +1,8 @@
-"""Operators move groups: to another place of a topic, or to where another group is. Loop thread.
+"""Resets of groups by operators: to another place of a topic, or to another group's offsets. Loop thread.
 
-The new offsets are one event in the log, answered as a send is. Members that are connected are told as soon as the log
-has it, drop what they fetched, and go on from there. A member that cannot be reached is not waited for: its commits are of
-an older era, so they are not taken and it learns why (see offset_table).
+The new offsets are one event in the log, answered like a send. Connected members are told as soon as the log
+has it; they drop what they fetched, and continue from there. Nobody waits for a member that cannot be reached: its commits are
+of an older era, so they are refused and it learns why (see offset_table).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ResetHandler:
             self._reset(call, [(queue_id, request.value) for queue_id in queues])
 
     def on_clone(self, call: Call[CloneOffsets]) -> None:
-        """Moves a group to where another one is."""
+        """Moves a group to another one's offsets."""
         request = call.request
         self._check_known(request.source)
         if request.group == check_group(request.source):
@@ -73,7 +73,7 @@ class ResetHandler:
         return [(queue, self._store.offset_by_time(topic, queue, timestamp_ms, upper=False)) for queue in queues]
 
     def _reset(self, call: Call[ResetOffsets], values: list[tuple[int, int]]) -> None:
-        """`values`: [(queue id, the offset that was asked for)]."""
+        """`values`: [(queue id, the requested offset)]."""
         request = call.request
         topic = request.topic
         wanted = [
@@ -118,6 +118,6 @@ class ResetHandler:
                 self._parts.loop.send_to(identity, notice)
 
     def _check_known(self, group: str) -> None:
-        """Of groups that only ever committed, too."""
+        """Creates groups without a document, too, if they have committed."""
         if group not in self._state.group_table.documents and group not in self._state.offset_table.groups():
             raise GroupNotFound(group[:128])

@@ -1,13 +1,13 @@
-"""Messages that a group could not handle: they come again later, or go to the group's dead letters. Loop thread.
+"""Failed messages of a group: delivered again later, or stored as dead letters. Loop thread.
 
-What is sent back is found in the log by a worker, then stored anew: delayed, into the group's retry topic, or at once
-among its dead letters. Answered as a send is, once that is as durable as the broker promises. A consumer that asks again
-because it saw no answer may have its message twice, as a producer may.
+A worker finds the message in the log; then it is stored again: delayed, in the group's retry topic, or at once
+among its dead letters. The answer comes when that is as durable as an acknowledged send. A consumer that asks again
+because it got no answer may have its message twice, as a producer may.
 
-What is copied gets an append's checksum of its own, so the record is checked first: its append's checksum, its body's. A
-damaged one is quarantined. While a replica may have it whole the consumer is to come again; after that its own copy is taken,
-if that was made before the damage. A body that came with another's CRC is not damaged, since its append's checksum vouches
-for it: it goes its way as one that nobody can decode, and its copies keep that CRC, so that nobody is told it is good.
+The copy gets a checksum of its own append, so the record is checked first: the checksum of its append, and of its body. A
+damaged one is quarantined. While a replica may repair it the consumer has to come again; after that the consumer's own copy
+is used, if it was pulled before the damage. A body that arrived with a wrong CRC is not damaged, since the checksum of its
+append confirms it: it is stored as undecodable, and its copies keep that CRC, so that it never looks undamaged.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from ..state.retry_policy import RETRIES_MAX_MAX, retry_delay_ms
 from ..state.state_log import GROUPS, TOPICS
 from .parts import Parts
 
-DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
+DAMAGED_RETRY_MS: Final = 1000  # while a replica may repair the record
 
 
 class SendBackHandler:
-    """SendBack. `retried` and `given_up` count what came of it."""
+    """SendBack. `retried` and `given_up` count the outcomes."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -60,7 +60,7 @@ class SendBackHandler:
         self.given_up = 0
 
     def on_send_back(self, call: Call[SendBack]) -> None:
-        """Raises what is wrong with the request; MessageNotFound where the message is gone."""
+        """Raises what is wrong with the request; MessageNotFound if the message is gone."""
         request = call.request
         if is_system_topic(check_topic(request.topic)):
             raise NoPermission(f"system topic {request.topic}", "sending back")
@@ -73,8 +73,8 @@ class SendBackHandler:
         self._parts.workers.run(call, work, partial(self._on_found, call))
 
     def _find(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage | list[Range]:
-        """Worker thread. The record, or what the consumer pulled of it where the log does not hold it any more; where the
-        log's bytes are damaged, the ranges that were found to be."""
+        """Worker thread. The record, or the consumer's copy of it if the log no longer holds it; if the
+        log's bytes are damaged, the damaged ranges."""
         store = self._parts.store
         try:
             message = decode_record(store.record_at(physical_offset))
@@ -91,7 +91,7 @@ class SendBackHandler:
         return message if is_as_sent else damaged
 
     def _on_found(self, call: Call[SendBack], found: StoredMessage | list[Range]) -> None:
-        """Raises BrokerBusy, MessageNotFound, CorruptRecordError where the log's bytes are damaged."""
+        """Raises BrokerBusy, MessageNotFound, CorruptRecordError if the log's bytes are damaged."""
         request = call.request
         if isinstance(found, list):
             self._parts.store.damage.add_all(found, "met as it was sent back")
@@ -99,10 +99,12 @@ class SendBackHandler:
         self._send_back(call, request, found)
 
     def _instead(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage:
-        """What the consumer pulled, where the log's bytes are damaged for good. Raises as `_on_found`."""
+        """Uses the consumer's copy, if the log's bytes are damaged for good. Raises like `_on_found`."""
         store, place = self._parts.store, (physical_offset, physical_offset + 1)
         quarantine = store.damage.quarantine
-        if quarantine.is_awaited(*place) or not quarantine.ranges_in(*place):  # no checksum says so: a scrub will look
+        if quarantine.is_awaited(*place) or not quarantine.ranges_in(
+            *place
+        ):  # no checksum covers it: a scrub will check
             raise BrokerBusy(DAMAGED_RETRY_MS, f"the record at {physical_offset} is damaged, a replica may have it")
         if not pulled:
             raise MessageNotFound(f"physical offset {physical_offset}")
@@ -186,8 +188,8 @@ class SendBackHandler:
                 raise GroupNotFound(group)
 
     def _stage_state(self, group: str, topic: TopicConfig | None) -> None:
-        """Creates what is missing: the group, and the topic that the message goes to. Before the message: what waits for a
-        topic from before it was made is not delivered."""
+        """Creates the group and the target topic if they are missing. Before the message: a delayed message older than its
+        topic is not delivered."""
         state, store = self._parts.state, self._parts.store
         if group not in state.group_table.documents:
             state.stage(store, GROUPS, state.group_table.event_set(group))
@@ -196,7 +198,7 @@ class SendBackHandler:
 
 
 def _pulled_record(physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage:
-    """Raises MessageIllegal (it is not what lay there), CorruptRecordError (its body was damaged when it was pulled)."""
+    """Raises MessageIllegal (not the message of that place), CorruptRecordError (its body was damaged when it was pulled)."""
     try:
         message = decode_record(pulled)
     except CorruptRecordError as error:

@@ -1,6 +1,6 @@
-"""Sends: from the received frame into the store's batch of this turn. The hot path: one look-up, one stage, one reply.
+"""Sends: from the received frame into this turn's batch of the store. The hot path: one look-up, one stage, one reply.
 
-Handlers run while the loop drains; the service commits at the end of the turn and the acknowledgements go out.
+Handlers run while the loop drains; at the end of the turn the service commits, and the acknowledgements go out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SendHandler:
         store_host: HostAddress,
         auto_create_queues: int,
     ) -> None:
-        """`auto_create_queues`: queues of a topic that a send creates; 0 = sends create none."""
+        """`auto_create_queues`: the queues of a topic that a send creates; 0 = sends create none."""
         self._store = store
         self._stage_batch = store.stage
         self._state = state
@@ -47,7 +47,7 @@ class SendHandler:
         self.size_bytes = 0
 
     def on_send(self, call: Call[SendMessages]) -> None:
-        """Stages a batch. Raises what says why it was refused; then nothing of it is staged."""
+        """Stages a batch. Raises the reason why it was refused; then nothing of it is staged."""
         request = call.request
         topic, queue_id = request.topic, request.queue_id
         if not 0 <= queue_id < self._write_queues.get(topic, 0):
@@ -78,10 +78,10 @@ class SendHandler:
         return reply, placed.end
 
     def _create_or_refuse(self, call: Call[Request], request: SendMessages) -> None:
-        """A send to a queue that is not there for writing; creates its topic where the configuration allows it, and the
+        """A send to a queue that does not exist or is not writable: creates its topic if the configuration allows it, and the
         trace topic with the first trace.
 
-        The batch is staged first, since it lies where the next record would go; both are in one write.
+        The batch is staged first, because its bytes are where the next record would go; one write covers both.
         """
         topic, queue_id = request.topic, request.queue_id
         queues = TRACE_QUEUES if topic == TRACE_TOPIC else self._auto_create_queues

@@ -1,8 +1,8 @@
-"""SendSequenced and SendDelayedSequenced: sends whose messages are stored once, however often they are tried.
+"""SendSequenced and SendDelayedSequenced: sends whose messages are stored once, however often they are repeated.
 
-Who sent what is asked of the producer table before anything is staged; who it is, is written into the records, so that
-the log says it to everybody who follows it. What is known already is answered as it was stored, once that is as durable
-as the broker promises: its first answer may have been lost because it never was.
+The producer table is asked before anything is staged. The producer and its sequence are written into the records, so
+every replica learns them from the log. A known batch is answered as it was stored, once it is as durable
+as the broker promises: its first answer may be missing because it never was.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Taken_contra = TypeVar("_Taken_contra", SendDelayedSequenced, SendHalves, contr
 
 
 class _Take(Protocol[_Taken_contra]):
-    """Stages a batch of messages that wait, and its answer (DelayHandler.take)."""
+    """Stages a batch of delayed messages, and its answer (DelayHandler.take)."""
 
     def __call__(
         self,
@@ -70,7 +70,7 @@ class SequencedSendHandler:
         *,
         auto_create_queues: int,
     ) -> None:
-        """`sends`: whose counters these sends count in. `auto_create_queues`: of a topic that a send creates; 0: none."""
+        """`sends`: whose counters these sends use. `auto_create_queues`: the queues of a topic that a send creates; 0: none."""
         self._store = parts.store
         self._stage_batch = parts.store.stage
         self._state = parts.state
@@ -87,13 +87,13 @@ class SequencedSendHandler:
         self._duplicates = 0
 
     def document(self) -> dict[str, int]:
-        """For statistics: sequences that are remembered (of one producer in one queue each), batches that came again."""
+        """For statistics: remembered sequences (of one producer in one queue each), repeated batches."""
         return {"sequences": len(self._table), "duplicate_batches": self._duplicates}
 
     # ---- messages for now
 
     def on_send(self, call: Call[SendSequenced]) -> None:
-        """Stages a batch, or finds that it was stored. Raises what says why it was refused; then nothing of it is staged."""
+        """Stages a batch, or finds that it was stored. Raises the reason why it was refused; then nothing of it is staged."""
         request = call.request
         topic, queue_id = request.topic, request.queue_id
         queues = 0
@@ -114,7 +114,7 @@ class SequencedSendHandler:
         sends.batches += 1
         sends.messages += placed.count
         sends.size_bytes += end - begin
-        if not placed.pieces:  # else it was larger than a segment: written piece by piece, and told by the log
+        if not placed.pieces:  # otherwise it was larger than a segment: written piece by piece, and reported by the log
             first = request.first_sequence
             piece = Piece(first, first + placed.count - 1, placed.queue_offset, placed.physical_offset)
             self._table.stage(key, (piece,), placed.end, placed.store_timestamp_ms)
@@ -133,7 +133,7 @@ class SequencedSendHandler:
         self._acknowledgements.staged.append((call, reply, reply_end, ()))
 
     def _known_reply(self, request: SendSequenced, known: ProducerEntry) -> SequencedReply:
-        """Where the batch is, as far as that is known: offsets of one that lies side by side in its queue."""
+        """The place of the batch, as far as known: offsets if it is contiguous in its queue."""
         self._duplicates += 1
         pieces = whereabouts(known, request.first_sequence, request.count) or []
         positions = [self._position(request, piece) for piece in pieces]
@@ -156,11 +156,11 @@ class SequencedSendHandler:
     # ---- messages for later
 
     def on_send_delayed(self, call: Call[SendDelayedSequenced]) -> None:
-        """The same, of messages of which some wait for their time."""
+        """The same for messages of which some are delayed."""
         self._on_send_waiting(call, self._delays.take)
 
     def on_send_halves(self, call: Call[SendHalves]) -> None:
-        """The same, of messages that wait to be committed."""
+        """The same for messages that wait to be committed."""
         self._on_send_waiting(call, self._halves.take)
 
     def _on_send_waiting(self, call: Call[_Waiting], take: _Take[_Waiting]) -> None:
@@ -193,7 +193,7 @@ class SequencedSendHandler:
             self._table.stage(key, pieces, last_placed.end, last_placed.store_timestamp_ms)
 
     def _on_promised(self, call: Call[_Waiting], known: ProducerEntry, error: ZenitError | None) -> None:
-        """What an earlier try stored is durable (or will not be): its whereabouts are read from the log by a worker."""
+        """What an earlier try stored is durable (or will not be): a worker reads its places from the log."""
         if error is not None:
             call.loop.fail(call, error)
             return
@@ -207,7 +207,7 @@ class SequencedSendHandler:
         call.loop.reply(call, DelayedReply(request.queue_id, self._store_host), (encode_places(places),))
 
     def _places(self, call: Call[_Waiting], known: ProducerEntry) -> list[Place]:
-        """Worker thread. Where each message of the batch is, unknown all of them where that is not known of one."""
+        """Worker thread. The place of each message of the batch; all unknown if one is."""
         request = call.request
         places: list[Place] = []
         for piece in whereabouts(known, request.first_sequence, request.count) or ():
@@ -226,8 +226,8 @@ class SequencedSendHandler:
     # ---- both
 
     def _check_in_part(self, key: Key, first: int) -> None:
-        """Of a batch that is refused: where the disk had room for its beginning, that stays. Raises SequenceKnownInPart: who is
-        told that nothing was taken may send it to another queue."""
+        """A batch is refused, but its beginning stays if the disk had room for it. Raises SequenceKnownInPart: a sender that
+        hears that nothing was stored may send it to another queue."""
         entry = self._table.entry(key)
         if entry is not None and entry.last >= first:
             raise SequenceKnownInPart(first, entry.last) from None
@@ -247,7 +247,7 @@ class SequencedSendHandler:
         end: int,
         request: SendSequenced | SendDelayedSequenced | SendHalves,
     ) -> None:
-        """Writes into the records who sent them as what. Raises MessageIllegal."""
+        """Writes producer and sequence into the records. Raises MessageIllegal."""
         if begin >= end:
             raise MessageIllegal("a send without records")
         producer_id = request.producer_id.encode()
@@ -257,7 +257,7 @@ class SequencedSendHandler:
 
 
 def _is_side_by_side(pieces: list[Piece]) -> bool:
-    """Whether the queue has them one behind the other."""
+    """True if they are contiguous in the queue."""
     ends = [piece.queue_offset + piece.last - piece.first + 1 for piece in pieces]
     return all(end == piece.queue_offset for end, piece in zip(ends, pieces[1:], strict=False)) and not any(
         piece.waits for piece in pieces

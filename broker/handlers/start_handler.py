@@ -1,6 +1,6 @@
-"""Where a group begins in a topic: recorded at its first subscription, so that nothing sent before its first pull is skipped.
+"""The begin of a group in a topic: recorded at its first subscription, so that no message sent before its first pull is lost.
 
-Loop thread. The start is one event in the log for all queues of the topic, answered as a send is; the first one counts.
+Loop thread. The begin is one event in the log for all queues of the topic, answered like a send; the first one counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StartHandler:
         self._store, self._state = parts.store, parts.state
 
     def on_start(self, call: Call[StartConsuming]) -> None:
-        """Records where a group begins in a topic, if it has not begun. Times are looked up by a worker."""
+        """Records where a group begins in a topic, if it has not begun. A worker looks up times."""
         request = call.request
         if request.group not in self._state.group_table.documents:
             check_group(request.group)
@@ -41,7 +41,7 @@ class StartHandler:
             raise InvalidParameter("value", request.value, "0 or more")
         since_ms = self._state.offset_table.since_ms(request.group, request.topic)
         if since_ms >= 0 or not request.start:
-            # The event that says so may be younger than the promise: this answer waits for it as the first one did.
+            # The event may not be as durable as an acknowledged send yet: this answer waits for that, as the first one did.
             self._parts.acknowledgements.staged.append((call, StartReply(since_ms), self._store.written, ()))
         elif request.start == "time":
             work = partial(self._offsets_at, request.topic, queues, request.value)

@@ -36,7 +36,7 @@ class TopicHandler:
         self._queues_max = queues_max
 
     def on_create(self, call: Call[CreateTopic]) -> None:
-        """Creates a topic, or gives it other settings; its queues never shrink."""
+        """Creates a topic, or changes its settings; the number of its queues never decreases."""
         request = call.request
         topics = self._state.topic_table
         if is_system_topic(check_topic(request.topic)):
@@ -87,7 +87,7 @@ class TopicHandler:
         reply_json(self._loop, call, {"topics": topics})
 
     def on_statistics(self, call: Call[GetTopicStatistics]) -> None:
-        """What each queue of a topic holds."""
+        """The offsets of each queue of the topic."""
         request = call.request
         config = self._state.topic_table.configs.get(request.topic)
         if config is None:

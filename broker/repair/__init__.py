@@ -1,1 +1,1 @@
-"""Finding damage in a broker's store and fetching what is whole from a replica."""
+"""Finds damage in a broker's store and repairs it from a replica."""

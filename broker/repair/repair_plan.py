@@ -1,16 +1,16 @@
-"""Which replica is asked for which damaged range, and when a range counts as gone for good. Pure.
+"""Decides which replica is asked for which damaged range, and when a range counts as lost. Pure.
 
-    damage --> asked of one replica after another --whole bytes--> mended
-                 '- all have said that they have not the bytes, or `wait_ms` have passed --> lost, and asked for now and then
+        damage --> one replica after another is asked --undamaged bytes--> mended
+                     '- all have answered that they lack the bytes, or `wait_ms` have passed --> lost, and asked for rarely
 
-Who has just started may not know all replicas yet: that all refuse counts after `SETTLE_MS` only, and who joins is asked at
-once. Whose log does not reach so far has not the bytes either, and can get them from nobody but another of those that are
-asked; it is asked again all the same, since that may happen before its source is gone.
+A replica that has just started may not know all others yet: the refusal of all counts only after `SETTLE_MS`, and a new
+replica is asked at once. A replica whose log ends before the range lacks the bytes too, and can get them only from another of
+the asked ones. It is asked again all the same, since it may get them before their source is gone.
 
-Each replica has one question under way at a time: who hangs, and lets each question run out, holds up one range and no other
-replica. Asked next is what has been due for longest, so that ranges which nobody can give keep none from being asked for.
-Times are monotonic milliseconds. Only what lies below the confirm offset is asked for: there every replica that has the bytes
-has the same.
+Each replica has one request in flight at a time: one that hangs, and lets each request time out, delays one range and no
+other replica. The range that has been due longest is asked for next, so that lost ranges do not keep others from being asked
+for. Times are monotonic milliseconds. Only ranges below the confirm offset are asked for: there all replicas with the bytes
+have the same bytes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Final
 RETRY_MS: Final = 1_000
 LOST_RETRY_MS: Final = 60_000
 SETTLE_MS: Final = 10_000
-"""Replicas that live register within a second or two; those of a static group, after each start of its master."""
+"""Living replicas register within a second or two; those of a static group after each start of its master."""
 
 Range = tuple[int, int]
 
 
 class RepairOutcome(Enum):
-    """What came of a question."""
+    """The outcome of a request."""
 
     MENDED = "mended"
     REFUSED = "it has not these bytes"
@@ -51,16 +51,16 @@ class _Task:
     since_ms: int
     not_before_ms: int
     refused: set[str] = field(default_factory=set)
-    behind: set[str] = field(default_factory=set)  # whose logs ended before these bytes when they were asked last
+    behind: set[str] = field(default_factory=set)  # whose logs ended before these bytes when they were last asked
     again_ms: dict[str, int] = field(
         default_factory=dict
-    )  # when who gave nothing is asked again; others at `not_before_ms`
+    )  # when replicas that gave nothing are asked again; others at `not_before_ms`
     is_lost: bool = False
-    has_nobody: bool = False  # all replicas that there are have said that they have not the bytes
+    has_nobody: bool = False  # all present replicas have answered that they lack the bytes
 
 
 class RepairPlan:
-    """One store's. `mended`: ranges so far."""
+    """The plan of one store. `mended`: repaired ranges so far."""
 
     def __init__(self, *, wait_ms: int) -> None:
         self._wait_ms = wait_ms
@@ -71,26 +71,26 @@ class RepairPlan:
 
     @property
     def awaited(self) -> tuple[Range, ...]:
-        """What a replica may still have."""
+        """Ranges that a replica may still have."""
         return tuple(sorted(found for found, task in self._tasks.items() if not task.is_lost))
 
     @property
     def lost(self) -> tuple[Range, ...]:
-        """What is gone for good, as far as anybody knows."""
+        """Ranges that count as lost."""
         return tuple(sorted(found for found, task in self._tasks.items() if task.is_lost))
 
     @property
     def sought(self) -> tuple[Range, ...]:
-        """Of what is lost, what a replica that has not answered may have."""
+        """Lost ranges that a replica that has not answered may have."""
         return tuple(sorted(found for found, task in self._tasks.items() if task.is_lost and not task.has_nobody))
 
     def on_damage(self, ranges: Iterable[Range], now_ms: int) -> None:
-        """These are all the damaged ranges that there are now."""
+        """These are all the damaged ranges now."""
         known = self._tasks
         self._tasks = {found: known.get(found) or _Task(now_ms, now_ms) for found in ranges}
 
     def next_ask(self, now_ms: int, replicas: tuple[str, ...] | None, confirm: int) -> RangeAsk | None:
-        """A question to be put now. `replicas`: the group's others; None while nobody knows the group."""
+        """The request to send now. `replicas`: the group's others; None while the group is unknown."""
         self._meet(now_ms, replicas or ())
         self._give_up(now_ms, replicas)
         held = {(ask.begin, ask.end) for ask in self._under_way.values()}
@@ -109,7 +109,7 @@ class RepairPlan:
         return ask
 
     def on_outcome(self, ask: RangeAsk, outcome: RepairOutcome, now_ms: int) -> None:
-        """A question was settled. What is mended leaves with the next `on_damage`."""
+        """A request has ended. A repaired range leaves with the next `on_damage`."""
         assert self._under_way[ask.replica] == ask
         del self._under_way[ask.replica]
         task = self._tasks.get((ask.begin, ask.end))
@@ -126,7 +126,7 @@ class RepairPlan:
             task.again_ms[ask.replica] = now_ms + (LOST_RETRY_MS if task.is_lost else RETRY_MS)
 
     def _meet(self, now_ms: int, replicas: tuple[str, ...]) -> None:
-        """Those that were not known before may have what others have not."""
+        """New replicas may have what others lack."""
         if new := set(replicas) - self._replicas:
             for task in self._tasks.values():
                 task.not_before_ms = min(task.not_before_ms, now_ms)
@@ -142,7 +142,7 @@ class RepairPlan:
             if not task.is_lost and (is_refused or now_ms - task.since_ms >= self._wait_ms):
                 task.is_lost = True
             task.has_nobody |= is_refused
-            if is_refused and (task.refused or task.behind):  # disks are replaced, and groups get other members
+            if is_refused and (task.refused or task.behind):  # disks are replaced, and groups get new members
                 task.refused.clear()
                 task.behind.clear()
                 task.again_ms.clear()

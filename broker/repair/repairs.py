@@ -1,11 +1,12 @@
-"""Damaged bytes of the log are fetched from another replica of the group, and put in their place.
+"""Fetches damaged bytes of the log from another replica of the group, and writes them in place.
 
-    damage below confirm --GetLogRange--> a replica: checks its own bytes, then sends them with a CRC
-                         <---- bytes ---- '- or says that it has not, or not whole, what is asked for
-    whole records, and as our own checksums have them? --> written in place, synced --> readers and slaves go on
+        damage below confirm --GetLogRange--> a replica: checks its own bytes, then sends them with a CRC
+                             <---- bytes ---- '- or answers that it lacks them, or has them damaged
+        whole records that match our own checksums? --> written in place, synced --> readers and slaves continue
 
-Any replica asks any other, whatever their roles: below the confirm offset all that have the bytes have the same (R6, R8).
-What cannot be had counts as lost, and consumers are told (pull_handler). Whom to ask and when: repair_plan. Loop thread.
+Any replica asks any other, in any role: below the confirm offset all that have the bytes have the same (R6, R8).
+Bytes that no replica has count as lost, and consumers are told (pull_handler). repair_plan decides whom to ask and when.
+Loop thread.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ TICK_MS: Final = 100
 TIMEOUT_MS: Final = 10_000
 NOT_YET_MS: Final = 500
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of one question: more than the largest append; a reply's frame may be twice that."""
+"""The limit of one request: more than the largest append; a reply's frame may be twice that."""
 
 
 class RepairHost(Protocol):
     """The group member."""
 
     def others(self) -> dict[str, tuple[str, QuestionStamp]] | None:
-        """{name: (address, how a question to it begins)} of the group's other replicas; None while nobody knows them."""
+        """{name: (address, how a request to it begins)} of the group's other replicas; None while they are unknown."""
 
     def check_asker(self, question: ReplicaQuestion) -> None:
         """Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
 
     def on_damage(self) -> None:
-        """There is more damage, or less."""
+        """The damaged ranges have changed."""
 
 
 class Repairs:
-    """One replica's: asks others for what is damaged here, and answers them."""
+    """The repairs of one replica: it asks others for what is damaged here, and answers them."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Repairs:
         wait_ms: int,
         look_again: Callable[[], None],
     ) -> None:
-        """`store` is open. `look_again`: has readers that wait before damage look whether they may go on."""
+        """`store` is open. `look_again`: makes readers that wait before damage check whether they may go on."""
         self._store = store
         self._loop = loop
         self._clock = clock
@@ -75,13 +76,13 @@ class Repairs:
         self._host = host
         self._look_again = look_again
         self._plan = RepairPlan(wait_ms=wait_ms)
-        self._news = RepeatedNews()  # by replica: why it gives nothing
-        self._dropped: deque[RangeAsk] = deque()  # the loop had no room for what came of them
+        self._news = RepeatedNews()  # by replica: why it gave nothing
+        self._dropped: deque[RangeAsk] = deque()  # results for which the loop had no room
         self._plan.on_damage(self._damaged(), clock.monotonic_ms())
         self._set_awaited()
 
     def start(self) -> None:
-        """Looks ten times a second from here on."""
+        """From here on, checks ten times a second."""
         self._loop.every(TICK_MS, self._on_tick)
 
     def document(self) -> dict[str, Any]:
@@ -90,13 +91,13 @@ class Repairs:
         return {"mended_ranges": plan.mended, "awaited_ranges": len(plan.awaited), "lost_ranges": len(plan.lost)}
 
     def on_change(self) -> None:
-        """The store has found more damage, or less is left."""
+        """The damaged ranges of the store have changed."""
         self._plan.on_damage(self._damaged(), self._clock.monotonic_ms())
         self._set_awaited()
         self._host.on_damage()
 
     def _damaged(self) -> list[tuple[int, int]]:
-        """What is to be fetched: damage with the appends that it lies in. What recovery found is a session's to fetch."""
+        """The ranges to fetch: damage with the appends that contain it. A session fetches what recovery found."""
         damage = self._store.damage
         return damage.extents(damage.quarantine.rotten)
 
@@ -136,7 +137,7 @@ class Repairs:
         self._post(ask, partial(self._on_reply, ask, reply, data, error))
 
     def _post(self, ask: RangeAsk, callback: Callable[[], None]) -> None:
-        """Any thread. What the loop has no room for is asked for again."""
+        """Any thread. If the loop has no room for a result, the range is asked for again."""
         try:
             self._loop.post(callback)
         except BufferFull:
@@ -177,7 +178,7 @@ class Repairs:
             return
 
         def on_written(future: Future[None]) -> None:
-            """The store's worker; a sync that failed has poisoned the store."""
+            """In the store's worker; a failed sync has poisoned the store."""
             if not future.cancelled():
                 self._post(ask, partial(self._on_written, ask))
 
@@ -197,7 +198,7 @@ class Repairs:
 
     def on_get_log_range(self, call: Call[GetLogRange]) -> None:
         """GetLogRange, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica, InvalidParameter, BrokerBusy, and
-        OffsetOutOfRange where the log ends before `end`."""
+        OffsetOutOfRange if the log ends before `end`."""
         request = call.request
         self._host.check_asker(request)
         begin, end, store = request.begin, request.end, self._store
@@ -215,7 +216,7 @@ class Repairs:
 
 
 def _outcome_of(error: ZenitError) -> RepairOutcome:
-    """Of a question that was answered with this error, or not at all."""
+    """The outcome of a request that got this error, or no answer."""
     if isinstance(error, OffsetOutOfRange) and error.offset > error.maximum:
         return RepairOutcome.NOT_THERE_YET
     is_refusal = isinstance(error, CorruptRecordError | OffsetOutOfRange | InvalidParameter)

@@ -1,13 +1,13 @@
-"""A stopped replica's directory becomes that of one more replica of its group: `zenit store copy`.
+"""Makes another replica of a group from a stopped replica's directory: `zenit store copy`.
 
-    session of a master   whole bytes only: it waits before damage that no replica can mend
-    copy of a directory   all bytes, the damaged ones too, and the notes that say which these are
+        session of a master   undamaged bytes only: it waits before damage that no replica can repair
+        copy of a directory   all bytes, damaged ones too, and the files that say which these are
 
-So it is how a new or wiped replica gets a log of which a range is lost everywhere. What it has then is what the copied
-replica has: the same log, epochs, promise and confirm offset, the same ranges quarantined, so it counts and answers alike.
-It is another disk all the same, so it gets an identity of its own, and is in no set before it has caught up in a session.
+So it is how a new or wiped replica gets a log of which a range is lost everywhere. The copy has the log, epochs, promise,
+confirm offset and quarantined ranges of the copied replica, so it counts and answers alike.
+But it is another disk, so it gets an identity of its own, and is in neither set before it has caught up in a session.
 
-The identity is written last: where a copy broke off, no broker starts.
+The identity is written last: no broker starts on a copy that broke off.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .scrub import SCRUB_FILE
 _LEFT_OUT: Final = frozenset(
     (LOCK_FILE, REPLICA_FILE, SCRUB_FILE, SPARE_FOLDER, SPARE_QUEUE_FOLDER, SPARE_INDEX_FOLDER)
 )
-"""Paths below a store that are each directory's own, or that hold nothing."""
+"""Paths in a store that belong to one directory only, or hold nothing."""
 
 
 def copy_replica(source: str, target: str) -> dict[str, Any]:
-    """{"group_id", "epoch", "bytes"}: whose replica the copy is ("" = a static master's group), the highest epoch that is
-    promised, how much was copied. All of it is durable. `target`: a directory that is empty, or not there yet.
+    """{"group_id", "epoch", "bytes"}: the group of the copy ("" = a static master's group), the highest promised
+    epoch, the number of copied bytes. All of it is durable. `target`: an empty directory, or none yet.
 
-    Raises StoreLocked where a broker has the source open, StoreFormatError where it is no replica's, or not at rest,
-    InvalidParameter for the target, OSError; a target that was begun is to be deleted then, no broker starts there.
+    Raises StoreLocked if a broker has the source open, StoreFormatError if it is no replica's, or was not closed cleanly,
+    InvalidParameter for the target, OSError. Delete a half-copied target then; no broker starts there.
     """
     check_is_store(source)
     with StoreLock(source):
@@ -72,7 +72,7 @@ def _check_target(source: str, target: str) -> None:
 
 
 def _copy_folder(source: str, target: str, below: str) -> int:
-    """Copies what lies in folder `below` of the source, durably; returns how many bytes."""
+    """Copies the folder `below` of the source, durably; returns the number of bytes."""
     copied = 0
     for name in sorted(os.listdir(os.path.join(source, below))):
         path = os.path.join(below, name)
@@ -88,7 +88,7 @@ def _copy_folder(source: str, target: str, below: str) -> int:
 
 
 def _copy_file(source: str, target: str) -> int:
-    """Returns how many bytes it has."""
+    """Copies one file; returns the number of bytes."""
     with open(source, "rb") as given, open(target, "xb") as taken:
         shutil.copyfileobj(given, taken, 1 << 20)
         taken.flush()

@@ -1,11 +1,11 @@
-"""The scrub of a running broker: a worker reads the log a little at a time, and what has rotted is quarantined.
+"""The scrub of a running broker: a worker reads the log a little at a time, and damage is quarantined.
 
-    tick --step--> worker: read, check --> loop: damage is taken out of sight, repairs ask a replica for it; what was, and
-                   |                       has its checksums, comes back; units of queues that do not name the records
-                   |                       that were read are written anew
-                   '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
+        tick --step--> worker: read, check --> loop: damage is quarantined and repairs ask a replica for it; quarantined
+                       |                       ranges that match their checksums again are released; queue units that do
+                       |                       not name their records are rewritten
+                       '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
 
-What to read, how fast and when is decided by `store/integrity/scrub_plan.py`. Loop thread, but for what the worker does.
+`store/integrity/scrub_plan.py` decides what to read, how fast and when. Loop thread, except the worker's functions.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ SCRUB_FILE: Final = os.path.join("config", "zenitScrub.json")
 
 
 _Found = tuple[Checked, list[WrongUnit], tuple[RottenEntry, ...], list[Range]]
-"""What a step found: in the log, in queues, the checksum entries that could not be mended, and quarantined ranges whose
-checksums vouch for them."""
+"""What a step found: damage in the log and in queues, checksum entries that could not be repaired, and quarantined ranges
+that match their checksums."""
 
 
 class Scrub:
-    """One broker's."""
+    """The scrub of one broker."""
 
     def __init__(
         self, store: MessageStore, loop: RequestLoop, clock: Clock, workers: WorkerPool, config: BrokerConfig
@@ -68,10 +68,10 @@ class Scrub:
         self._kept_last: ScrubRound | None = self._plan.last
         self._sampled = (clock.monotonic_ms(), process_cpu_ns())
         self._is_busy = False
-        self._entries_left: dict[RottenEntry, int] = {}  # and which round found each last, by when that began
+        self._entries_left: dict[RottenEntry, int] = {}  # and the round that last found each, by its begin
 
     def start(self) -> None:
-        """Looks ten times a second from here on."""
+        """From here on, checks ten times a second."""
         if not os.path.exists(self._path):
             self._keep()
         self._loop.every(TICK_MS, self._on_tick)
@@ -92,7 +92,7 @@ class Scrub:
         return Done()
 
     def document(self) -> dict[str, Any]:
-        """For statistics: the round under way, the last one, and when the next begins (ms since the epoch)."""
+        """For statistics: the present round, the last one, and when the next begins (ms since the epoch)."""
         plan = self._plan
         return {
             "current": None if plan.current is None else asdict(plan.current),
@@ -116,7 +116,7 @@ class Scrub:
             self._keep()
 
     def _sample(self) -> None:
-        """Busy is who used more than its share of a core for a second, the scrub's own little part included."""
+        """True if the broker used more than its share of a core for a second, the scrub's own small part included."""
         now_ms, (then_ms, then_ns) = self._clock.monotonic_ms(), self._sampled
         if now_ms - then_ms >= BUSY_EACH_MS:
             used_ns = process_cpu_ns()
@@ -124,7 +124,7 @@ class Scrub:
             self._sampled = now_ms, used_ns
 
     def _check(self, step: ScrubStep) -> _Found | str:
-        """A worker's. A text: why that could not be looked at."""
+        """In a worker. A text says why the bytes could not be read."""
         try:
             units = self._store.damaged_units
             checked, wrong = units.check(*self._checkers, step.begin, bytes_max=step.bytes_max, limit=step.limit)
@@ -136,7 +136,7 @@ class Scrub:
             return str(error)
 
     def _on_checked(self, step: ScrubStep, result: _Found | str | None) -> None:
-        """None: the look itself failed, as the log says."""
+        """None: the step itself failed, as the log says."""
         if result is None or isinstance(result, str):
             self._plan.on_failed(step, self._clock.now_ms(), result or "an internal error: the broker's log says which")
             return
@@ -158,7 +158,7 @@ class Scrub:
         )
 
     def _tell_entries(self, rotten: Sequence[RottenEntry], left: Sequence[RottenEntry]) -> list[str]:
-        """Each is logged once. Those that are left and that no step of this round has found yet."""
+        """Logs each damaged entry once. Entries that remain and that no step of this round has found yet."""
         for entry in rotten:
             if entry not in left:
                 log.warning("a damaged checksum entry is written anew at=%s offset=%s", entry, entry.offset)
