@@ -116,6 +116,9 @@ if ! "$zenit" --version | grep -q compiled; then
   listed=$(grep -v ' interpreted ' <<<"$listed") # the other parts are that
 fi
 mapfile -t parts <<<"$listed"
+if [ "$chosen" = everything ]; then
+  "$python" -m tests.spark.quick_start || say "Spark starts without shared classes, which takes longer"
+fi
 while [ ${#parts[@]} -gt 0 ] || [ $((running[busy] + running[waiting])) -gt 0 ]; do
   for number in "${!parts[@]}"; do
     lane=${parts[number]%% *}

@@ -2,8 +2,9 @@
 
 It leaves out tests that run on both forms by themselves. Which files `./test.sh` runs so: parts.py.
 
-Spark, wherever a test starts it, has the settings of tests/spark/conf. How long an example of a property test takes, and
-how late a log's next segment is, says something of the machine, not of the code.
+Spark, wherever a test starts it, starts as spark/quick_start.py says; numpy, wherever a process imports it, starts no
+threads, which cost each Python process of Spark's a third more. How long an example of a property test takes, and how late a
+log's next segment is, says something of the machine, not of the code.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
 settings.register_profile("zenitmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("zenitmq")
 
@@ -33,9 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     from durations import Stopwatch
+    from spark import quick_start
 
     from kernels import NAME, use_interpreted_kernel
 
+    for variable, value in (quick_start.environment() | {"OPENBLAS_NUM_THREADS": "1"}).items():
+        os.environ.setdefault(variable, value)
     if report := config.getoption("--durations-to"):
         config.pluginmanager.register(Stopwatch(report))
     wanted = config.getoption("--kernel")

@@ -29,6 +29,7 @@ from zenitmq.model.errors import ZenitError
 from zenitmq.testing import LocalCluster
 from zenitmq.testing.local_cluster import SMALL_STORE
 
+from ..spark import quick_start
 from . import page, picture, topics
 from .deeds import Deed, deeds, spared, warm_up_s
 from .message_account import MessageAccount
@@ -130,7 +131,7 @@ class _Child:
         environ = {
             **os.environ,
             **MALLOC_SETTINGS,
-            "SPARK_CONF_DIR": str(ROOT / "tests" / "spark" / "conf"),
+            **quick_start.environment(),
             "TMPDIR": job.directory,
         }
         with open(log, "ab") as output:

@@ -5,13 +5,10 @@ Spark costs seconds of CPU to start: what needs another session (multi-process, 
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
 
 from zenitmq.testing import LocalCluster
@@ -35,7 +32,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from zenitmq.pipeline.session.session import spark_session
 
     work = tmp_path_factory.mktemp("spark")
-    os.environ.setdefault("SPARK_HOME", home_without_archives(work / "home"))
     session = spark_session(
         "zenit-tests",
         "local[2]",
@@ -52,16 +48,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
-
-
-def home_without_archives(home: Path) -> str:
-    """Spark's home without its archives of Python code: Python compiles what it finds in an archive in each process anew, which
-    is half of what a worker costs. What is installed is found instead."""
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "python":
-            (home / entry.name).symlink_to(entry)
-    return str(home)
 
 
 @pytest.fixture(scope="module")

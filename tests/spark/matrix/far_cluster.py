@@ -17,21 +17,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-import pyspark
 from spark.matrix.armed_daemon import ARMS
 from spark.matrix.works import Place, Work
+from spark.quick_start import HOME, java_options
 
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.pipeline.session.java import bring_java
 
 HERE: Final = Path(__file__).parent
-HOME: Final = Path(pyspark.__file__).parent
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 CORES: Final = 8  # of each: a task that stands still keeps one
-SHORT_LIVED: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-"""Options of its master and workers: as those of drivers and executors (tests/spark/conf)."""
 WAIT_MS: Final = 120_000
 NOTHING: Final[Mapping[str, str]] = {}
 TESTS: Final = HERE.parents[1]
@@ -80,9 +75,8 @@ class FarCluster:
     def _start(self, started: ExitStack, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         environ = os.environ | {
             "JAVA_HOME": bring_java(),
-            "SPARK_HOME": os.environ.get("SPARK_HOME", str(HOME)),
             "SPARK_LOCAL_IP": name if name in HOSTS else HOSTS[0],
-            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
             "PYTHONPATH": self.path,
             ARMS: str(self.arms),
         }
