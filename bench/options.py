@@ -16,6 +16,7 @@ from ..model.names import check_topic
 WORKS: Final = ("produce", "consume", "e2e", "latency", "limits", "restart")
 GROUP_WORKS: Final = ("catch-up",)  # need a replica group, which they start themselves
 SPARK_WORKS: Final = ("spark",)  # need Spark, and are measured by the pipeline
+REPLICATED_WORKS: Final = ("produce", "latency")  # measured on several replicas too, beside a single broker
 APIS: Final = ("post", "send", "send_async", "send_batch", "send_bodies")
 FLUSH_MODES: Final = ("async", "sync")
 MESSAGES_MAX: Final = 1 << 31
@@ -24,6 +25,7 @@ MESSAGES_MAX: Final = 1 << 31
 _SENDING: Final = ("produce", "latency", "e2e")
 _ON_BROKER: Final = (*_SENDING, "consume")
 _ON_CLUSTER: Final = (*_ON_BROKER, "spark")
+_TAGGED: Final = ("produce", "latency", "consume", "limits", "restart")
 _STARTED: Final = (*_ON_BROKER, "restart", "catch-up")
 _EVERY: Final = (*WORKS, *GROUP_WORKS, *SPARK_WORKS)
 
@@ -72,13 +74,13 @@ class BenchOptions:
     in_flight: int = option(
         0, "Requests in flight of a process; 0 = the work's own.", ("produce", "limits"), between=(0, 4096)
     )
-    keys: int = option(0, "Keys a message, beside its unique id.", (*_ON_BROKER, "limits", "restart"), between=(0, 16))
-    tags: bool = option(False, "A tag on every message.", (*_ON_BROKER, "limits", "restart"))
+    keys: int = option(0, "Keys a message, beside its unique id.", _TAGGED, between=(0, 16))
+    tags: bool = option(False, "A tag on every message.", _TAGGED)
     index: bool = option(True, "Key index of a cluster started for the run.", _STARTED, flag="--index/--no-index")
     untouched: bool = option(False, "Whole polls, no message touched.", ("consume",))
     rate: int = option(10_000, "Messages a second, on schedule.", ("e2e",), between=(1, 10_000_000))
     push: bool = option(False, "To the handler of a push consumer, instead of polls.", ("e2e",))
-    warm: bool = option(False, "Segments whose pages are cached, as recycled ones are.", (*_ON_BROKER, "limits"))
+    warm: bool = option(False, "Segments whose pages are cached, as recycled ones are.", (*_SENDING, "limits"))
     stages: bool = option(False, "Tell where the time goes.", _ON_BROKER)
     topic: str | None = option(None, "An existing topic; else one of the run's own.", _ON_BROKER)
     queues: int = option(4, "Queues of the run's own topic.", (*_ON_CLUSTER, "restart"), between=(1, 1024))
@@ -90,7 +92,7 @@ class BenchOptions:
     )
     log_gib: float = option(1.0, "GiB of log.", ("restart", "catch-up"), between=(0.001, 1024))
     limit_seconds: float = option(
-        2.0, "Each run of the raw path, before and after; 0 = none.", (*_ON_BROKER, "limits"), between=(0, 600)
+        2.0, "Each run of the raw path, before and after; 0 = none.", _ON_BROKER, between=(0, 600)
     )
     master: str = option("local[2]", "Where Spark runs.", ("spark",))
     namesrv: str | None = option(None, "A cluster to measure; None = the one that runs here.", _ON_CLUSTER)

@@ -61,7 +61,7 @@ def run(
             found, extra = measure_limits(options, directory, report)
             return _result(options, found, directory, batch=options.batch, limit=None, cpu_seconds=None, extra=extra)
         if options.work == "restart":
-            options = replace(options, own_cluster=True, warm=False)
+            options = replace(options, own_cluster=True)
         with opened_target(options, directory, files, report) as target:
             result = _run_on(options, target, directory, report, given)
             return replace(result, document={**result.document, "cluster": dict(target.facts)})
@@ -77,11 +77,15 @@ def _directory(options: BenchOptions) -> Iterator[str]:
 
 
 def _run_on(options: BenchOptions, target: Target, directory: str, report: Report, given: GivenCluster) -> BenchResult:
+    options = replace(options, queues=len(target.write_queues()))  # of the topic as it is
+    bench = Bench(options=options, target=target, directory=directory, report=report)
+    if options.work == "restart":
+        found, facts = restart(bench)
+        return _result(options, found, directory, batch=1, limit=None, cpu_seconds=None, extra=facts)
     raw_directory = os.path.join(directory, "raw")
     os.mkdir(raw_directory)
     reads = options.work == "consume"
     warm, sync = options.warm or given.warm_up is not None or reads, options.flush == "sync" and not reads
-    options = replace(options, queues=len(target.write_queues()))  # of the topic as it is
     with RawPath(
         raw_directory,
         warm=warm,
@@ -90,22 +94,19 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
         slice_bytes=slice_bytes(options),
         copies=given.replicas - 1,
     ) as raw:
-        bench = Bench(options=options, target=target, raw=raw, directory=directory, report=report)
-        if options.work == "restart":
-            found, facts = restart(bench)
-            return _result(options, found, directory, batch=1, limit=None, cpu_seconds=None, extra=facts)
+        bench.raw_address = raw.address
         extra: dict[str, Any] = {
             "pages": _pages(options, given),
             "flush": options.flush,
             "in_flight": default_in_flight(options),
         }
-        if options.warm and not reads and target.cluster is not None:
+        if options.warm and target.cluster is not None:
             extra["warm_up"] = warm_up(bench, target.cluster)
         if given.warm_up is not None:
             given.warm_up(partial(write_log, bench))
-        limits, flushes = [_limit(bench, "limit before")], [_flushes(bench)]
+        limits, flushes = [_limit(bench, raw, "limit before")], [_flushes(bench)]
         outcome = WORKS[options.work](bench)
-        limits.append(_limit(bench, "limit after"))
+        limits.append(_limit(bench, raw, "limit after"))
         flushes.append(_flushes(bench))
         extra |= outcome.extra | {"broker_memory_bytes": outcome.after.memory_bytes}
         if options.flush == "sync":
@@ -130,11 +131,11 @@ def _raw_of(options: BenchOptions, given: GivenCluster) -> str:
     return _RAW_OF[options.work] + copies
 
 
-def _limit(bench: Bench, phase: str) -> Measured | None:
+def _limit(bench: Bench, raw: RawPath, phase: str) -> Measured | None:
     seconds = bench.options.limit_seconds
     if not seconds:
         return None
-    return bench.raw.measure(raw_shape(bench.options), seconds=seconds, phase=phase, report=bench.report)
+    return raw.measure(raw_shape(bench.options), seconds=seconds, phase=phase, report=bench.report)
 
 
 def _flushes(bench: Bench) -> Nanoseconds:

@@ -23,7 +23,7 @@ from ..remoting.commands import (
     OffsetReply,
     RouteReply,
 )
-from .options import BenchOptions, BenchProgress, Report
+from .options import BenchOptions, BenchProgress, Report, bench_options
 from .own_cluster import LogFiles, OwnCluster, Pages, store_settings
 from .stages import Stages, added_stages
 
@@ -137,7 +137,8 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
         found = () if own else name_servers(options.namesrv)
         if found and _answers(client, found[0]):
             with _topic(client, options, ",".join(found)) as target:
-                _check_flush(target, options)
+                if "flush" in bench_options(options.work):
+                    _check_flush(target, options)
                 report(BenchProgress(phase="cluster", elapsed_seconds=0.0, total_seconds=0.0, note=_which(target)))
                 yield target
             return

@@ -18,16 +18,13 @@ import typer
 from ..model.errors import GroupNotFound, InvalidName, SqlSyntaxError, TopicNotFound, ZenitError
 from .command_table import PLAIN, CommandLine
 from .endings import ENDINGS
-from .options import Chosen
+from .options import Chosen, UsageError
 from .output import STDOUT, reader_is_gone
 from .watch import with_seconds
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 SIGNALLED = 128  # and the number of the signal, as shells have it
 NAMES_TIMEOUT_S = 1.0
-
-# What typer raises for a wrong command line: a usage error, which knows the command that was meant.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def _print_version(wanted: bool) -> None:

@@ -17,6 +17,9 @@ from ..model.errors import InvalidParameter, ZenitError
 if TYPE_CHECKING:
     from ..client.admin import Admin
 
+UsageError: Final[Any] = typer.BadParameter.__mro__[1]
+"""What the parser raises for a wrong command line. It knows the command that was meant."""
+
 CONTEXT: Final = "zenit.context"
 SHELL_TIMEOUT_S: Final = 1.0
 Chosen = dict[str, str | None]

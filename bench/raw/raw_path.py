@@ -73,7 +73,7 @@ def raw_shape(options: BenchOptions) -> RawShape:
     if options.work == "consume":
         queues = max(1, options.queues // options.consumers)  # a consumer keeps one pull a queue in flight
         return replace(shape, batch=1, in_flight=queues, clients=options.consumers, reads=True)
-    if options.work in ("e2e", "latency", "restart"):
+    if options.work in ("e2e", "latency"):
         return replace(shape, batch=1, in_flight=1, clients=1)
     if options.prebuilt or options.work == "limits":
         return shape

@@ -12,6 +12,7 @@ from ..percentiles import latency_us
 from ..raw.raw_path import RawPath, RawShape, default_in_flight, fdatasync_latencies, raw_shape
 
 _SINGLES_IN_FLIGHT = 64
+_FLUSH_SECONDS = 2.0  # enough flushes for a p99
 
 
 def measure_limits(options: BenchOptions, directory: str, report: Report) -> tuple[Measured, dict[str, Any]]:
@@ -37,8 +38,9 @@ def measure_limits(options: BenchOptions, directory: str, report: Report) -> tup
                 if name == f"write_{'warm' if options.warm else 'cold'}":
                     chosen = found
     assert chosen is not None
-    report(BenchProgress(phase="fdatasync", elapsed_seconds=0.0, total_seconds=options.limit_seconds))
-    flushes = fdatasync_latencies(directory, seconds=max(options.limit_seconds, 0.2))
+    seconds = min(options.seconds, _FLUSH_SECONDS)
+    report(BenchProgress(phase="fdatasync", elapsed_seconds=0.0, total_seconds=seconds))
+    flushes = fdatasync_latencies(directory, seconds=seconds)
     table["fdatasync_64_kib"] = {"count": flushes.count, "latency_us": latency_us(flushes.values)}
     return chosen, {"limits": table, "in_flight": default_in_flight(options)}
 

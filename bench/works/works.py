@@ -17,7 +17,7 @@ from ..measure import Load, Measured, measure
 from ..options import BenchOptions, Report
 from ..own_cluster import LogFiles, OwnCluster, cache_spares, spare_files, store_settings
 from ..percentiles import joined, latency_us
-from ..raw.raw_path import RawPath, backlog_batch, default_in_flight, record_bytes, send_header
+from ..raw.raw_path import backlog_batch, default_in_flight, record_bytes, send_header
 from ..target import BrokerUse, Target
 from .consume import ConsumeJob
 from .e2e import STAMP, ReceiveJob, ScheduleJob
@@ -49,9 +49,9 @@ class Bench:
 
     options: BenchOptions
     target: Target
-    raw: RawPath
     directory: str
     report: Report
+    raw_address: str = ""  # of the raw path's server, where there is one
 
     def path(self, name: str) -> str:
         """Of a file for latencies."""
@@ -165,7 +165,7 @@ def latency(bench: Bench) -> WorkOutcome:
         topic=bench.target.topic,
         size=options.size,
         seconds=options.seconds,
-        raw_address=bench.raw.address,
+        raw_address=bench.raw_address,
         raw_header=send_header(1).hex(),
         samples_path=path,
         raw_samples_path=raw_path,

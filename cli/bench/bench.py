@@ -10,10 +10,11 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from ...bench.options import GROUP_WORKS, SPARK_WORKS, WORKS, BenchOptions, bench_options
+from ...bench.options import GROUP_WORKS, REPLICATED_WORKS, SPARK_WORKS, WORKS, BenchOptions, bench_options
 from ..endings import no_child_outlives
-from ..options import Json, Namesrv, usage_of_values
+from ..options import Json, Namesrv, UsageError, usage_of_values
 from ..output import note, print_facts, readable_bytes, show
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MEANINGS: Final = {
     "catch-up": "How fast a wiped slave gets its log back.",
     "spark": "Topics read and written with Spark, beside Parquet.",
 }
-REPLICATED: Final = ("produce", "latency", *GROUP_WORKS)  # measured with several replicas too
+GROUP_MIN: Final = 2
 PICTURED: Final = WORKS
 TYPES: Final = get_type_hints(BenchOptions)
 
@@ -38,8 +39,27 @@ def register(app: typer.Typer) -> None:
     """Adds this subject's commands, one for each work."""
     bench = typer.Typer()
     for work in MEANINGS:
-        bench.command(work, help=MEANINGS[work])(command_of(work))
+        bench.command(work, cls=_Work, help=MEANINGS[work])(command_of(work))
     app.add_typer(bench, name="bench")
+
+
+class _Work(TyperCommand):
+    """The command of a work. Who gives it an option of other works is told which those are."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises UsageError."""
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            name = getattr(error, "option_name", None)
+            works = [work for work, command in ctx.parent.command.commands.items() if name in _flags(command)]
+            if not works or self.name in works:
+                raise
+            raise UsageError(f"{name} belongs to {', '.join(f'`zenit bench {work}`' for work in works)}", ctx) from None
+
+
+def _flags(command: TyperCommand) -> set[str]:
+    return {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
 
 
 def command_of(work: str) -> Callable[..., None]:
@@ -62,9 +82,12 @@ def _parameters(work: str) -> dict[str, dict[str, Any]]:
         flag = known.flag or f"--{name.replace('_', '-')}"
         annotation = Namesrv if name == "namesrv" else Annotated[TYPES[name], typer.Option(flag, help=known.meaning)]
         found[name] = {"default": getattr(defaults, name), "annotation": annotation}
-    if work in REPLICATED:
+    if work in REPLICATED_WORKS:
         meaning = "Brokers that hold each message; more than 1: beside a single one."
         found["replicas"] = {"default": 1, "annotation": Annotated[int, typer.Option(min=1, help=meaning)]}
+    if work in GROUP_WORKS:
+        brokers = typer.Option(min=GROUP_MIN, help="Brokers of the group that is started.")
+        found["replicas"] = {"default": GROUP_MIN, "annotation": Annotated[int, brokers]}
     if work in PICTURED:
         picture = typer.Option(metavar="FILE.svg", help="Write a picture of the run.")
         found["plot"] = {"default": None, "annotation": Annotated[str | None, picture]}
@@ -89,7 +112,7 @@ def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None
 
     if work in GROUP_WORKS:
         with _live_table() as report:
-            document = run_catch_up(options, max(replicas, 2), report)
+            document = run_catch_up(options, replicas, report)
         show(document, as_json, lambda: print_facts(document))
         return
     with _live_table() as report:

@@ -43,7 +43,7 @@ def run_catch_up(options: BenchOptions, replicas: int, report: Report) -> dict[s
 
     Raises RequestTimeout where the slave does not catch up, RequirementMissing where ZooKeeper cannot run here.
     """
-    with started_group(replace(options, warm=False), replicas) as cluster:
+    with started_group(options, replicas) as cluster:
         here = replace(
             options,
             work="produce",
@@ -52,10 +52,7 @@ def run_catch_up(options: BenchOptions, replicas: int, report: Report) -> dict[s
             batch=_FILL_BATCH,
             seconds=_FILL_SECONDS,
             limit_seconds=0,
-            warm=False,
-            stages=False,
             namesrv=cluster.namesrv,
-            own_cluster=False,
         )
         filled = 0.0
         while filled < options.log_gib * (1 << 30):

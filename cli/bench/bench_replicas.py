@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ...bench.options import BenchOptions, BenchResult, GivenCluster, Report
+from ...bench.options import REPLICATED_WORKS, BenchOptions, BenchResult, GivenCluster, Report
 from ...bench.own_cluster import LogFiles, Pages, cache_spares, spare_files, store_settings
 from ...bench.runner import run
 from ...deploy.drills.drilled_cluster import DrilledCluster
@@ -25,7 +25,6 @@ GROUP_FILES: Final = LogFiles(pool_segments=16)  # each replica has its own: thr
 _FILLS: Final = 4  # a slow machine writes over what expires while it fills, and has to be filled again
 _RECYCLED_MS: Final = 30_000
 _LOOK_MS: Final = 200
-_WORKS: Final = ("produce", "latency")
 _SINGLE: Final = (
     "messages_per_second",
     "bytes_per_second",
@@ -41,8 +40,10 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
 
     Raises InvalidParameter for a work that does not write, RequirementMissing where ZooKeeper cannot run here.
     """
-    if options.work not in _WORKS or options.namesrv is not None:
-        raise InvalidParameter("--replicas", replicas, f"1, or more with one of {', '.join(_WORKS)} and no --namesrv")
+    if options.work not in REPLICATED_WORKS or options.namesrv is not None:
+        raise InvalidParameter(
+            "--replicas", replicas, f"1, or more with one of {', '.join(REPLICATED_WORKS)} and no --namesrv"
+        )
     single = run(replace(options, own_cluster=True), report)
     with started_group(options, replicas) as cluster:
         here = replace(options, own_cluster=False, namesrv=cluster.namesrv, warm=False)

@@ -13,6 +13,10 @@ import pytest
 from zenitmq.bench.options import BenchProgress
 from zenitmq.bench.own_cluster import LogFiles
 from zenitmq.bench.runner import USUAL_FILES, BenchOptions, run
+from zenitmq.bench.target import opened_target
+from zenitmq.model.errors import InvalidParameter
+from zenitmq.testing import LocalCluster
+from zenitmq.testing.local_cluster import SMALL_STORE
 
 SHORT = {"seconds": 0.4, "limit_seconds": 0.1, "own_cluster": True, "queues": 2}
 
@@ -30,7 +34,7 @@ def bench(
 
 
 def test_limits_need_no_cluster(tmp_path: Path) -> None:
-    document, _ = bench(tmp_path, work="limits", seconds=0.1, limit_seconds=0.1)
+    document, _ = bench(tmp_path, work="limits", seconds=0.1)
     table = document["limits"]
     assert set(table) == {
         "write_cold",
@@ -100,6 +104,17 @@ def test_restart_after_a_kill_keeps_everything(tmp_path: Path) -> None:
     document, _ = bench(tmp_path, work="restart", log_gib=0.02, **SHORT)
     assert document["kept"] >= document["messages"]
     assert document["ready_seconds"] > 0
+
+
+def test_spark_measures_a_cluster_whatever_its_flush_mode(tmp_path: Path) -> None:
+    """It has no option for it, which could be wrong."""
+    with LocalCluster(settings=(*SMALL_STORE, "store.flush_mode=sync")) as cluster:
+        options = BenchOptions(work="spark", namesrv=cluster.namesrv, queues=2)
+        with opened_target(options, str(tmp_path), USUAL_FILES, lambda _: None) as target:
+            assert len(target.write_queues()) == 2
+        produce = BenchOptions(work="produce", namesrv=cluster.namesrv)
+        with pytest.raises(InvalidParameter, match="flush"), opened_target(produce, "", USUAL_FILES, lambda _: None):
+            pass
 
 
 def test_a_warm_run_writes_over_recycled_segments(tmp_path: Path) -> None:

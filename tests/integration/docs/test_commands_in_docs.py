@@ -15,7 +15,8 @@ from integration.docs.pages import BLOCK, PAGES, README, ROOT, blocks, name_of, 
 # Run from a directory of the session's own, where a clone has to be there by name.
 pytestmark = pytest.mark.timeout(300)
 FROM_THE_CLONE = {"./quickstart.sh"}
-FOR_A_MOMENT = "--seconds 0.3 --limit-seconds 0.1"
+FOR_A_MOMENT = "--seconds 0.3"
+NO_LIMIT = "--limit-seconds 0.1"  # of those whose limit is measured beside them
 TRIED_ELSEWHERE = ("--warm", "--log-gib", "bench spark")  # in tests/integration/bench and tests/spark/test_measuring.py
 HOLD_JAVA = """
 import os, sys
@@ -77,7 +78,9 @@ def test_the_benchmarks_of_the_page_run(tmp_path: Path) -> None:
     assert len(commands) > 4
     script = [f"zenit up --dir {tmp_path}/zenit --detach"]
     script += [
-        f"{command} --help" if any(each in command for each in TRIED_ELSEWHERE) else f"{command} {FOR_A_MOMENT}"
+        f"{command} --help"
+        if any(each in command for each in TRIED_ELSEWHERE)
+        else f"{command} {FOR_A_MOMENT} {'' if command.endswith('limits') else NO_LIMIT}"
         for command in commands
     ]
     run_session("\n".join(script), tmp_path, cwd=tmp_path)

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+import shlex
+from pathlib import Path
+from typing import Any
 
 import pytest
-import typer
 
 from zenitmq.bench.options import GROUP_WORKS, SPARK_WORKS, WORKS, BenchOptions, bench_options
-from zenitmq.cli.bench.bench import MEANINGS, command_of, register
+from zenitmq.cli.bench import bench
+from zenitmq.cli.bench.bench import MEANINGS
+from zenitmq.cli.command_table import command_of
+from zenitmq.cli.options import UsageError
 
+ROOT = Path(__file__).parents[4]
 ONLY_PRINTED = {"replicas", "plot", "as_json"}  # not a matter of measuring
 
 
+def bench_lines() -> list[str]:
+    """What follows `zenit bench` in README.md and in the pages, within text and as a line of its own."""
+    found: set[str] = set()
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        found |= set(re.findall(r"`zenit bench ([a-z0-9-]+(?: [^`]+)?)`", text))
+        found |= {line.partition(" #")[0].strip() for line in re.findall(r"^zenit bench (.+)$", text, re.MULTILINE)}
+    assert len(found) > 20
+    return sorted(line.replace("[--push]", "--push") for line in found)
+
+
 def offered(work: str) -> dict[str, object]:
-    parameters = inspect.signature(command_of(work)).parameters
+    parameters = inspect.signature(bench.command_of(work)).parameters
     return {name: each.default for name, each in parameters.items() if name not in ONLY_PRINTED}
 
 
@@ -34,11 +52,39 @@ def test_each_option_is_of_some_work() -> None:
     assert fields == set().union(*(offered(work) for work in MEANINGS))
 
 
-def test_an_option_of_another_work_is_refused_by_name() -> None:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
-    command = typer.main.get_command(app)
-    with pytest.raises(Exception, match="--rate") as refused:
-        command(["bench", "produce", "--rate", "5"], standalone_mode=False)
-    assert refused.value.ctx.command_path.endswith("bench produce")  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("produce --rate 5", "--rate belongs to `zenit bench e2e`"),
+        ("consume --batch 5", "--batch belongs to `zenit bench produce`, `zenit bench limits`"),
+        (
+            "spark --replicas 3",
+            "--replicas belongs to `zenit bench produce`, `zenit bench latency`, `zenit bench catch-up`",
+        ),
+        ("limits --no-index", "--no-index belongs to "),
+        ("e2e --keys 1", "--keys belongs to "),
+        ("consume --warm", "--warm belongs to "),
+        ("consume --paint", "No such option: --paint"),
+        ("consume --size", "Option '--size' requires an argument"),
+        ("catch-up --replicas 1", "1 is not in the range x>=2"),
+    ],
+)
+def test_an_option_of_another_work_is_refused_and_told_whose_it_is(line: str, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        command_of("bench")(line.split(), standalone_mode=False)
+    assert told in refused.value.format_message()
+
+
+@pytest.mark.parametrize("line", bench_lines())
+def test_each_command_of_the_pages_is_one_that_is_taken(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With values that its options may have; tests/integration/docs runs those that take moments."""
+    taken: list[BenchOptions] = []
+
+    def run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None, **chosen: Any) -> None:
+        del as_json, replicas, plot
+        taken.append(BenchOptions(work=work, **chosen))
+
+    monkeypatch.setattr(bench, "_run", run)
+    work, *options = shlex.split(line)
+    command_of("bench")([work, *options], standalone_mode=False)
+    assert [each.work for each in taken] == [work]
