@@ -197,7 +197,7 @@ def test_a_checkpoint_that_was_set_back_is_refused_however_few_batches(
     for batch_id in range(6):
         writer = query.attempt()
         writer.commit([query.run(writer, batch_id, numbered(10 * batch_id, 10 * batch_id + 10))], batch_id)
-    with pytest.raises(BatchOutdated, match=rf"batch {back_to} of query .* but its batch 5 was before"):
+    with pytest.raises(BatchOutdated, match=rf"batch {back_to} of query .* comes after its batch 5"):
         query.run(query.attempt(), back_to, numbered(10 * back_to, 60))
     assert stored(cluster, topic) == numbered(0, 60)
 
