@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .client.push_consumer import PushConsumer as PushConsumer
     from .client.sending.latency_fault import LatencyTable as LatencyTable
     from .client.sending.send_future import SendFuture as SendFuture
+    from .client.transaction_producer import TransactionProducer as TransactionProducer
+    from .client.transaction_producer import TransactionReceipt as TransactionReceipt
     from .model import errors as errors
     from .model.errors import BrokerBusy as BrokerBusy
     from .model.errors import BufferFull as BufferFull
@@ -50,7 +52,11 @@ if TYPE_CHECKING:
     from .model.errors import SqlSyntaxError as SqlSyntaxError
     from .model.errors import TooManyRequests as TooManyRequests
     from .model.errors import TopicNotFound as TopicNotFound
+    from .model.errors import TransactionDecided as TransactionDecided
+    from .model.errors import TransactionNotFound as TransactionNotFound
     from .model.errors import ZenitError as ZenitError
+    from .model.handles.transaction import Resolution as Resolution
+    from .model.handles.transaction import TransactionState as TransactionState
     from .model.message import BatchReceipt as BatchReceipt
     from .model.message import FailedSend as FailedSend
     from .model.message import Message as Message
@@ -79,15 +85,17 @@ _HOMES = {
     ".client.pull_consumer": "PullConsumer",
     ".client.push_consumer": "PushConsumer",
     ".client.sending.send_future": "SendFuture",
+    ".client.transaction_producer": "TransactionProducer TransactionReceipt",
     ".client.consuming.start_from": "FIRST LAST StartFrom",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient GroupNotFound
         InvalidName InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute
         NotARequest NotMaster OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
-        TopicNotFound ZenitError""",
+        TopicNotFound TransactionDecided TransactionNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
     ".model.route": "TopicRoute",
     ".model.subscription": "BROADCASTING CLUSTERING MessageModel Sql",
+    ".model.handles.transaction": "Resolution TransactionState",
     ".record.kernel": "MessageBatch StoredMessage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

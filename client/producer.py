@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final, Self
 from weakref import finalize
 
 from ..model.errors import InvalidParameter, ZenitError
+from ..model.handles.recall_handle import RecallHandle
 from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
 from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
-from ..model.recall_handle import RecallHandle
 from ..record.kernel import StoredMessage
 from ..remoting.commands import RecallMessage
 from .connection.argument_checks import check_count, milliseconds
@@ -113,7 +113,7 @@ class ProducerCore(ABC):
         )
         retry, fault, traced_in = _retry_policy(retries), LatencyFault(latency_table(latency_fault)), trace_topic(trace)
         self._connection = connect(namesrv)
-        self._begin(retry, fault, QueueStreams() if idempotent else PlainAttempts(), traced_in, limits, on_error)
+        self._begin(retry, fault, self._new_attempts(idempotent=idempotent), traced_in, limits, on_error)
 
     def _begin(
         self,
@@ -126,7 +126,7 @@ class ProducerCore(ABC):
     ) -> None:
         """Makes its parts; they end with it."""
         connection = self._connection
-        waits = self._new_waits(connection)
+        self._waits = waits = self._new_waits(connection)
         self._end = ProducerEnd(connection, waits, self.group)
         self._check_usable = self._end.check_usable
         self._trace = None if traced_in is None else TraceRecorder(connection, self.group, traced_in)
@@ -144,7 +144,7 @@ class ProducerCore(ABC):
         self._waited = WaitedSends(context, ReadyBatches(context.new_accumulator, keep=self._keeps_batches))
         self._background = BackgroundSends(context, limits, self._check_usable, failed)
         self._open = self._background.open
-        member = Member(connection.new_client_id(), producer_group=self.group)
+        self._member = member = Member(connection.new_client_id(), producer_group=self.group)
         self._requests = RequestReply(
             connection,
             waits,
@@ -164,6 +164,10 @@ class ProducerCore(ABC):
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
         """How it waits."""
+
+    def _new_attempts(self, *, idempotent: bool) -> SendAttempts:
+        """How its batches get into queues."""
+        return QueueStreams() if idempotent else PlainAttempts()
 
     def _own_backlog(self) -> Backlog | None:
         """Where messages wait before there is room for them, if anywhere."""

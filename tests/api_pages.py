@@ -69,6 +69,7 @@ PAGES = (
         "`from zenitmq import ...`. Which way to send when: [sending](../guide/sending.md).",
         (
             *face("Producer Message SendReceipt SendStatus SendFuture BatchReceipt FailedSend LatencyTable"),
+            *face("TransactionProducer TransactionReceipt TransactionState Resolution"),
             ("zenitmq.client.producer", "ReplyFuture"),
             ("zenitmq.client.producer", "RequestStatistics"),
             ("zenitmq.client.producer", "TraceStatistics"),
@@ -103,6 +104,7 @@ PAGES = (
         "[administration](admin.md), as coroutines. How to use them: [asyncio](../guide/asyncio.md).",
         (
             (AIO, "Producer"),
+            (AIO, "TransactionProducer"),
             (AIO, "PullConsumer"),
             (AIO, "PushConsumer"),
             (AIO, "Admin"),

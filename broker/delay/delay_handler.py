@@ -9,9 +9,9 @@ from typing import Final
 
 from ...model.clock import Clock
 from ...model.errors import InvalidParameter, MessageIllegal, MessageNotFound
+from ...model.handles.recall_handle import RecallHandle
 from ...model.ids import HostAddress
 from ...model.names import TIMER_TOPIC
-from ...model.recall_handle import RecallHandle
 from ...model.route import TopicConfig
 from ...record.kernel import RunKernel, decode_batch, why_refused
 from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, Request, SendDelayed, SendDelayedSequenced

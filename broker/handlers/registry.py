@@ -32,32 +32,7 @@ class Handlers:
     def __init__(self, parts: Parts) -> None:
         config, store, state, loop, clock = parts.config, parts.store, parts.state, parts.loop, parts.clock
         acknowledgements, registry, workers = parts.acknowledgements, parts.registry, parts.workers
-        auto_create_queues = config.default_topic_queues if config.auto_create_topics else 0
-        self.sends = SendHandler(
-            store,
-            state,
-            acknowledgements,
-            parts.stages,
-            store_host=parts.store_host,
-            auto_create_queues=auto_create_queues,
-        )
-        self._delays = DelayHandler(
-            store,
-            state,
-            acknowledgements,
-            parts.delays,
-            workers,
-            loop,
-            clock,
-            config.store,
-            broker_name=config.name,
-            store_host=parts.store_host,
-            auto_create_queues=auto_create_queues,
-        )
-        self._transactions = TransactionHandler(parts, parts.transactions, auto_create_queues=auto_create_queues)
-        self._sequenced = SequencedSendHandler(
-            parts, self.sends, self._delays, self._transactions, auto_create_queues=auto_create_queues
-        )
+        self._begin_sending(parts)
         conditions = ConditionCache()
         self.pulls = PullHandler(store, state, loop, clock, workers, config, conditions, parts.read_from)
         self._locks = LockHandler(
@@ -111,6 +86,36 @@ class Handlers:
             self._replies,
             self._holds.holds,
             self._sequenced,
+        )
+
+    def _begin_sending(self, parts: Parts) -> None:
+        """Messages for now, for later, and for when they are committed."""
+        config, store = parts.config, parts.store
+        auto_create_queues = config.default_topic_queues if config.auto_create_topics else 0
+        self.sends = SendHandler(
+            store,
+            parts.state,
+            parts.acknowledgements,
+            parts.stages,
+            store_host=parts.store_host,
+            auto_create_queues=auto_create_queues,
+        )
+        self._delays = DelayHandler(
+            store,
+            parts.state,
+            parts.acknowledgements,
+            parts.delays,
+            parts.workers,
+            parts.loop,
+            parts.clock,
+            config.store,
+            broker_name=config.name,
+            store_host=parts.store_host,
+            auto_create_queues=auto_create_queues,
+        )
+        self._transactions = TransactionHandler(parts, parts.transactions, auto_create_queues=auto_create_queues)
+        self._sequenced = SequencedSendHandler(
+            parts, self.sends, self._delays, self._transactions, auto_create_queues=auto_create_queues
         )
 
     def rows(self) -> list[Row]:

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, MessageIllegal
+from ...model.handles.transaction import Resolution, TransactionId
 from ...model.ids import HostAddress
 from ...model.names import UNDECIDED_TOPIC, check_group
 from ...model.properties import PRODUCER_GROUP, UNIQUE_KEY
 from ...model.route import TopicConfig
-from ...model.transaction import Resolution, TransactionId
 from ...record.kernel import RunKernel, decode_batch, why_refused
 from ...remoting.commands import (
     CheckTransaction,

@@ -24,9 +24,9 @@ from ...model.errors import (
     TransactionDecided,
     TransactionNotFound,
 )
+from ...model.handles.transaction import Resolution, TransactionId, TransactionState
 from ...model.names import HALF_TOPIC, UNDECIDED_TOPIC
 from ...model.properties import PRODUCER_GROUP, UNIQUE_KEY
-from ...model.transaction import Resolution, TransactionId, TransactionState
 from ...record.kernel import StoredMessage, decode_record
 from ...record.sys_flag import ENDS_WAIT, TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...remoting.delayed_places import NOWHERE, Place

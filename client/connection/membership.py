@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from ...model.clock import monotonic_ms
 from ...model.errors import ClientClosed, SubscriptionConflict, ZenitError
 from ...remoting.client import RemotingClient
 from ...remoting.commands import (
+    CheckTransaction,
     ConsumersChanged,
     Done,
     Heartbeat,
@@ -36,6 +37,9 @@ HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
 TIMEOUT_MS: Final = 3_000
 LEAVE_MS: Final = 1_000
 CONFLICTS_MAX: Final = 1_000
+
+OnCheck = Callable[[CheckTransaction, bytes], None]
+"""(which transaction, the record of its message). It must not block."""
 
 OnPushedReply = Callable[[PushReply, bytes], None]
 """(what it answers, the record of the reply). It must not block."""
@@ -66,6 +70,8 @@ class Membership:
         self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
         self._movers: dict[str, dict[str, Callable[[OffsetsReset], None]]] = {}
         self._on_reply: dict[str, OnPushedReply] = {}
+        self._checkers: dict[str, dict[str, OnCheck]] = {}
+        self._known: frozenset[str] = frozenset()  # addresses of brokers besides those that the routes tell
         self._due_ms: dict[str, int] = {}
         self._conflicts: set[tuple[str, str, str]] = set()  # told already
         self._lock = threading.Lock()
@@ -73,8 +79,16 @@ class Membership:
         remoting.on_request(ConsumersChanged, self._on_changed)
         remoting.on_request(OffsetsReset, self._on_reset)
         remoting.on_request(PushReply, self._on_pushed_reply)
+        remoting.on_request(CheckTransaction, self._on_check)
         remoting.on_lost(self._on_lost)
         self._timer = remoting.every(TICK_MS, self._tick)
+
+    def reach(self, addresses: Iterable[str]) -> None:
+        """Brokers at these addresses hear of the members too, though no route names them."""
+        self._known = frozenset(addresses)
+
+    def _addresses(self) -> set[str]:
+        return {*self._brokers().values(), *self._known}
 
     def close(self) -> None:
         """Stops the heartbeats; members leave by `leave`."""
@@ -87,14 +101,18 @@ class Membership:
         on_reset: Callable[[OffsetsReset], None] | None = None,
         *,
         on_reply: OnPushedReply | None = None,
+        on_check: OnCheck | None = None,
     ) -> None:
         """Adds or replaces a member. Called in the I/O thread, must not block: `on_change` when its consumer group changes,
-        `on_reset` when an operator moved the group, `on_reply` when a reply to a request of its own comes.
+        `on_reset` when an operator moved the group, `on_reply` when a reply to a request of its own comes, `on_check` when a
+        broker asks what becomes of a transaction of its producer group.
         """
         with self._lock:
             self._members[member.client_id] = member
             if on_reply is not None:
                 self._on_reply[member.client_id] = on_reply
+            if on_check is not None and member.producer_group is not None:
+                self._checkers.setdefault(member.producer_group, {})[member.client_id] = on_check
             if on_change is not None and member.consumer is not None:
                 self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
             if on_reset is not None and member.consumer is not None:
@@ -127,7 +145,7 @@ class Membership:
             self._leaving.add(client_id)
         self.forget(client_id)
         if client_id in self._leaving:
-            addresses = sorted(set(self._brokers().values()))
+            addresses = sorted(self._addresses())
             goodbye = UnregisterClient(client_id, self._process.pid, self._process.started_at_ms)
             await self._tell(goodbye, addresses, waits, timeout_ms)
             self._leaving.discard(client_id)
@@ -137,6 +155,8 @@ class Membership:
         with self._lock:
             member = self._members.pop(client_id, None)
             self._on_reply.pop(client_id, None)
+            if member is not None and member.producer_group is not None:
+                self._checkers.get(member.producer_group, {}).pop(client_id, None)
             if member is not None and member.consumer is not None:
                 self._listeners.get(member.consumer[0], {}).pop(client_id, None)
                 self._movers.get(member.consumer[0], {}).pop(client_id, None)
@@ -192,7 +212,7 @@ class Membership:
 
     def _tick(self) -> None:
         now = monotonic_ms()
-        for address in set(self._brokers().values()):
+        for address in self._addresses():
             if now >= self._due_ms.get(address, 0):
                 self._due_ms[address] = now + HEARTBEAT_MS
                 self._beat(address)
@@ -242,6 +262,13 @@ class Membership:
         on_reply = self._on_reply.get(push.client_id)
         if on_reply is not None:
             on_reply(push, payload)
+
+    def _on_check(self, _address: str, request: CheckTransaction, payload: bytes) -> None:
+        """One of the group's members in this process answers for all."""
+        with self._lock:
+            checkers = list(self._checkers.get(request.producer_group, {}).values())
+        if checkers:
+            checkers[0](request, payload)
 
     def _on_lost(self, address: str) -> None:
         """I/O thread: a broker that comes back knows nobody; the next tick tells it."""

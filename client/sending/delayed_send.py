@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from ...model.errors import InvalidParameter, RemoteProtocolError
+from ...model.handles.recall_handle import RecallHandle
 from ...model.ids import offset_message_id
 from ...model.message import Message, SendReceipt
 from ...model.properties import DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS
 from ...model.queue import MessageQueue, PhysicalOffset, QueueOffset
-from ...model.recall_handle import RecallHandle
 from ...remoting.commands import DelayedReply, Reply, SendDelayed, SendMessages, SendReply
 from ...remoting.delayed_places import NOWHERE, Place, decode_places
 

@@ -70,7 +70,7 @@ class RecallReply(Reply):
 @dataclass(frozen=True, slots=True)
 class RecallMessage(RequestFor[RecallReply]):
     """RECALL_MESSAGE: takes a delayed message back; MessageNotFound where it was delivered, or taken back before. `handle`: as
-    model.recall_handle has it."""
+    model.handles.recall_handle has it."""
 
     topic: str
     handle: str

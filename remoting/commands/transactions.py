@@ -13,7 +13,7 @@ from .sending import DelayedReply
 @dataclass(frozen=True, slots=True)
 class SendHalves(RequestFor[DelayedReply]):
     """As SendSequenced, of messages that nobody sees until EndTransaction commits them. The reply's places tell where each half
-    message is; its transaction is named after that (model.transaction)."""
+    message is; its transaction is named after that (model.handles.transaction)."""
 
     topic: str
     queue_id: int

@@ -46,6 +46,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "the user's: a handler, or what is typed or piped in": (
         "cli/commands/request.py request: sys.stdin.buffer.read",
         "client/aio/push_consumer.py PushConsumer._handle: await",
+        "client/aio/transaction_producer.py TransactionProducer._call: await",
     ),
     "a worker between messages, which work or the consumer's end wakes": (
         "client/consuming/push/work.py PushWork._wait_ready: ready.wait",

@@ -30,9 +30,9 @@ from zenitmq.model.errors import (
     error_classes,
 )
 from zenitmq.model.groups.group import Incarnation
+from zenitmq.model.handles.recall_handle import RecallHandle
 from zenitmq.model.ids import HostAddress, offset_message_id, parse_offset_message_id
 from zenitmq.model.properties import decode_properties, encode_properties
-from zenitmq.model.recall_handle import RecallHandle
 from zenitmq.model.sql92.condition import Condition
 from zenitmq.model.subscription import Subscription
 from zenitmq.record.compression import compress_lz4, decompress

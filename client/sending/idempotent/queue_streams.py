@@ -14,9 +14,10 @@ from weakref import ReferenceType, ref
 
 from ....model.queue import MessageQueue
 from ....model.sequence import sequence_room
+from ....remoting.commands import SendDelayedSequenced, SendSequenced
 from ...connection.waiting import Signal, Signals
 from ..attempts import Sizes
-from .sequencing import SequencedAttempt, Stream
+from .sequencing import SequencedAttempt, SequencedRequest, Stream
 
 ID_LENGTH: Final = 22  # 128 random bits, six a character
 
@@ -24,7 +25,11 @@ ID_LENGTH: Final = 22  # 128 random bits, six a character
 class QueueStreams:
     """The `SendAttempts` of an idempotent producer, and the `Streams` of those. Any thread may call."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, plain: SequencedRequest = SendSequenced, delayed: SequencedRequest = SendDelayedSequenced
+    ) -> None:
+        """`plain`, `delayed`: what asks to store a batch of which none, or some, are to be delivered later."""
+        self._requests = plain, delayed
         self.own_properties = sequence_room(ID_LENGTH)
         self._lock = threading.Lock()
         self._streams: dict[MessageQueue, Stream] = {}
@@ -39,6 +44,10 @@ class QueueStreams:
     def new_id(self) -> str:
         """See `Streams`."""
         return secrets.token_urlsafe(16)
+
+    def request_class(self, *, delayed: bool) -> SequencedRequest:
+        """See `Streams`."""
+        return self._requests[delayed]
 
     def watch(self, callback: Callable[[], None]) -> None:
         """See `SendAttempts`."""

@@ -36,7 +36,7 @@ from ....model.errors import (
     ZenitError,
 )
 from ....model.queue import MessageQueue
-from ....remoting.commands import SendDelayedSequenced, SendSequenced
+from ....remoting.commands import SendDelayedSequenced, SendHalves, SendSequenced
 from ....remoting.delayed_places import NOWHERE, Place
 from ..delayed_send import Answer, DelayedAnswer
 
@@ -69,6 +69,9 @@ class Stream:
         self.next_sequence = 0
 
 
+SequencedRequest = type[SendSequenced] | type[SendDelayedSequenced] | type[SendHalves]
+
+
 class Streams(Protocol):
     """A producer's streams, one a queue (queue_streams)."""
 
@@ -83,6 +86,9 @@ class Streams(Protocol):
 
     def new_id(self) -> str:
         """An id that no other producer has."""
+
+    def request_class(self, *, delayed: bool) -> SequencedRequest:
+        """What asks to store a batch."""
 
 
 class SequencedAttempt:
@@ -149,13 +155,13 @@ class SequencedAttempt:
         begin, end = self._parts[0]
         return payload[self._begins[begin] : self._begins[end]]
 
-    def request(self, group: str, *, delayed: bool) -> SendSequenced | SendDelayedSequenced:
+    def request(self, group: str, *, delayed: bool) -> SendSequenced | SendDelayedSequenced | SendHalves:
         """See `SendAttempt`. From here on a caller who is gone leaves it in doubt."""
         assert self.queue is not None
         assert self.stream is not None
         self._is_asked = True
         queue, begin = self.queue, self._parts[0][0]
-        request = SendDelayedSequenced if delayed else SendSequenced
+        request = self._streams.request_class(delayed=delayed)
         first = self.stream.next_sequence + begin
         return request(queue.topic, queue.queue_id, self.part_count, group, self.stream.producer_id, first)
 

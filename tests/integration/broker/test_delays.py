@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageNotFound, NoPermission, TopicNotFound
+from zenitmq.model.handles.recall_handle import RecallHandle
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
-from zenitmq.model.recall_handle import RecallHandle
 from zenitmq.record.kernel import decode_record, encode_record
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import NOWHERE, Place, decode_places

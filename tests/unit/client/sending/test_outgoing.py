@@ -19,10 +19,10 @@ from zenitmq.client.sending.outgoing import (
     message_parts,
 )
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge, RemoteProtocolError
+from zenitmq.model.handles.recall_handle import RecallHandle
 from zenitmq.model.message import BODY_BYTES_MAX, Message
 from zenitmq.model.properties import RESERVED, SHARDING_KEY, decode_properties
 from zenitmq.model.queue import MessageQueue
-from zenitmq.model.recall_handle import RecallHandle
 from zenitmq.record.compression import decompress
 from zenitmq.remoting.commands import DelayedReply, Done, SendDelayed, SendMessages, SendReply
 from zenitmq.remoting.delayed_places import NOWHERE, Place, encode_places

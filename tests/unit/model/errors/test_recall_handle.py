@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zenitmq.model.errors import InvalidParameter
-from zenitmq.model.recall_handle import RecallHandle
+from zenitmq.model.handles.recall_handle import RecallHandle
 
 
 def test_the_text_is_rocketmq_s() -> None:

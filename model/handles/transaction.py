@@ -15,8 +15,8 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import InvalidName, InvalidParameter
-from .names import check_topic
+from ..errors import InvalidName, InvalidParameter
+from ..names import check_topic
 
 _VERSION: Final = "t1"
 _LENGTH_MAX: Final = 1024

@@ -10,8 +10,8 @@ import binascii
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import InvalidName, InvalidParameter
-from .names import check_topic
+from ..errors import InvalidName, InvalidParameter
+from ..names import check_topic
 
 _VERSION: Final = "v1"
 _LENGTH_MAX: Final = 1024

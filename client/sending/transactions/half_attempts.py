@@ -1,0 +1,12 @@
+"""How half messages get into queues: as sequences that are stored once, by requests of their own."""
+
+from __future__ import annotations
+
+from ....remoting.commands import SendHalves
+from ..idempotent.queue_streams import QueueStreams
+
+
+def half_attempts() -> QueueStreams:
+    """The `SendAttempts` of a transaction producer. A half message that were stored twice could be committed twice: once by
+    its producer, once by the answer to a question about the other."""
+    return QueueStreams(SendHalves, SendHalves)

@@ -1,0 +1,144 @@
+"""Brokers ask what becomes of transactions: of this producer, or of one of its group that is gone.
+
+The user's `check` runs in threads of its own, or as tasks of the event loop: at most `workers` at a time. One that hangs holds
+up its worker alone; while all are held up, further questions wait, and over WAITING_MAX are dropped. What `check` raises
+decides nothing. In either case the broker asks again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ....model.errors import CorruptRecordError, ZenitError
+from ....model.handles.transaction import Resolution
+from ....record.kernel import StoredMessage, decode_batch
+from ....remoting.commands import CheckTransaction, GetClusterInfo, JsonReply
+from ...connection.connection import Connection
+from ...connection.waiting import Waits
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 1_000
+LOOK_MS: Final = 10_000
+LOOK_TIMEOUT_MS: Final = 3_000
+
+Check = Callable[[StoredMessage], Awaitable[object]]
+"""What the user's `check` says of a message."""
+
+Decide = Callable[[CheckTransaction, Resolution], Awaitable[object]]
+"""Tells the broker. Raises ZenitError."""
+
+
+class TransactionChecks:
+    """Of one producer. `on_check` in the I/O thread."""
+
+    def __init__(self, connection: Connection, waits: Waits, check: Check, decide: Decide, *, workers: int) -> None:
+        self._connection = connection
+        self._waits = waits
+        self._check = check
+        self._decide = decide
+        self._workers_max = workers
+        self._workers = 0
+        self._waiting: deque[tuple[CheckTransaction, StoredMessage]] = deque()
+        self._asked: set[str] = set()  # ids of transactions that wait for an answer of ours
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._timer = connection.remoting.every(LOOK_MS, self.look)
+
+    # ---- who may ask
+
+    def look(self) -> None:
+        """Tells all masters of the cluster that we are there: any of them may hold half messages of our group."""
+
+        def on_reply(reply: JsonReply | None, payload: bytes, error: ZenitError | None) -> None:
+            if reply is None:
+                log.info("the cluster's brokers are not known error=%s", error)
+                return
+            try:
+                document = self._connection.routes.document_of_ours(json.loads(payload))
+                brokers = document["brokers"]
+                self._connection.members.reach(one["address"] for one in brokers if one["broker_id"] == 0)
+            except (ZenitError, ValueError, KeyError, TypeError) as wrong:
+                log.warning("the cluster's brokers are not known error=%s", wrong)
+
+        try:
+            self._connection.remoting.send_nowait(
+                self._connection.servers.preferred,
+                GetClusterInfo(),
+                None,
+                timeout_ms=LOOK_TIMEOUT_MS,
+                on_reply=on_reply,
+            )
+        except ZenitError as error:
+            on_reply(None, b"", error)
+
+    # ---- being asked
+
+    def on_check(self, request: CheckTransaction, payload: bytes) -> None:
+        """A broker asks."""
+        try:
+            messages = decode_batch(payload)
+        except CorruptRecordError as error:
+            log.warning("a question about a transaction that cannot be decoded error=%s", error)
+            return
+        if len(messages) != 1:
+            log.warning("a question about %d messages where one is expected", len(messages))
+            return
+        with self._lock:
+            if self._is_closed or request.transaction_id in self._asked:
+                return
+            if len(self._waiting) >= WAITING_MAX:
+                log.warning("a question about a transaction is dropped, %d wait already: is check stuck?", WAITING_MAX)
+                return
+            self._asked.add(request.transaction_id)
+            self._waiting.append((request, messages[0]))
+            is_fresh = self._workers < self._workers_max
+            self._workers += is_fresh
+        if is_fresh:
+            try:
+                self._waits.start(self._work, "zenit-check")
+            except Exception:
+                with self._lock:
+                    self._workers -= 1
+                log.exception("a question about a transaction cannot be answered now")
+
+    async def _work(self) -> None:
+        while True:
+            with self._lock:
+                if self._is_closed or not self._waiting:
+                    self._workers -= 1
+                    return
+                request, message = self._waiting.popleft()
+            try:
+                await self._answer(request, message)
+            finally:
+                with self._lock:
+                    self._asked.discard(request.transaction_id)
+
+    async def _answer(self, request: CheckTransaction, message: StoredMessage) -> None:
+        try:
+            resolution = await self._check(message)
+        except Exception:
+            log.exception("check failed, the broker asks again message=%s", message.message_id)
+            return
+        if not isinstance(resolution, Resolution):
+            log.error("check returned %r, not a Resolution: the broker asks again", resolution)
+            return
+        if resolution is Resolution.UNKNOWN or self._is_closed:
+            return
+        try:
+            await self._decide(request, resolution)
+        except ZenitError as error:
+            log.warning("a transaction was not decided message=%s error=%s", message.message_id, error)
+
+    def close(self) -> None:
+        """Answers no further question. A `check` that runs is not waited for."""
+        with self._lock:
+            self._is_closed = True
+            self._waiting.clear()
+        self._timer.cancel()

@@ -1,0 +1,243 @@
+"""The transaction producer: a message that consumers get if, and only if, a local transaction was committed.
+
+`send` stores the message where nobody sees it, runs the local transaction, and tells the broker what became of it. Whoever dies
+in between, the broker asks any producer of the group, whose `check` looks it up where the local transaction would have left its
+traces. So the message and the local transaction come together, or neither does.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..model.errors import InvalidParameter, OutcomeUnknown, ZenitError
+from ..model.handles.transaction import Resolution, TransactionId, TransactionState
+from ..model.message import Message
+from ..model.queue import MessageQueue
+from ..record.kernel import StoredMessage
+from ..remoting.commands import CheckTransaction, EndTransaction
+from .connection.argument_checks import check_count
+from .connection.connection import Connection
+from .connection.waiting import Blocking, Waits, blocking
+from .producer import SEND_TIMEOUT_S, ProducerCore
+from .sending.attempts import SendAttempts
+from .sending.delayed_send import is_delayed
+from .sending.latency_fault import LatencyTable
+from .sending.outgoing import COMPRESS_OVER_BYTES
+from .sending.transactions.half_attempts import half_attempts
+from .sending.transactions.transaction_checks import TransactionChecks
+
+log = logging.getLogger(__name__)
+
+CHECK_WORKERS: Final = 4
+CHECK_WORKERS_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReceipt:
+    """What became of a transaction.
+
+    `state`: None where the broker has not said, so it asks `check` later: nothing was decided, or the answer was lost.
+    `transaction_id`: by which any producer of the group, or an operator, may decide it. `queue`: where the message is, or would
+    be. `queue_offset`, `physical_offset`: of the committed message, else -1.
+    """
+
+    transaction_id: str
+    message_id: str
+    queue: MessageQueue
+    state: TransactionState | None = None
+    queue_offset: int = -1
+    physical_offset: int = -1
+
+
+class TransactionProducerCore(ProducerCore):
+    """All of it but how it waits; see ProducerCore."""
+
+    def __init__(
+        self,
+        group: str,
+        check: Callable[[StoredMessage], Any],
+        *,
+        namesrv: str | None = None,
+        timeout: float = SEND_TIMEOUT_S,
+        retries: int | None = None,
+        compression: str | None = "lz4",
+        compress_over_bytes: int = COMPRESS_OVER_BYTES,
+        latency_fault: str | LatencyTable | None = "rocketmq-5",
+        check_workers: int = CHECK_WORKERS,
+        trace: bool | str = False,
+    ) -> None:
+        """`check(message)`: what became of the local transaction of a message: a Resolution. It is asked about messages of any
+        producer of the group, so it must look that up where all of them can, a database as a rule. What it raises counts as
+        UNKNOWN: the broker asks again, each 30 s, 15 times; then an operator decides (`zenit transaction`). At most
+        `check_workers` (1 to 64) run at a time.
+
+        `timeout`: seconds over all tries, of storing the message as of deciding it. The others are those of Producer.
+
+        Raises InvalidName or InvalidParameter. Connects at once, so that brokers can ask.
+        """
+        if not callable(check):
+            raise InvalidParameter("check", type(check).__name__, "a function of a message that returns a Resolution")
+        check_count("check_workers", check_workers, 1, CHECK_WORKERS_MAX)
+        super().__init__(
+            group,
+            namesrv=namesrv,
+            timeout=timeout,
+            retries=retries,
+            compression=compression,
+            compress_over_bytes=compress_over_bytes,
+            latency_fault=latency_fault,
+            trace=trace,
+        )
+        self._user_check = check
+        self._checks = TransactionChecks(
+            self._connection, self._waits, self._on_check, self._on_resolved, workers=check_workers
+        )
+        self._connection.members.join(self._member, on_reply=self._requests.on_reply, on_check=self._checks.on_check)
+        self._checks.look()
+
+    def _new_attempts(self, *, idempotent: bool) -> SendAttempts:  # noqa: ARG002  # they always are
+        return half_attempts()
+
+    @abstractmethod
+    async def _call(self, function: Callable[..., Any], argument: object) -> object:
+        """Runs the user's code."""
+
+    # ---- transactions
+
+    async def _send_transaction(
+        self,
+        message: Message,
+        execute: Callable[[Message], Any],
+        *,
+        sharding_key: str | None = None,
+        timeout: float | None = None,
+    ) -> TransactionReceipt:
+        """Stores the message unseen, runs `execute(message)`, which is the local transaction, and decides as that returns:
+        Resolution.COMMIT, ROLLBACK, or UNKNOWN (the broker asks `check`).
+
+        `timeout`: seconds over all tries of storing, and again of deciding; None = the producer's. What `execute` raises is
+        raised, and decides nothing: the broker asks `check`. Where the message cannot be stored, `execute` is not run. Raises
+        as Producer.send does; TransactionDecided where it was decided in another way before (`execute` took too long).
+        """
+        receipt = await self._begin_transaction(message, sharding_key=sharding_key, timeout=timeout)
+        resolution = await self._call(execute, message)
+        if not isinstance(resolution, Resolution):
+            raise InvalidParameter(
+                "execute", repr(resolution), "a function that returns a Resolution; check decides now"
+            )
+        if resolution is Resolution.UNKNOWN:
+            return receipt
+        try:
+            return await self._end_transaction(receipt, resolution, timeout=timeout)
+        except ZenitError as error:
+            if not error.retriable:
+                raise
+            log.warning(
+                "a transaction's end was not answered, the broker asks later message=%s error=%s",
+                *(receipt.message_id, error),
+            )
+            return receipt
+
+    async def _begin_transaction(
+        self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
+    ) -> TransactionReceipt:
+        """Stores the message unseen; `commit` or `rollback` decides it, else the broker asks `check` after 6 s.
+
+        Raises as `send` does."""
+        if is_delayed(message):
+            raise InvalidParameter("message", "delayed", "one without a delay: it is delivered once it is committed")
+        sent = await self._send(message, sharding_key=sharding_key, timeout=timeout)
+        if sent.physical_offset < 0:
+            raise OutcomeUnknown(str(sent.queue), "it was stored by an earlier try, the broker cannot tell where")
+        which = TransactionId(sent.queue.broker_name, message.topic, int(sent.physical_offset), sent.message_id)
+        return TransactionReceipt(which.encode(), sent.message_id, sent.queue)
+
+    async def _commit(
+        self, transaction: TransactionReceipt | str, *, timeout: float | None = None
+    ) -> TransactionReceipt:
+        """Consumers get the message. `transaction`: what `begin` returned, or its transaction_id. Once more does nothing more.
+
+        Raises TransactionDecided where it is not committed and cannot be any more, TransactionNotFound, TopicNotFound, and what
+        the last try ended with.
+        """
+        return await self._end_transaction(transaction, Resolution.COMMIT, timeout=timeout)
+
+    async def _rollback(
+        self, transaction: TransactionReceipt | str, *, timeout: float | None = None
+    ) -> TransactionReceipt:
+        """Nobody gets the message. As `commit` otherwise."""
+        return await self._end_transaction(transaction, Resolution.ROLLBACK, timeout=timeout)
+
+    async def _end_transaction(
+        self,
+        transaction: TransactionReceipt | str,
+        resolution: Resolution,
+        *,
+        timeout: float | None = None,
+        half_offset: int = -1,
+    ) -> TransactionReceipt:
+        text = transaction.transaction_id if isinstance(transaction, TransactionReceipt) else transaction
+        if not isinstance(text, str):
+            raise InvalidParameter("transaction", type(text).__name__, "what begin returned, or its transaction_id")
+        which = TransactionId.parse(text)
+        self._check_usable()
+        queue = MessageQueue(which.topic, which.broker_name, 0)
+        request = EndTransaction(which.topic, self.group, text, resolution.value, half_offset)
+        reply = await self._waited.ask(queue, request, self._total_ms(timeout))
+        return TransactionReceipt(
+            text,
+            which.message_id,
+            MessageQueue(which.topic, which.broker_name, max(0, reply.queue_id)),
+            TransactionState(reply.state),
+            reply.queue_offset,
+            reply.physical_offset,
+        )
+
+    async def _on_check(self, message: StoredMessage) -> object:
+        return await self._call(self._user_check, message)
+
+    async def _on_resolved(self, request: CheckTransaction, resolution: Resolution) -> None:
+        await self._end_transaction(request.transaction_id, resolution, half_offset=request.half_offset)
+
+    async def _close(self, timeout: float | None = None) -> None:
+        """Lets go of the connection; idempotent. Transactions that are not decided stay so: any other producer of the group is
+        asked."""
+        self._checks.close()
+        await super()._close(timeout)
+
+
+class TransactionProducer(TransactionProducerCore):
+    """Sends messages that come with a local transaction. One object serves all threads of a process; a forked child makes its
+    own."""
+
+    _keeps_batches = False
+
+    send = blocking(TransactionProducerCore._send_transaction)
+    begin = blocking(TransactionProducerCore._begin_transaction)
+    commit = blocking(TransactionProducerCore._commit)
+    rollback = blocking(TransactionProducerCore._rollback)
+    close = blocking(TransactionProducerCore._close)
+
+    def _new_waits(self, connection: Connection) -> Waits:
+        return Blocking(connection.remoting)
+
+    async def _call(self, function: Callable[..., Any], argument: object) -> object:
+        return function(argument)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except ZenitError as failure:
+            if error is None:
+                raise
+            log.warning("closing a transaction producer failed error=%s", failure)

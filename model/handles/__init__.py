@@ -1,0 +1,1 @@
+"""Texts that name something at a broker, which a client keeps and gives back."""

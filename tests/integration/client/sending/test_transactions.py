@@ -1,0 +1,231 @@
+"""Transactions through the clients and a real broker: committed, rolled back, asked about, by whoever is there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from zenitmq import (
+    FIRST,
+    Admin,
+    Message,
+    PullConsumer,
+    Resolution,
+    StoredMessage,
+    TransactionDecided,
+    TransactionNotFound,
+    TransactionProducer,
+    TransactionState,
+)
+from zenitmq.aio import TransactionProducer as AioTransactionProducer
+from zenitmq.model.errors import InvalidParameter
+from zenitmq.model.handles.transaction import TransactionId
+
+if TYPE_CHECKING:
+    from integration.client.real_broker import RealBroker
+
+TOPIC = "trades"
+COMMITTED, ROLLED_BACK = TransactionState.COMMITTED, TransactionState.ROLLED_BACK
+
+
+SETTINGS = {"transaction_timeout_ms": 300, "transaction_check_interval_ms": 500, "transaction_checks_max": 6}
+
+
+@pytest.fixture
+def broker(namesrv: str, tmp_path: Path) -> Iterator[RealBroker]:
+    """One that asks soon, with the topic."""
+    from integration.client.real_broker import RealBroker
+
+    made = RealBroker(namesrv, tmp_path, **SETTINGS)
+    try:
+        with Admin(namesrv) as admin:
+            admin.create_topic(TOPIC, queues=4)
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def consumer(namesrv: str, broker: RealBroker) -> Iterator[PullConsumer]:
+    with PullConsumer("readers", namesrv=namesrv, start_from=FIRST) as made:
+        made.subscribe(TOPIC)
+        yield made
+
+
+def receive(consumer: PullConsumer, count: int, within_s: float = 15) -> list[bytes]:
+    """The bodies that come, once there are so many; a moment longer, for those that should not."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + within_s
+    while len(found) < count and time.monotonic() < deadline:
+        found += [message.body for message in consumer.poll(timeout=0.2)]
+    found += [message.body for message in consumer.poll(timeout=0.4)]
+    return sorted(found)
+
+
+def unasked(message: StoredMessage) -> Resolution:
+    """A `check` that decides nothing."""
+    return Resolution.UNKNOWN
+
+
+def test_consumers_get_what_was_committed_and_nothing_else(namesrv: str, consumer: PullConsumer) -> None:
+    with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
+        seen = []
+
+        def execute(message: Message) -> Resolution:
+            seen.append(message.body)
+            return Resolution.ROLLBACK if message.body == b"no" else Resolution.COMMIT
+
+        yes = producer.send(Message(TOPIC, b"yes", keys=("k",), properties={"own": "o"}), execute)
+        no = producer.send(Message(TOPIC, b"no"), execute)
+        sharded = producer.send(Message(TOPIC, b"sharded"), execute, sharding_key="s")
+        assert seen == [b"yes", b"no", b"sharded"]
+        assert [yes.state, no.state, sharded.state] == [COMMITTED, ROLLED_BACK, COMMITTED]
+        assert yes.queue_offset >= 0
+        assert yes.physical_offset > TransactionId.parse(yes.transaction_id).half_offset
+        assert (no.queue_offset, no.physical_offset) == (-1, -1)
+        assert receive(consumer, 2) == [b"sharded", b"yes"]
+    with Admin(namesrv) as admin:
+        (found,) = admin.query_by_key(TOPIC, "k")
+    assert found.message_id == yes.message_id
+    assert found.properties["own"] == "o"
+
+
+def test_it_is_decided_once_by_whoever_has_its_id(namesrv: str, consumer: PullConsumer) -> None:
+    with (
+        TransactionProducer("g", unasked, namesrv=namesrv) as producer,
+        TransactionProducer("g", unasked, namesrv=namesrv) as other,
+        TransactionProducer("strangers", unasked, namesrv=namesrv) as stranger,
+    ):
+        begun = producer.begin(Message(TOPIC, b"once"))
+        assert begun.state is None
+        with pytest.raises(InvalidParameter, match="group"):
+            stranger.commit(begun)
+        assert other.commit(begun.transaction_id).state is COMMITTED
+        assert producer.commit(begun).state is COMMITTED
+        with pytest.raises(TransactionDecided, match="committed"):
+            producer.rollback(begun)
+        assert receive(consumer, 1) == [b"once"]
+
+
+def test_bad_input_is_refused_by_name(namesrv: str, consumer: PullConsumer) -> None:
+    with pytest.raises(InvalidParameter, match="check"):
+        TransactionProducer("g", None, namesrv=namesrv)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="check_workers"):
+        TransactionProducer("g", unasked, namesrv=namesrv, check_workers=0)
+    with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
+        with pytest.raises(InvalidParameter, match="delay"):
+            producer.begin(Message(TOPIC, b"late", delay=timedelta(seconds=1)))
+        with pytest.raises(InvalidParameter, match="transaction_id"):
+            producer.commit("forged")
+        begun = TransactionId.parse(producer.begin(Message(TOPIC, b"x")).transaction_id)
+        for forged in (
+            TransactionId("broker-a", TOPIC, begun.half_offset, "F" * 32),
+            TransactionId("broker-a", TOPIC, begun.half_offset + 7, begun.message_id),
+        ):
+            with pytest.raises(TransactionNotFound):
+                producer.commit(forged.encode())
+        with pytest.raises(InvalidParameter, match="execute"):
+            producer.send(Message(TOPIC, b"y"), lambda _: True)
+        with pytest.raises(ZeroDivisionError):
+            producer.send(Message(TOPIC, b"z"), lambda _: 1 // 0)
+        assert receive(consumer, 0) == []
+
+
+def test_who_does_not_say_is_asked_until_somebody_of_the_group_does(namesrv: str, consumer: PullConsumer) -> None:
+    asked: list[tuple[str, bytes]] = []
+
+    def check(message: StoredMessage) -> Resolution:
+        asked.append((message.topic, message.body))
+        if len(asked) == 1:
+            raise RuntimeError("the database is away")
+        return Resolution.COMMIT if message.body == b"mine" else Resolution.ROLLBACK
+
+    with TransactionProducer("g", unasked, namesrv=namesrv) as gone:
+        gone.begin(Message(TOPIC, b"mine"))
+        gone.begin(Message(TOPIC, b"not"))
+    with TransactionProducer("g", check, namesrv=namesrv):  # it never sent anything
+        assert receive(consumer, 1) == [b"mine"]
+        for _ in range(200):
+            if len(asked) >= 3:
+                break
+            time.sleep(0.05)
+    assert {topic for topic, _ in asked} == {TOPIC}
+    assert sorted({body for _, body in asked}) == [b"mine", b"not"]
+
+
+def test_a_check_that_hangs_holds_up_no_other(namesrv: str, consumer: PullConsumer) -> None:
+    stuck = threading.Event()
+
+    def check(message: StoredMessage) -> Resolution:
+        if message.body == b"hangs":
+            stuck.wait(30)
+        return Resolution.COMMIT
+
+    try:
+        with TransactionProducer("g", check, namesrv=namesrv, check_workers=2) as producer:
+            producer.begin(Message(TOPIC, b"hangs"))
+            producer.begin(Message(TOPIC, b"a"))
+            producer.begin(Message(TOPIC, b"b"))
+            assert receive(consumer, 2) == [b"a", b"b"]
+    finally:
+        stuck.set()
+
+
+def test_a_start_in_between_changes_nothing(namesrv: str, broker: RealBroker, consumer: PullConsumer) -> None:
+    with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
+        begun = [producer.begin(Message(TOPIC, name)) for name in (b"a", b"b", b"c")]
+        producer.commit(begun[0])
+        producer.rollback(begun[1])
+        broker.stop()
+        broker.start()
+        assert producer.commit(begun[0]).state is COMMITTED
+        assert producer.rollback(begun[1]).state is ROLLED_BACK
+        assert producer.commit(begun[2]).state is COMMITTED
+        assert receive(consumer, 2) == [b"a", b"c"]
+
+
+def test_many_threads_share_a_producer(namesrv: str, consumer: PullConsumer) -> None:
+    with TransactionProducer("g", unasked, namesrv=namesrv) as producer, ThreadPoolExecutor(8) as pool:
+
+        def one(number: int) -> None:
+            producer.send(Message(TOPIC, b"%03d" % number), lambda _: Resolution.COMMIT)
+
+        list(pool.map(one, range(100)))
+        assert receive(consumer, 100) == [b"%03d" % number for number in range(100)]
+
+
+def test_the_asyncio_twin(namesrv: str, consumer: PullConsumer) -> None:
+    async def check(message: StoredMessage) -> Resolution:
+        await asyncio.sleep(0)
+        return Resolution.COMMIT
+
+    async def execute(message: Message) -> Resolution:
+        await asyncio.sleep(0)
+        return Resolution.COMMIT
+
+    async def run() -> None:
+        async with AioTransactionProducer("g", check, namesrv=namesrv) as producer:
+            sent = [producer.send(Message(TOPIC, b"%d" % number), execute) for number in range(8)]
+            assert {receipt.state for receipt in await asyncio.gather(*sent)} == {COMMITTED}
+            begun = await producer.begin(Message(TOPIC, b"asked"))
+            assert (await producer.rollback(await producer.begin(Message(TOPIC, b"no")))).state is ROLLED_BACK
+            for _ in range(200):
+                await asyncio.sleep(0.05)
+                if not producer_is_asked(begun.transaction_id):
+                    break
+
+    def producer_is_asked(transaction_id: str) -> bool:
+        bodies.extend(message.body for message in consumer.poll(timeout=0.01))
+        return b"asked" not in bodies
+
+    bodies: list[bytes] = []
+    asyncio.run(run())
+    assert sorted(bodies) == [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"asked"]
