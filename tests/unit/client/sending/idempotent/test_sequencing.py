@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.client.sending.delayed_send import DelayedAnswer
-from zenitmq.client.sending.idempotent.sequencing import REFUSALS, SequencedAttempt, Stream
+from zenitmq.client.sending.idempotent.sequencing import REFUSALS, SequencedAttempt, SequencedRequest, Stream
 from zenitmq.model.errors import (
     BrokerBusy,
     ConnectionLost,
@@ -39,6 +39,9 @@ class FreshStreams:
 
     def new_id(self) -> str:
         return "fresh"
+
+    def request_class(self, *, delayed: bool) -> SequencedRequest:
+        return SendDelayedSequenced if delayed else SendSequenced
 
 
 @pytest.fixture
