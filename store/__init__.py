@@ -1,1 +1,1 @@
-"""Records, segments, commit log, consume queues, index files, recovery, retention: everything a broker keeps on disk."""
+"""Everything a broker stores on disk: commit log, consume queues, index files, recovery, retention."""

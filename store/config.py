@@ -1,6 +1,6 @@
-"""What an operator may set about a store, each with what it trades. Pure.
+"""The settings of a store, each with what it trades. Pure.
 
-Sizes of the files of an existing store are taken from the files themselves; the settings count for new stores.
+An existing store keeps the file sizes that its files have; the settings apply to new stores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOUR_MS = 3_600_000
 
 SEGMENT_BYTES_LIMIT: Final = 1 << 30
 RECORD_BYTES_LIMIT: Final = 65 * _MIB
-"""What `segment_bytes` and `record_bytes_max` may be at most: decoders of other processes' bytes go by them."""
+"""The limits of `segment_bytes` and `record_bytes_max`: decoders of other processes' bytes rely on them."""
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": _HOUR_MS, "d": 24 * _HOUR_MS}
@@ -112,7 +112,7 @@ class StoreConfig:
     delay_levels: str = setting(DELAY_LEVELS, "what delay levels 1, 2, ... mean; units s, m, h, d")
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for what does not go together."""
+        """Raises ConfigError if settings contradict each other."""
         check_settings(self)
         if self.record_bytes_max <= self.body_bytes_max:
             raise ConfigError(

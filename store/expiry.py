@@ -1,8 +1,8 @@
-"""Giving up what has expired: segments that retention lets go, then the queue files and index files that lead into them.
+"""Removes what has expired: segments that retention releases, then the queue files and index files that refer to them.
 
-Each call does so much that the loop does not wait for it, however many queues and segments there are: it goes on with a
-survey of who needs what (retention_needs), or gives up some files, and says whether it is to be called again soon.
-A kill in between leaves queue files that lead nowhere; they go with the next segment. Loop thread.
+Each call does only as much as the loop can wait for, however many queues and segments there are. It continues a
+survey of who needs what (retention_needs), or removes some files, and says whether it is to be called again soon.
+A kill in between leaves queue files without records; they go with the next segment. Loop thread.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .retention import Decision, SegmentAge, decide
 from .retention_needs import Budget, FixedNeeds, Needs, NeedSurvey
 from .store_event import StoreEvent
 
-NOTHING: Final = 1 << 62  # what nobody needs begins behind any log
-LOOKS_PER_SLICE: Final = 1_000  # at what somebody needs: about 0.5 ms
+NOTHING: Final = 1 << 62  # if nobody needs anything, the position is behind any log
+LOOKS_PER_SLICE: Final = 1_000  # limit of needs per slice: about 0.5 ms
 SEGMENTS_PER_SLICE: Final = 16
-QUEUES_PER_SLICE: Final = 32  # of those that have files to give up
-_READ_LOOKS: Final = 16  # to read a unit takes as long as so many comparisons
-_LOAD_LOOKS: Final = 64  # to load a queue
+QUEUES_PER_SLICE: Final = 32  # of queues that have files to remove
+_READ_LOOKS: Final = 16  # reading a unit takes as long as so many comparisons
+_LOAD_LOOKS: Final = 64  # loading a queue
 
 QueueKey = tuple[str, int]
 
 
 class Expiry:
-    """Belongs to one open store."""
+    """The expiry of one open store."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Expiry:
         final_below: Callable[[], int],
         run_in_worker: Callable[[Callable[[], None]], object],
     ) -> None:
-        """`final_below`: everything below is flushed, confirmed and held durably by every dispatcher."""
+        """`final_below`: everything below is flushed, confirmed and durable in every dispatcher."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -57,14 +57,14 @@ class Expiry:
         self._held = NeedSurvey(FixedNeeds({}), self._position)
         self._clear_below: list[Callable[[int], bool]] = []
         self._held_reported: str | None = None
-        self.is_unfinished = False  # there is more to do before the next second
+        self.is_unfinished = False  # more work waits than can wait for the next second
 
     def protect(self, needs: Needs) -> None:
         """What groups have yet to consume."""
         self._unconsumed = NeedSurvey(needs, self._position)
 
     def hold(self, needs: Needs) -> None:
-        """What readers hold for now."""
+        """What readers hold now."""
         self._held = NeedSurvey(needs, self._position)
 
     def keep_waiting(self, *clear_below: Callable[[int], bool]) -> None:
@@ -72,7 +72,7 @@ class Expiry:
         self._clear_below += clear_below
 
     def go_on(self, now_ms: int, use: float) -> list[StoreEvent]:
-        """One slice. `use`: of the disk. Raises OSError."""
+        """One slice. `use`: the used share of the disk. Raises OSError."""
         self.is_unfinished = self._queues.expire_some(QUEUES_PER_SLICE)
         if self.is_unfinished:
             return []
@@ -96,7 +96,7 @@ class Expiry:
         return self._survey(free, decided, segments[0].end_offset, use)
 
     def _ages(self, segments: tuple[Segment, ...], use: float) -> list[SegmentAge]:
-        """Of those that may go in this slice, and of the last one."""
+        """The events for the segments that may go in this slice, and for the last one."""
         is_by_age = use < self._config.disk_clean_ratio and not self._config.retention_bytes
         oldest = segments[: min(1 if is_by_age else SEGMENTS_PER_SLICE, len(segments) - 1)]
         return [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in (*oldest, segments[-1])]
@@ -104,7 +104,7 @@ class Expiry:
     # ---- who needs it
 
     def _survey(self, free: Decision, decided: Callable[..., Decision], first_end: int, use: float) -> list[StoreEvent]:
-        """Gives up what nobody needs, or what is given up nevertheless; finds out who, some at a time."""
+        """Removes what nobody needs, or what must go nevertheless; finds out who needs it, in slices."""
         budget, end = Budget(LOOKS_PER_SLICE), self._log.written
         floors = {"unconsumed": NOTHING, "held": NOTHING}
         lost: list[tuple[str, QueueKey, int]] = []
@@ -132,11 +132,11 @@ class Expiry:
         removed_before = min(decision.remove_before, limit)
         are_clear = [
             clear_below(removed_before) for clear_below in self._clear_below
-        ]  # each is asked: it begins to carry
+        ]  # every one is asked, so that each begins to append again
         return self._remove(removed_before, lost) if all(are_clear) else []
 
     def _position(self, topic: str, queue_id: int, offset: int, budget: Budget) -> int | None:
-        """Where the first message from `offset` on lies that the log still has."""
+        """The place of the first message from `offset` on that the log still has."""
         budget.left -= 1
         if not self._queues.is_loaded(topic, queue_id):
             budget.left -= _LOAD_LOOKS
@@ -152,7 +152,7 @@ class Expiry:
         return queue.unit(first)[0] if first < queue.next_offset else None
 
     def _report_held(self, kind: str, for_whom: str) -> list[StoreEvent]:
-        """Once, until that changes."""
+        """Reports it once, until it changes."""
         if self._held_reported == kind:
             return []
         self._held_reported = kind
@@ -166,7 +166,7 @@ class Expiry:
         events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
         if removed:
             self._queues.begin_expiry(self._log.begin)
-            self.is_unfinished = True  # with what leads into them
+            self.is_unfinished = True  # with the files that refer to them
             if self._index is not None:
                 for file in self._index.remove_before(self._log.begin):
                     self._run_in_worker(partial(self._index.retire, file))

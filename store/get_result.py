@@ -1,4 +1,4 @@
-"""What a read of a queue found, and where to read next; which messages a search wants. Pure."""
+"""The result of reading a queue, and the condition of a search. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..model.sql92.condition import Condition
 
 @dataclass(slots=True)
 class GetResult:
-    """`slices`: views of the commit log, whole records back to back, `count` together; valid while they are held.
+    """`slices`: views of the commit log, contiguous whole records, `count` together; valid while they are held.
 
-    `is_cold`: they lie so far behind the tail that they may have to come from the disk. `untouched`: where they lie, if this
-    process has not had them in memory yet (KnownPages). Of both the pages are asked for before they are touched. `unread`:
-    what a search has to look at next and may have to come from there, up to physical offset `unread_end`: it goes on once
-    the caller has read it. `misplaced`: a queue offset, what follows could not be read because its unit names something
-    else; None: nothing such. Of what is cold or untouched that is known only once the slices are in memory:
-    `find_misplaced` looks then, in any thread.
-    With MESSAGES_LOST: messages [`lost_from`, `next_offset`) are, with bytes `lost` of the log, which are damaged.
+    `is_cold`: the records are so far behind the tail that they may have to be read from the disk. `untouched`: their places, if
+    this process has not had them in memory yet (KnownPages). Both kinds of pages must be requested before they are touched.
+    `unread`: what a search must read next, perhaps from the disk, up to physical offset `unread_end`; it continues after the
+    caller has read that. `misplaced`: a queue offset from which on nothing could be read because its unit names something
+    else; None if there is none. For cold or untouched records that is known only once the slices are in memory:
+    `find_misplaced` checks then, in any thread.
+    With MESSAGES_LOST: the messages [`lost_from`, `next_offset`) are lost, with the damaged bytes `lost` of the log.
     """
 
     status: int  # GetStatus
@@ -39,10 +39,10 @@ class GetResult:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Which messages are wanted by their properties, and how far to look in one go.
+    """A search by properties, and its limit for one go.
 
-    `has_time` is asked every few messages; where it says no, the answer tells how far the search came. Of what is cold or
-    untouched, only records below `read_below` (a physical offset) are looked at: those the caller has read.
+    `has_time` is called every few messages; if it says no, the result says how far the search came. Of cold or
+    untouched records only those below `read_below` (a physical offset) are examined: the caller has read them.
     """
 
     condition: Condition

@@ -1,15 +1,15 @@
 """The message store: one directory, opened whole, written by one loop thread.
 
-A turn of the loop stages batches where they lie in the arena, then commits: one write to the log (from here on they may
+A turn of the loop stages batches in place in the arena, then commits: one write to the log (from here on they may
 be acknowledged), then units to the queues, keys to the index, and the run to every other dispatcher, in that order.
 
     producer's batch -> arena -> stage: check, stamp -> append: log -> replies -> dispatch: queues | index | state tables
     master's chunk ------------------> append_chunk: log, byte for byte -----------'
 
-Wires the parts: a turn (staging), a chunk (chunk_reader, chunk_append), the log (commit_log), who is told (run_dispatch),
-what may be read (confirmation), reading (queue_reader, key_reader), the start (store_opening), what happens each second
-(upkeep), what has rotted (damage, damaged_units).
-Loop thread; `query`, `record_at`, `offset_by_time` and `flush_all` may be called by others.
+It wires the parts: a turn (staging), a chunk (chunk_reader, chunk_append), the log (commit_log), dispatch (run_dispatch),
+the read limit (confirmation), reading (queue_reader, key_reader), the start (store_opening), upkeep each second
+(upkeep), damage (damage, damaged_units).
+Loop thread; other threads may call `query`, `record_at`, `offset_by_time` and `flush_all`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .log.chunk_reader import LogChunk, read_chunk
 from .log.commit_log import CommitLog
 from .log.known_pages import KnownPages
 from .log.segment import private_memory
-from .log.staging import Placed as Placed  # what `stage` answers
+from .log.staging import Placed as Placed  # the result of `stage`
 from .log.staging import Staging
 from .opening.store_opening import Opened, open_store, scanning_kernel
 from .queues.consume_queue import FILLER_SIZE
@@ -59,7 +59,7 @@ RANGES_TOLD: Final = 10
 
 
 class Stage(Protocol):
-    """What stages a producer's batch; see `MessageStore.stage`."""
+    """Stages a producer's batch; see `MessageStore.stage`."""
 
     def __call__(
         self, begin: int, end: int, topic: str, queue_id: int, count: int, own: bool = ..., flags: int = ...
@@ -68,10 +68,10 @@ class Stage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """A moment's figures; offsets physical, `quarantined_bytes` in `quarantined_ranges` places.
+    """The figures of one moment; offsets physical, `quarantined_bytes` in `quarantined_ranges` places.
 
-    `first_quarantined`: the first RANGES_TOLD of them. `refuses_writes`: why no message is taken; None where it is.
-    `deletes_early`: why files go before their age; None where none does.
+    `first_quarantined`: the first RANGES_TOLD of them. `refuses_writes`: why no message is accepted; None if they are.
+    `deletes_early`: why files are deleted before their age; None if they are not.
     """
 
     begin_offset: int
@@ -92,7 +92,7 @@ class StoreStatistics:
 
 
 def request_arena(config: StoreConfig) -> Arena:
-    """What a server receives requests into, for a store of this configuration."""
+    """The arena into which a server receives requests, for a store with this configuration."""
     return Arena(config.drain_bytes, config.frame_bytes_max, private_memory)
 
 
@@ -111,14 +111,15 @@ class MessageStore:
         dispatchers: Sequence[Dispatcher] = (),
         arena: Arena | None = None,
     ) -> None:
-        """`on_flushed` is called by the flush thread, `on_poisoned` wherever the disk failed. `dispatchers`: told after
-        queues and index, in this order; a TopicDispatcher only of its topics. `arena`: the one that a server receives into
-        (`request_arena`); without a server the store has one of its own.
+        """`on_flushed` is called by the flush thread, `on_poisoned` by any thread in which the disk failed.
+        `dispatchers`: called
+        after queues and index, in this order; a TopicDispatcher only for its topics. `arena`: the one of the server
+        (`request_arena`); without a server the store has its own.
         """
         self.arena = arena or request_arena(config)
         self._config = config
         self._clock = clock
-        self.is_sync = config.flush_mode == "sync"  # whether each commit asks for the disk; a group may change its mind
+        self.is_sync = config.flush_mode == "sync"  # whether each commit requests a flush; a group may change its mode
         self._store_host = store_host.encode()
         self._on_poisoned = on_poisoned
         self._on_flushed = on_flushed
@@ -160,7 +161,7 @@ class MessageStore:
         return self
 
     def _adopt(self, opened: Opened) -> None:
-        """Takes the opened parts before the replay, since dispatchers may call back (`delete_topic`)."""
+        """Adopts the opened parts before the replay, since dispatchers may call back (`delete_topic`)."""
         self._is_replaying = True
         self._opened = opened
         self._upkeep = opened.upkeep
@@ -191,7 +192,7 @@ class MessageStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Flushes, persists and closes; the store counts as cleanly closed where nothing failed."""
+        """Flushes, persists and closes; the store counts as cleanly closed if nothing failed."""
         self._life.close()
 
     # ---- positions
@@ -203,47 +204,47 @@ class MessageStore:
 
     @property
     def segment_bytes(self) -> int:
-        """Of its log files: what it was made with, whatever the settings say now."""
+        """The size of its log files, as it was created, whatever the settings say now."""
         return self._log.segment_bytes
 
     @property
     def begin(self) -> PhysicalOffset:
-        """The first byte that retention has left."""
+        """The first byte that retention has kept."""
         return self._log.begin
 
     @property
     def flushed(self) -> PhysicalOffset:
-        """Everything below was made durable: by this process, or by the one before where that stopped cleanly."""
+        """Everything below was made durable, by this process or by the last one if that stopped cleanly."""
         return self._log.flushed
 
     @property
     def foreign_end(self) -> PhysicalOffset:
-        """Where the log ended when a broker of RocketMQ had last written to this store; 0 where none has."""
+        """The end of the log when a broker of RocketMQ last wrote to this store; 0 if none has."""
         return self._opened.foreign_end
 
     @property
     def sync_pending_ms(self) -> int:
-        """How long the sync that is under way has taken by now; 0 where none is. Any thread."""
+        """How long the present sync has taken so far; 0 if none is running. Any thread."""
         return self._log.sync_pending_ms
 
     @property
     def lacks_room(self) -> bool:
-        """Nothing can be appended, since the disk has no room for it or for what must follow it."""
+        """True if nothing can be appended because the disk has no room for it or for what must follow it."""
         return self._log.lacks_room or self._dispatch.is_blocked
 
     @property
     def refusal(self) -> str | None:
-        """Why no message is taken at present, and what to do; None where the next one may be."""
+        """Why no message is accepted now, and what to do; None if the next one may be."""
         if self._upkeep.is_refusing:
             return self._upkeep.too_full
         return UNITS_WAIT if self._dispatch.is_blocked else self._log.refusal
 
     def request_flush(self) -> None:
-        """Asks for a sync of all that is written by now; `on_flushed` tells when `flushed` has moved."""
+        """Requests a sync of everything written so far; `on_flushed` is called when `flushed` has moved."""
         self._log.request_flush(self._log.written)
 
     def flush_all(self, timeout_ms: int) -> PhysicalOffset:
-        """Makes the whole log durable, whatever the flush mode; returns where it ended. Blocks: any thread but the loop.
+        """Makes the whole log durable, in any flush mode; returns its end. Blocks: any thread but the loop.
 
         Raises FlushTimeout, StorePoisoned.
         """
@@ -257,30 +258,30 @@ class MessageStore:
         return self._confirmation.end(self._log.written)
 
     def confirm(self, offset: int) -> None:
-        """Everything below may be read; a lower offset than before changes nothing, one above the end waits for it.
+        """Everything below may be read; a lower offset than before changes nothing, one above the end applies later.
 
-        The first call makes the store a replicated one: from then on nothing is read, told as arrived, given as a
-        queue's end or put into a state snapshot that is not confirmed. So it is due right after opening.
+        The first call makes the store a replicated one: from then on nothing unconfirmed is read, reported as arrived,
+        returned as a queue's end or put into a state snapshot. So it is due right after opening.
         """
         self._confirmation.confirm(offset, written=self._log.written, queues=self._queues.listed)
 
     @property
     def remembered_confirm(self) -> int:
-        """How far the log was confirmed when the last life wrote its checkpoint; 0 where none did. Where the log ends below, it
+        """The confirm offset in the last process's checkpoint; 0 if there is none. If the log ends below it, it
         has lost bytes since."""
         return self._confirmation.remembered
 
     def forget_remembered_confirm(self) -> None:
-        """Somebody was told of it: from now on the checkpoint says how far the log is confirmed in this life.
+        """A controller has registered a possible loss: from now on the checkpoint stores this process's confirm offset.
 
-        Where the log had lost bytes below it, that is durable on return: what comes in their place may be other bytes, where
-        an election was forced. Blocks on the disk then.
+        If the log had lost bytes below the old one, the change is durable on return, because other bytes may take their place
+        after a forced election. It blocks on the disk then.
         """
         self._upkeep.forget_remembered_confirm()
 
     @property
     def waits_above_end(self) -> bool:
-        """Whether a pull behind a queue's end waits, as a slave's does: its master may have more. Else it is illegal."""
+        """True if a pull behind a queue's end waits, as at a slave: its master may have more. Otherwise it is illegal."""
         return self._reader.waits_above_end
 
     @waits_above_end.setter
@@ -291,9 +292,9 @@ class MessageStore:
 
     @property
     def stage(self) -> Stage:
-        """`stage(begin, end, topic, queue_id, count)` takes a producer's batch that lies in arena.view[begin:end], begin ==
-        arena.used: checks and stamps it there. Whoever stages often asks for it once, while the store is open.
-        `own`: the records may hold what a client may not set; `flags`: of the run, for the dispatchers.
+        """`stage(begin, end, topic, queue_id, count)` stages a producer's batch that is in arena.view[begin:end], begin ==
+        arena.used: checks and stamps it in place. A frequent caller fetches the function once, while the store is open.
+        `own`: the records may contain what a client may not set; `flags`: of the run, for the dispatchers.
 
         Moves arena.used to `end`. Raises InvalidName, MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is
         unchanged then.
@@ -301,32 +302,32 @@ class MessageStore:
         return self._staging.stage
 
     def stage_record(self, record: NewRecord, *, frees_room: bool = False) -> Placed:
-        """Takes one record that the broker itself makes. `frees_room`: it may let files go (a commit, a topic or group that is
-        deleted), so a disk that is over `disk_refuse_ratio` takes it while it has room at all.
+        """Stages one record that the broker itself makes. `frees_room`: it may allow files to be deleted (a commit,
+        the deletion of a topic or group), so a disk over `disk_refuse_ratio` still accepts it while it has any room.
 
         Raises InvalidName, MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
         return self._staging.stage_record(record, frees_room=frees_room)
 
     def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int = 0) -> Placed:
-        """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.
+        """Stages contiguous visible records of one queue that the broker made, its own fields zero, all or none.
 
-        `flags`: ENDS_WAIT where some of them end the wait of other records, SEQUENCED where some have it. Raises
-        InvalidName, MessageIllegal (also where they are more than a segment holds), StoreNotWriteable, StorePoisoned.
+        `flags`: ENDS_WAIT if some of them end the wait of other records, SEQUENCED if some have it. Raises
+        InvalidName, MessageIllegal (also if they are more than a segment holds), StoreNotWriteable, StorePoisoned.
         """
         return self._staging.stage_own(records, topic=topic, queue_id=queue_id, count=count, flags=flags)
 
     # ---- committing
 
     def commit(self) -> None:
-        """Writes all that is staged and dispatches it; the arena is free again. Raises StorePoisoned."""
+        """Writes and dispatches everything staged; the arena is free again. Raises StorePoisoned."""
         self.append()
         self.dispatch()
 
     def append(self) -> None:
-        """The first half of a commit: all that is staged is in the log, and with it every promise that the log keeps.
+        """The first half of a commit: everything staged is in the log, and may be acknowledged as far as the log decides.
 
-        What follows from it (queues, index, state) is done by `dispatch`, before anything else is staged or read. Raises
+        `dispatch` then updates queues, index and state, before anything else is staged or read. Raises
         StorePoisoned.
         """
         if not self._staging.is_empty:
@@ -346,10 +347,10 @@ class MessageStore:
     # ---- replicas
 
     def chunk(self, begin: int, bytes_max: int, *, limit: int | None = None) -> LogChunk:
-        """What the log holds from `begin` on, for a slave (chunk_reader); nothing at or behind `limit`.
+        """The log from `begin` on, for a slave (chunk_reader); nothing at or behind `limit`.
 
-        Raises OffsetOutOfRange (retention was faster, or above the end), RemoteProtocolError where `begin` is found to lie
-        within a record, CorruptRecordError: then the damage is quarantined, or the caller is to ask again.
+        Raises OffsetOutOfRange (retention was faster, or above the end), RemoteProtocolError if `begin` is
+        within a record, CorruptRecordError: then the damage is quarantined, or the caller must ask again.
         """
         up_to = self._log.written if limit is None else limit
         try:
@@ -363,15 +364,15 @@ class MessageStore:
         return chunk
 
     def chunk_end(self, begin: int, bytes_max: int) -> PhysicalOffset:
-        """Where `chunk` would end, whose bytes nobody needs yet. Raises OffsetOutOfRange, CorruptRecordError."""
+        """The end of `chunk` without its bytes. Raises OffsetOutOfRange, CorruptRecordError."""
         up_to, unsendable = self._log.written, self.damage.unsendable
         return read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=unsendable).end
 
     def append_chunk(self, data: bytes | memoryview, begin: int, end: int, *, crc: int | None = None) -> None:
-        """A slave's commit: the bytes of its master's chunk [begin, end) go where they lie there, and everybody is told
-        of them in the order of the log. Nothing may be staged. A dispatcher may call `delete_topic` meanwhile.
+        """A slave's commit: appends the bytes of its master's chunk [begin, end) at the same place, and dispatches
+        them in the order of the log. Nothing may be staged. A dispatcher may call `delete_topic` meanwhile.
 
-        `crc`: CRC-32 of `data` where the caller has checked it.
+        `crc`: CRC-32 of `data` if the caller has checked it.
 
         Raises OffsetOutOfRange (`begin` is not the end of this log), CorruptRecordError (damage), StoreNotWriteable:
         nothing was appended then. Raises StorePoisoned.
@@ -383,38 +384,38 @@ class MessageStore:
             self._log.request_flush(self._log.written)
 
     def queue_minimums(self, begin: int) -> dict[tuple[str, int], int]:
-        """The first offset of each queue whose record lies at or behind `begin`: what a slave that begins there needs."""
+        """The first offset of each queue whose record is at or behind `begin`: a slave that begins there needs it."""
         keys = self._queues.listed()
         found = {key: self._queues.get(*key) for key in keys}
         return {key: queue.min_offset(PhysicalOffset(begin)) for key, queue in found.items() if queue is not None}
 
     def log_checker(self) -> LogChecker:
-        """One more, for a thread of its own. Once the store is open."""
+        """Another reader, for a thread of its own. Once the store is open."""
         log = self._log
         checksums = ChecksumReader(log.checksums.directory, log.segment_bytes, write_out=log.write_entries)
         return LogChecker(scanning_kernel(self._config, log.segment_bytes), checksums, log.segment_bytes)
 
     def queue_checker(self) -> QueueChecker:
-        """One more, for a thread of its own. Once the store is open."""
+        """Another checker, for a thread of its own. Once the store is open."""
         kernel = scanning_kernel(self._config, self._log.segment_bytes)
         return QueueChecker(self._log, kernel, self._queues.directory, file_bytes=self._queues.file_bytes)
 
     def set_entries_right(self, rotten: Iterable[RottenEntry]) -> tuple[RottenEntry, ...]:
-        """Writes rotten checksum entries anew where it is sure what they were; those that are left. A worker's.
+        """Repairs damaged checksum entries whose right value is certain; returns the others. A worker's.
 
         Raises OSError.
         """
         return tuple(one for one in rotten if not self._log.checksums.set_right(one))
 
     def check(self, checker: LogChecker, begin: int, *, bytes_max: int, limit: int) -> Checked:
-        """Looks at the log from `begin` on, where the look before it ended, for a scrub (log_check, scrub_reader). A worker's.
+        """Checks the log from `begin` on, where the last check ended, for a scrub (log_check, scrub_reader). A worker's.
 
         Raises OffsetOutOfRange (retention was faster), OSError.
         """
         return check_log(self._log, checker, begin, bytes_max=bytes_max, limit=limit)
 
     def places_of(self, topic: str, queue_id: int, begin: int, end: int) -> list[tuple[int, int]]:
-        """Where the messages [begin, end) of a queue lie in the log, [begin, end) each."""
+        """The places of the messages [begin, end) of a queue in the log, [begin, end) each."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return []
@@ -422,7 +423,7 @@ class MessageStore:
         return [(at, at + size) for at, size in units if size != FILLER_SIZE]
 
     def damaged_in(self, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The damaged ranges of the appends that these places lie in. Any thread; what has expired meanwhile is left out."""
+        """The damaged ranges of the appends that contain these places. Any thread; expired places are left out."""
         checker, seen_to = self.log_checker(), 0
         found: list[tuple[int, int]] = []
         for begin, end in places:
@@ -437,12 +438,12 @@ class MessageStore:
         return found
 
     def damaged_at(self, offset: int) -> list[tuple[int, int]]:
-        """The damaged ranges of the append that the byte at `offset` lies in, which a client may have named: it is looked at
-        from its beginning, by its checksum entry; where there is none nothing is found. Any thread."""
+        """The damaged ranges of the append with the byte at `offset`, which a client may have named. The append is checked
+        from its begin, by its checksum entry; without an entry nothing is found. Any thread."""
         return self.damaged_in([(entry.offset, entry.end) for entry in self.log_checker().appends(offset, offset + 1)])
 
     def vouches_for(self, begin: int, end: int) -> bool:
-        """Whether checksum entries say that the bytes [begin, end) are those that were appended, whatever they hold. Any
+        """True if checksum entries confirm that the bytes [begin, end) are those that were appended, whatever they hold. Any
         thread. Raises StorePoisoned."""
         try:
             with ScrubReader(self._log, begin) as reader:
@@ -451,23 +452,23 @@ class MessageStore:
             return False
 
     def whole_again(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """The ranges, quarantined as rotten, that begin in [begin, end) and that checksum entries vouch for. Any thread."""
+        """The quarantined rotten ranges that begin in [begin, end) and match their checksum entries. Any thread."""
         rotten = overlapping(self.damage.quarantine.rotten, begin, end)
         return [(low, high) for low, high in rotten if begin <= low and self.vouches_for(low, high)]
 
     def holds(self, begin: int, data: bytes) -> bool:
-        """Whether the log has these very bytes at `begin`, damaged or not; not once they have expired, or where the disk
-        does not give them."""
+        """True if the log has these very bytes at `begin`, damaged or not; False if they have expired, or the disk
+        cannot read them."""
         try:
             return bytes(self._log.read(begin, begin + len(data))) == data
         except (OffsetOutOfRange, OSError):
             return False
 
     def copy_of_range(self, begin: int, end: int) -> tuple[bytes, bool]:
-        """Bytes [begin, end) of the log, whole appends or records of one segment, for another replica, and whether they agree
-        with our checksums. Any thread.
+        """Bytes [begin, end) of the log, whole appends or records of one segment, for another replica, and whether they match
+        our checksums. Any thread.
 
-        Raises OffsetOutOfRange (retention was faster), CorruptRecordError where the disk does not give them.
+        Raises OffsetOutOfRange (retention was faster), CorruptRecordError if the disk cannot read them.
         """
         checker, at, is_whole = self.log_checker(), begin, True
         with ScrubReader(self._log, begin) as reader:
@@ -479,13 +480,13 @@ class MessageStore:
                 data = reader.read(begin, end)
             except OSError as error:
                 raise CorruptRecordError(begin, end - begin, "the disk does not give it") from error
-        if begin < self._log.begin:  # what was read may be another segment's by now
+        if begin < self._log.begin:  # the bytes read may be of another segment by now
             raise OffsetOutOfRange("commit log", begin, self._log.begin, self._log.written)
         return data, is_whole
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether the disk has failed: nothing that was written since counts."""
+        """True if the disk has failed: nothing written since counts."""
         return self._log.poisoned is not None
 
     # ---- reading
@@ -501,7 +502,7 @@ class MessageStore:
         codes: tuple[int, ...] = (),
         search: Search | None = None,
     ) -> GetResult:
-        """Records from `queue_offset` on as views of the log; `codes`: tag hashes wanted, none for all; or a `search`."""
+        """Records from `queue_offset` on as views of the log; `codes`: wanted tag hashes, none for all; or a `search`."""
         return self._reader.get_messages(
             topic,
             queue_id,
@@ -515,7 +516,7 @@ class MessageStore:
 
     @property
     def known_pages(self) -> KnownPages:
-        """Which parts of the log pulls may touch."""
+        """The parts of the log that pulls may touch."""
         return self._reader.pages
 
     def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
@@ -531,7 +532,7 @@ class MessageStore:
         return QueueOffset(max(queue.min_offset(self._log.begin), self._confirmation.next_offset(queue)))
 
     def position_of(self, topic: str, queue_id: int, queue_offset: QueueOffset) -> PhysicalOffset | None:
-        """Where a message of a queue lies in the log, readable yet or not; None where the queue does not hold it."""
+        """The place of a queue's message in the log, readable yet or not; None if the queue does not hold it."""
         queue = self._queues.get(topic, queue_id)
         if queue is None or not queue.min_offset(self._log.begin) <= queue_offset < queue.next_offset:
             return None
@@ -561,10 +562,10 @@ class MessageStore:
     # ---- upkeep
 
     def delete_topic(self, topic: str, at: int) -> None:
-        """Deletes the queues of a topic, as an event says whose record ends at byte `at` of the log; the topic's own records
+        """Deletes the queues of a topic, for an event whose record ends at byte `at` of the log; the topic's own records
         stay in the log until they expire.
 
-        While that event may yet be cut from the log, they are set aside (deleted_queues). During a replay: only where
+        While that event may still be cut from the log, the queues are set aside (deleted_queues). During a replay: only if
         the queues do not already reflect it. Raises OSError.
         """
         if self._is_replaying and at <= self._opened.queues_reflected:
@@ -578,21 +579,21 @@ class MessageStore:
         self._confirmation.forget(topic)
 
     def protect(self, needs: Needs) -> None:
-        """What groups have yet to consume; retention keeps that."""
+        """What groups have yet to consume; retention keeps it."""
         self._upkeep.expiry.protect(needs)
 
     def hold(self, needs: Needs) -> None:
-        """What somebody reads for now; retention keeps that while the disk has room."""
+        """What readers read now; retention keeps it while the disk has room."""
         self._upkeep.expiry.hold(needs)
 
     def keep_waiting(self, *clear_below: Callable[[int], bool]) -> None:
-        """Each `clear_below(offset)`: whether no record below this physical offset waits for its time any more. It is asked
-        before segments go; while it says no they stay, and it sees to it that what waits there is appended again.
+        """`clear_below(offset)`: True if no record below this physical offset waits any more. It is called
+        before segments are deleted; while it is False they stay, and it makes sure that the waiting records are appended again.
         """
         self._upkeep.expiry.keep_waiting(*clear_below)
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
-        """About each second: retention and checkpoints, their slow parts in a worker. Returns what an operator should see."""
+        """Called about each second: retention and checkpoints, slow parts in a worker. Returns what an operator should see."""
         events = self._upkeep.on_tick(now_ms)
         self.damage.forget_expired()
         if self._staging.is_empty:
@@ -601,11 +602,11 @@ class MessageStore:
 
     @property
     def has_upkeep_left(self) -> bool:
-        """Whether `on_tick` should be called again soon: it does so much at a time that nobody waits for it."""
+        """True if `on_tick` should be called again soon: it does only as much at a time as the loop can wait for."""
         return self._upkeep.expiry.is_unfinished
 
     def statistics(self) -> StoreStatistics:
-        """A moment's figures."""
+        """The figures of this moment."""
         quarantined = self._opened.quarantine.ranges
         return StoreStatistics(
             begin_offset=self._log.begin,

@@ -1,8 +1,8 @@
-"""Which segments of the commit log may go. Decides only; `upkeep` does. Pure.
+"""Decides which segments of the commit log may be deleted; `expiry` deletes them. Pure.
 
 Oldest first, never the one being written: by age (one at a time), by the size of the log, by the disk's use. Never what
 a dispatcher has not made durable, and never what a group has yet to consume, unless the operator allows that. What a
-reader holds for a while stays too, but only as long as the disk has room: a lease is no reason to refuse messages.
+reader holds stays too, but only while the disk has room: a lease is no reason to refuse messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from .config import StoreConfig
 
-STEP_BYTES: Final = 2 << 30  # of the log that go at once for its size: more than is written in a second
+STEP_BYTES: Final = 2 << 30  # deleted at once for the log's size: more than is written in a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class SegmentAge:
 class Decision:
     """Remove all segments that end at or below `remove_before`.
 
-    `held_by_groups`: more would go, but groups have yet to consume it. `held_by_readers`: more would go, but somebody who
-    reads it holds it. `needs_persist`: more would go once the
+    `held_by_groups`: more would be deleted, but groups have yet to consume it. `held_by_readers`: more would be deleted, but a
+    reader holds it. `needs_persist`: more would be deleted once the
     dispatchers have made it durable.
     """
 
@@ -41,9 +41,9 @@ class Decision:
 
 
 def disk_use(used_bytes: int, available_bytes: int) -> float:
-    """The share of a disk that is used, 0 to 1, as `df` tells it: of what may be used at all.
+    """The used share of a disk, 0 to 1, as `df` shows it: of the space that may be used at all.
 
-    What is neither used nor available (reserved, or beyond a quota) does not count: it is no reason to delete messages.
+    Space that is neither used nor available (reserved, or beyond a quota) does not count: it is no reason to delete messages.
     """
     total_bytes = used_bytes + available_bytes
     return used_bytes / total_bytes if total_bytes else 0.0

@@ -1,8 +1,8 @@
-"""How far back the log is needed, found out in slices: ten thousand queues must not stop the loop, each second anew.
+"""Finds how far back the log is needed, in slices, because ten thousand queues must not stop the loop each second.
 
-A *need* is (topic, queue id, first queue offset) of somebody who has yet to read that queue from there on. Needs move on
-by themselves; one that comes, or goes back, raises `revision`. So the lowest position of all, once found, holds for good
-but for those, and while whoever needs it has not moved on nothing else must be looked at. Pure.
+A *need* is (topic, queue id, first queue offset) of a reader that has yet to read that queue from there on. Needs move on
+by themselves; a new one, or one that moves back, raises `revision`. So a lowest position, once found, stays valid except for
+those, and as long as its reader has not moved on, nothing else must be checked. Pure.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ QueueKey = tuple[str, int]
 
 
 class Needs(Protocol):
-    """What some readers have yet to read. Loop thread."""
+    """The needs of some readers. Loop thread."""
 
     @property
     def revision(self) -> int:
-        """Grows with each need that comes or goes back; 0 at first."""
+        """Grows with each need that is new or moves back; 0 at first."""
 
     def since(self, revision: int | None) -> Iterator[Need]:
-        """All needs, or those that came or went back after a revision. They may change while it is walked."""
+        """All needs, or those that are new or moved back after a revision. They may change during the iteration."""
 
     def first(self, topic: str, queue_id: int) -> int | None:
-        """The lowest offset that is needed of a queue; None: nothing of it is."""
+        """The lowest needed offset of a queue; None: nothing of it is needed."""
 
 
 class FixedNeeds:
-    """Of those who never move."""
+    """Needs that never move."""
 
     revision = 0
 
@@ -38,51 +38,51 @@ class FixedNeeds:
         self._offsets = offsets
 
     def since(self, revision: int | None) -> Iterator[Need]:
-        """All; none that came later."""
+        """All needs; none are new."""
         return ((*key, offset) for key, offset in ([] if revision is not None else list(self._offsets.items())))
 
     def first(self, topic: str, queue_id: int) -> int | None:
-        """Its only one."""
+        """The only one."""
         return self._offsets.get((topic, queue_id))
 
 
 @dataclass(slots=True)
 class Budget:
-    """How much may yet be looked at in this slice: a comparison costs 1."""
+    """How much may still be examined in this slice: a comparison costs 1."""
 
     left: int
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """{(topic, queue id): first offset that is needed} of what is needed below a position of the log."""
+    """{(topic, queue id): first needed offset} of the needs below a position of the log."""
 
     below: int
     first: Mapping[QueueKey, int]
 
 
 PositionOf = Callable[[str, int, int, Budget], int | None]
-"""The physical offset of what somebody needs who needs a queue from an offset on; None: nothing that is there."""
+"""The physical offset of a need of a queue from an offset on; None: nothing of it exists."""
 
 
 class NeedSurvey:
-    """The lowest position that is needed, and what of it would be lost."""
+    """Finds the lowest needed position, and the needs that a deletion would lose."""
 
     def __init__(self, needs: Needs, position_of: PositionOf) -> None:
         self._needs = needs
         self._position_of = position_of
-        self._floor = 0  # nobody needs less, as far as is known: all of `_known` was looked at
-        self._lowest: QueueKey | None = None  # who needs that
+        self._floor = 0  # no need is lower, as far as known: all of `_known` was examined
+        self._lowest: QueueKey | None = None  # the need of that position
         self._known: int | None = None  # the revision
-        self._mark = 0  # of the pass that is under way
+        self._mark = 0  # of the present pass
         self._pass: Iterator[Need] | None = None
-        self._loss_of = -1  # below which position the pass under way notes losses
+        self._loss_of = -1  # the position below which the present pass records losses
         self._losses: dict[QueueKey, int] = {}
 
     def floor(self, first_end: int, log_end: int, budget: Budget) -> int | None:
-        """A position below which nobody needs anything; None where it takes more slices to tell.
+        """A position below which there is no need; None if more slices are required to know.
 
-        Below `first_end`, the end of the oldest segment, it need not be the highest: nothing may go then.
+        Below `first_end`, the end of the oldest segment, it need not be the highest: nothing may be deleted then.
         """
         if self._loss_of >= 0 or (self._floor < first_end and self._pass is None):
             lowest = None if self._lowest is None or self._loss_of >= 0 else self._position(self._lowest, budget)
@@ -106,8 +106,8 @@ class NeedSurvey:
         return self._floor
 
     def losses(self, below: int, log_end: int, budget: Budget) -> Losses | None:
-        """What is needed below a position, or a lower one that it was asked for before, and is given up nevertheless; None
-        where it takes more slices to tell."""
+        """The needs below a position, or a lower one that was asked for before, that are lost nevertheless; None
+        if more slices are required to know."""
         if not 0 <= self._loss_of <= below:
             self._begin_anew(log_end)
             self._losses, self._loss_of = {}, below
@@ -124,7 +124,7 @@ class NeedSurvey:
         return found
 
     def _begin_anew(self, log_end: int) -> None:
-        self._floor, self._lowest = log_end, None  # what is needed of what comes lies behind
+        self._floor, self._lowest = log_end, None  # needs of later records are behind it
         self._known = self._pass = None
         self._loss_of = -1
 

@@ -1,16 +1,16 @@
-"""What waits, ordered by its time, in RocksDB: derived from the log, and made anew from it where it is lost.
+"""An ordered index of waiting records in RocksDB: derived from the log, and rebuilt from it if it is lost.
 
     'd' due 8 | physical offset 8  ->  nothing         found in the order of time
     'o' physical offset 8          ->  due 8           found by the record, and in the order of the log
     'm'                            ->  reflected 8 | count 8
 
-All numbers are big-endian. One write batch holds what follows from the log up to `reflected`, and says so: there is no
-state in between. `write` and `flush` belong to one worker, reading to the loop; RocksDB lets both go on at a time.
-A write holds the interpreter's lock, so that a batch is small.
+All numbers are big-endian. One write batch holds everything that follows from the log up to `reflected`, and that number:
+there is no state in between. One worker calls `write` and `flush`, the loop reads; RocksDB allows both at a time.
+A write holds the interpreter's lock, so a batch is small.
 
-RocksDB finds a damaged block when it reads it, and a table that its manifest has lost never: so all keys are counted when
-it is opened (0.4 us each). Where damage is met later, nothing else that it says is to be relied on: `is_damaged` tells, a file
-beside the tables too, and whoever opens the directory next finds it empty.
+RocksDB finds a damaged block only when it reads it, and never a table that its manifest has lost: so all keys are counted at
+the opening (0.4 us each). If damage is met later, nothing else in the index can be trusted: `is_damaged` says so, and so does a
+file beside the tables, which makes the next opening begin with an empty index.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ _MARK: Final = b"m"
 _T = TypeVar("_T")
 
 Change = tuple[int, int]
-"""(due, ms since the epoch; physical offset) of a record that waits from now on; due -1: it waits no longer."""
+"""(due, ms since the epoch; physical offset) of a record that waits from now on; due -1: it no longer waits."""
 
 
 class WaitStore:
-    """One directory. `reflected`: what follows from the log below is in it; `count`: how many wait.
+    """One directory. `reflected`: the index has what follows from the log below; `count`: the number of waiting records.
 
-    Whatever reads or writes raises StoreFormatError where it meets damage.
+    Every read and write raises StoreFormatError if it meets damage.
     """
 
     def __init__(self, directory: str, folder: str, *, buffer_bytes: int = BUFFER_BYTES) -> None:
-        """Opens `folder` of a store; one that is damaged is emptied. `buffer_bytes`: of memory that changes fill before they go
-        to a file; what was read of files fills as many, at most 8 MiB, though the file is gone.
+        """Opens `folder` of a store; a damaged one is emptied. `buffer_bytes`: memory for changes before they become a
+        file; cached blocks of files take as much, at most 8 MiB, even of deleted files.
 
         Raises StoreLocked, StoreFormatError.
         """
@@ -84,7 +84,7 @@ class WaitStore:
     def _open(self) -> None:
         try:
             self._db = Rdict(self.directory, _options(self._buffer_bytes))
-        except Exception as error:  # the binding has no class for what RocksDB says
+        except Exception as error:  # the binding has no class for RocksDB's errors
             if _says_locked(str(error)):
                 raise StoreLocked(self.directory) from error
             raise StoreFormatError(self.directory, str(error)[:200]) from error
@@ -94,7 +94,7 @@ class WaitStore:
             raise StoreFormatError(self.directory, flaw)
 
     def _flaw(self) -> str:
-        """Reads all of it: what is wrong, or "". Sets `reflected` and `count`."""
+        """Reads all of it: returns what is wrong, or "". Sets `reflected` and `count`."""
         try:
             mark = self._read(lambda: self._db.get(_MARK))
             self.reflected, self.count = (0, 0) if mark is None else _PAIR.unpack(mark)
@@ -117,14 +117,14 @@ class WaitStore:
         return count
 
     def close(self) -> None:
-        """Once nobody reads or writes any more. What a full disk kept from being written follows from the log again."""
+        """Called when nobody reads or writes any more. Changes that a full disk refused follow from the log again."""
         try:
             self._db.close()
         except Exception as error:  # noqa: BLE001  # the binding has no class for what RocksDB says
             log.warning("the index of what waits was closed after an error dir=%s error=%s", self.directory, error)
 
     def clear(self) -> None:
-        """Forgets everything; the log is told again from its begin on."""
+        """Empties the index; the log will be dispatched again from its begin."""
         self.close()
         shutil.rmtree(self.directory)
         self._open()
@@ -132,10 +132,10 @@ class WaitStore:
     # ---- the worker's
 
     def write(self, changes: Sequence[Change], reflected: int) -> None:
-        """All of `changes` and what they bring the index to, or nothing. A record that is not there may end. Raises OSError."""
+        """Writes all of `changes` and the new `reflected`, or nothing. A missing record may end. Raises OSError."""
         batch = WriteBatch(raw_mode=True)
         count = self.count
-        within: dict[int, int | None] = {}  # what this batch says of a record: due, or None: it has ended
+        within: dict[int, int | None] = {}  # the state of a record in this batch: due, or None: it has ended
         for due_ms, offset in changes:
             if due_ms >= 0:
                 batch.put(_BY_TIME + _PAIR.pack(due_ms, offset), b"")
@@ -154,14 +154,14 @@ class WaitStore:
         self.reflected, self.count = reflected, count
 
     def flush(self) -> None:
-        """Makes what was written durable. Raises OSError."""
+        """Makes the writes durable. Raises OSError."""
         self._on_disk(lambda: self._db.flush_wal(True))
 
     def _on_disk(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # the binding has no class for what RocksDB says
-            if str(error).startswith("Corruption"):  # found while it tidied up behind our back
+        except Exception as error:  # the binding has no class for RocksDB's errors
+            if str(error).startswith("Corruption"):  # found by its background compaction
                 raise self._damaged(error) from error
             full = "no space" in str(error).lower()
             raise OSError(errno.ENOSPC if full else errno.EIO, str(error)[:200], self.directory) from error
@@ -169,12 +169,12 @@ class WaitStore:
     # ---- anybody's
 
     def due_of(self, offset: int) -> int | None:
-        """When the record at this physical offset is due; None where it does not wait."""
+        """The due time of the record at this physical offset; None if it does not wait."""
         value = self._read(lambda: self._db.get(_BY_OFFSET + _NUMBER.pack(offset)))
         return None if value is None else int(_NUMBER.unpack(value)[0])
 
     def due_from(self, due_ms: int, offset: int, *, until_ms: int, count_max: int) -> list[tuple[int, int]]:
-        """(due, physical offset) of what waits, from this one on, due up to `until_ms`, in the order of time."""
+        """(due, physical offset) of waiting records, from this one on, due up to `until_ms`, by time."""
         found: list[tuple[int, int]] = []
         for key in self._keys(_BY_TIME + _PAIR.pack(due_ms, offset)):
             if len(key) != 1 + _PAIR.size or len(found) == count_max:
@@ -186,7 +186,7 @@ class WaitStore:
         return found
 
     def below(self, offset: int, *, count_max: int, begin: int = 0) -> list[int]:
-        """Physical offsets, from `begin` on, below `offset`, of records that wait, in the order of the log."""
+        """Physical offsets, from `begin` on, below `offset`, of waiting records, in the order of the log."""
         found: list[int] = []
         for key in self._keys(_BY_OFFSET + _NUMBER.pack(begin)):
             at = _NUMBER.unpack_from(key, 1)[0]
@@ -205,16 +205,16 @@ class WaitStore:
                 return
             yield key
             found.next()
-        self._read(found.status)  # it ends where the keys do, and at a block that cannot be read
+        self._read(found.status)  # it ends with the keys, and at an unreadable block
 
     def _read(self, work: Callable[[], _T]) -> _T:
         try:
             return work()
-        except Exception as error:  # the binding has no class for what RocksDB says
+        except Exception as error:  # the binding has no class for RocksDB's errors
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> StoreFormatError:
-        """Notes it for whoever opens the directory next, in this process or another."""
+        """Records the damage for the next opening of the directory, by this process or another."""
         self.is_damaged = True
         with suppress(OSError), open(self._damaged_path, "wb"):
             pass

@@ -1,4 +1,4 @@
-"""What happens in a store that an operator should see. Pure."""
+"""Events of a store that an operator should see. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a store does beside its work: checkpoints, watching the disk, closing well; what expires is given up by `expiry`.
+"""A store's background work: checkpoints, watching the disk, a clean close. `expiry` removes what has expired.
 
-The loop calls `on_tick` about each second. What blocks on the disk runs in one worker thread: making the queues, the
-index and the other dispatchers durable, writing the checkpoint, making index files, blanking what expired. A failure there is
-final, as a failed flush is (`StorePoisoned`).
+The loop calls `on_tick` about each second. Work that blocks on the disk runs in one worker thread: making the queues, the
+index and the other dispatchers durable, writing the checkpoint, making index files, blanking expired files. A failure there is
+final, like a failed flush (`StorePoisoned`).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from .store_event import StoreEvent
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_FILE: Final = "checkpoint"
-FILES_PER_SLICE: Final = 64  # queue files made durable before the worker looks at what else there is to do
+FILES_PER_SLICE: Final = 64  # queue files made durable before the worker checks for other work
 
 
 def _positions_of(checkpoint: Checkpoint) -> tuple[int | None, ...]:
-    """What is worth a write where it has moved."""
+    """The positions whose change is worth a checkpoint."""
     return checkpoint.dispatched_offset, checkpoint.flushed_offset, checkpoint.confirm_offset
 
 
 class Upkeep:
-    """Belongs to one open store. Loop thread, except where a method says otherwise."""
+    """The upkeep of one open store. Loop thread, except where a method says otherwise."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class Upkeep:
         self._confirmation = confirmation
         self._is_closing = False
         self._checkpoint = Checkpoint()
-        self._found_end = log.written  # until that is flushed, the last life's checkpoint says more than we could
+        self._found_end = log.written  # until that is flushed, the last process's checkpoint says more than ours could
         self._checkpoint_begun_ms: int | None = None  # the last one
         self._is_persisting = False
-        self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
+        self._mark = (PhysicalOffset(0), 0)  # (log end, time): everything below was stored before that time
         self.is_refusing = False  # the disk is too full to take messages
         self._disk_use = 0.0  # at the last tick
         self._worker = ThreadPoolExecutor(1, "zenit-store-worker")
@@ -85,7 +85,7 @@ class Upkeep:
             final_below=self._final_below,
             run_in_worker=self.run_in_worker,
         )
-        self._work: deque[Callable[[], None]] = deque()  # what the worker was asked to do, persisting apart
+        self._work: deque[Callable[[], None]] = deque()  # work for the worker, without persisting
 
     def check_writeable(self) -> None:
         """Raises StoreNotWriteable while the disk is too full."""
@@ -94,13 +94,13 @@ class Upkeep:
 
     @property
     def too_full(self) -> str:
-        """Why nothing is taken while `is_refusing`."""
+        """The reason while `is_refusing`."""
         ratio = self._config.disk_refuse_ratio
         return f"disk use is over {ratio:.0%} (store.disk_refuse_ratio): free space, then writes go on by themselves"
 
     @property
     def deletes_early(self) -> str | None:
-        """Why files go before their age, and what to do; None where none does."""
+        """Why files are deleted before their age, and what to do; None if they are not."""
         ratio = self._config.disk_force_ratio
         if self._disk_use < ratio:
             return None
@@ -115,19 +115,19 @@ class Upkeep:
         return min(self._queues.reflected(), index)
 
     def _final_below(self) -> int:
-        """What lies below may go: it is flushed and confirmed, and every dispatcher holds it durably."""
+        """Everything below may be deleted: it is flushed, confirmed, and durable in every dispatcher."""
         reflected = min([self.dispatched(), *(dispatcher.reflected() for dispatcher in self._others)])
         return min(reflected, self._log.flushed, self._confirmation.end(self._log.written))
 
     # ---- the worker
 
     def run_in_worker(self, work: Callable[[], None]) -> Future[None]:
-        """Has the worker do it, in the order of the calls; a failure poisons the store."""
+        """Lets the worker do it, in the order of the calls; a failure poisons the store."""
         self._work.append(work)
         return self._worker.submit(self._run_next)
 
     def _run_next(self) -> None:
-        """Worker: the next piece of work, unless a round of persisting has done it on its way."""
+        """Worker: does the next piece of work, unless a round of persisting has already done it."""
         with suppress(IndexError):
             self._guarded(self._work.popleft())
 
@@ -145,7 +145,8 @@ class Upkeep:
         self._is_persisting = False
 
     def _write_checkpoint(self, mark: tuple[PhysicalOffset, int]) -> None:
-        """Worker: makes all dispatchers durable, then says so. On a full disk it stays as it was: a restart replays more."""
+        """Worker: makes all dispatchers durable, then writes the checkpoint. On a full disk nothing changes: a restart
+        replays more."""
         log_end, time_ms = mark
         while self._queues.persist_some(FILES_PER_SLICE):
             self._run_next()  # an index file that is due must not wait for ten thousand queues
@@ -160,7 +161,7 @@ class Upkeep:
             index_time_ms=time_ms if index >= log_end else before.index_time_ms,
             dispatched_offset=min(
                 queues, index, flushed
-            ),  # a power cut may end the log there, and it goes on from there
+            ),  # a power failure may end the log there, and new records go there
             flushed_offset=flushed,
             confirm_offset=self._confirmation.to_remember(),
         )
@@ -191,7 +192,7 @@ class Upkeep:
             write_checkpoint(path, replace(found, confirm_offset=confirm))
 
     def _persist_others(self) -> None:
-        """Worker: their snapshots. What the log may yet lose must not be in one."""
+        """Worker: the snapshots. They must not contain what the log may still lose."""
         confirmed = self._confirmation.offset
         for dispatcher in self._others:
             if confirmed is None or (self._is_closing and self._log.written <= confirmed):
@@ -202,7 +203,7 @@ class Upkeep:
     # ---- each second
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
-        """Starts what is due and returns what happened. A disk that fails at it poisons the store; a full one only waits."""
+        """Starts due work and returns events. A failing disk poisons the store; a full one only delays the work."""
         try:
             return self._tick(now_ms)
         except OSError as error:
@@ -224,7 +225,7 @@ class Upkeep:
         return [*self._watch_disk(use), *self.expiry.go_on(now_ms, use)]
 
     def _is_checkpoint_due(self, now_ms: int) -> bool:
-        """A clock that was set back makes one due too: nothing waits for a time that it showed by mistake."""
+        """True if a checkpoint is due. After the clock was set back it is due at once: nothing waits for a wrong time."""
         begun_ms = self._checkpoint_begun_ms
         return begun_ms is None or not 0 <= now_ms - begun_ms < self._config.checkpoint_interval_ms
 
@@ -263,8 +264,8 @@ class Upkeep:
             self._queues.close()
 
     def _note_queues(self, end: PhysicalOffset) -> None:
-        """For the next start, which holds what it finds to it. On a full disk the note of an earlier stop stays, and is of an
-        earlier end."""
+        """The clean stop's record for the next start, which checks the files against it. On a full disk an earlier record
+        stays, with an earlier end."""
         try:
             count, files = self._queues.kept()
             note_facts(self._directory, {QUEUES_AT_STOP: {"count": count, "files": files, "logEnd": end}}, end)

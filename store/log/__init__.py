@@ -1,1 +1,1 @@
-"""The commit log: segments, their allocator, the flush thread, and what reads and appends whole pieces."""
+"""The commit log: segments, their allocator, the flush thread, and reading and appending of chunks."""

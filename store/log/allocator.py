@@ -1,11 +1,11 @@
-"""The allocator thread: it has the next segments ready before they are needed, and takes care of those no longer needed.
+"""The allocator thread: prepares the next segments before they are needed, and recycles or deletes the expired ones.
 
-It owns the segments not yet in use and those no longer in use. New files are made in `spare/` (RocketMQ refuses a
-commit log with foreign names in it) and renamed into `commitlog/` once they are whole. Who gives up an expired segment
-moves its file back there first, before anything that leads into it goes; that is durable before any of its bytes change,
-or a power cut would bring it back into the log, with zeros in it or short. It is kept, bytes and all, as a *spare* for the
-next roll, because pages that are cached already are ten times faster to write than fresh ones; what lies behind the tail
-of such a segment are old records, which do not count since their physical offset is not their position. Its first page
+It owns the segments that are not yet in use and those no longer in use. New files are made in `spare/` (RocketMQ refuses a
+commit log with foreign names in it) and renamed into `commitlog/` when they are complete. To remove an expired segment, its
+file is first moved back there, before the files that refer to it are deleted. The move is durable before any of its bytes
+change; otherwise a power failure would bring the file back into the log, with zeros in it or too short. The file is kept, with
+its bytes, as a *spare* for the next roll, because cached pages are ten times faster to write than fresh ones. Behind the tail
+such a segment has old records, which do not count since their physical offset is not their position. Its first page
 is zeroed, so that RocketMQ stops there too. Spares beyond `recycle` are deleted in small steps. No segment is reused or
 cut while a view pins its map.
 
@@ -39,15 +39,15 @@ from .segment import (
 
 logger = logging.getLogger(__name__)
 
-PREPARING: Final = "preparing"  # the file that is being made
-TAKE_WAIT_MS: Final = 1_000  # the longest that a roll waits for a segment that is merely late
+PREPARING: Final = "preparing"  # the file that is being created
+TAKE_WAIT_MS: Final = 1_000  # the longest that a roll waits for a segment that is only late
 RETRY_FIRST_MS: Final = 100
 RETRY_LAST_MS: Final = 2_000
 PINNED_RETRY_MS: Final = 50
 IDLE_MS: Final = 1_000
 SHRINK_STEP_BYTES: Final = 64 << 20
 POPULATE_STEP_BYTES: Final = 1 << 20
-REST: Final = 3  # times as long as a step took
+REST: Final = 3  # pause after a step, as a multiple of its time
 HEAD_BYTES: Final = 4_096  # zeroed at the front of a recycled segment
 
 
@@ -65,7 +65,7 @@ class Allocator:
         populate_bytes: int,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
-        """`ahead`: segments kept ready (0: made when needed); `recycle`: spares kept; `populate_bytes`: of a fresh one."""
+        """`ahead`: prepared segments (0: made when needed); `recycle`: spares kept; `populate_bytes`: of a fresh one."""
         self._directory = directory
         self._spare_directory = spare_directory
         self._segment_bytes = segment_bytes
@@ -78,7 +78,7 @@ class Allocator:
         self._ready: deque[Segment] = deque()
         self._next_base = 0
         self._retired: deque[MappedFile] = deque()
-        self._awaited = 0  # segments that `take` waits for now
+        self._awaited = 0  # segments that `take` is waiting for
         self._failure: ZenitError | None = None
         self._poked = False
         self._stopping = False
@@ -93,17 +93,17 @@ class Allocator:
         self._thread: threading.Thread | None = None
 
     def start(self, next_base: int, ready: Sequence[Segment] = (), *, keep_spares: bool = True) -> None:
-        """Starts the thread; it goes on behind `ready`, whose segments exist. Raises OSError.
+        """Starts the thread; it continues behind `ready`, whose segments exist. Raises OSError.
 
-        `next_base`: where the first segment that does not exist yet begins. `keep_spares` False deletes those found:
-        the log is empty, so that their old records could come to lie where they once were.
+        `next_base`: the begin of the first segment that does not exist yet. `keep_spares` False deletes existing spares:
+        the log is empty, so their old records could end up at their old positions.
         """
         os.makedirs(self._directory, exist_ok=True)
         os.makedirs(self._spare_directory, exist_ok=True)
         self._sync_moves()
         for name in sorted(os.listdir(self._spare_directory)):
             path = os.path.join(self._spare_directory, name)
-            if name == PREPARING:  # a kill cut its making short; at once, since the next one takes its name
+            if name == PREPARING:  # a kill interrupted its creation; deleted at once, since the next one gets its name
                 os.unlink(path)
                 continue
             whole = os.path.getsize(path) == self._segment_bytes and name.isdigit() and keep_spares
@@ -117,7 +117,7 @@ class Allocator:
     def take(self, base_offset: int) -> Segment:
         """The segment that begins at `base_offset`, which must be the next one.
 
-        Blocks at most TAKE_WAIT_MS, and not at all while the last allocation has failed. Raises StoreNotWriteable
+        Blocks at most TAKE_WAIT_MS, and not at all after a failed allocation. Raises StoreNotWriteable
         (retriable: the thread tries again by itself) or StorePoisoned.
         """
         deadline_ms = monotonic_ms() + TAKE_WAIT_MS
@@ -137,16 +137,16 @@ class Allocator:
 
     @property
     def is_failing(self) -> bool:
-        """The last allocation has failed, and none has succeeded since."""
+        """True if the last allocation failed."""
         return self._failure is not None
 
     @property
     def failure(self) -> ZenitError | None:
-        """Why the last allocation failed; None once one has succeeded."""
+        """Why the last allocation failed; None after a successful one."""
         return self._failure
 
     def move_out(self, segment: Segment) -> None:
-        """Takes the file of the log's first segment out of its directory, where a start would find it. Raises OSError."""
+        """Moves the file of the log's first segment out of its directory, where a start would find it. Raises OSError."""
         path = os.path.join(self._spare_directory, segment_name(self._spare_number))
         self._spare_number += 1
         try:
@@ -157,7 +157,7 @@ class Allocator:
             segment.path = path
 
     def retire(self, segment: Segment) -> None:
-        """Takes over a segment that was moved out and belongs to the log no more: recycles or deletes it, in its own time."""
+        """Takes a segment that was moved out of the log: recycles or deletes it later."""
         with self._changed:
             self._retired.append(segment)
             self._poke()
@@ -190,7 +190,7 @@ class Allocator:
             self._fail(StorePoisoned(f"the allocator thread died: {error}"))
 
     def _step(self) -> bool:
-        """Does the most urgent piece of work; False where there is none."""
+        """Does the most urgent piece of work; False if there is none."""
         return (
             self._prepare() or self._retire_next() or self._reclaim_pinned() or self._delete_step() or self._populate()
         )
@@ -206,7 +206,7 @@ class Allocator:
             self._changed.notify_all()
 
     def _prepare(self) -> bool:
-        """Makes the next segment ready where one is missing."""
+        """Prepares the next segment if one is missing."""
         if len(self._ready) >= max(self._ahead, self._awaited) or isinstance(self._failure, StorePoisoned):
             return False
         if self._failure is not None and not self._spares and monotonic_ms() < self._retry_at_ms:
@@ -234,7 +234,7 @@ class Allocator:
     def _make(self, base_offset: int) -> Segment:
         recycled = bool(self._spares)
         if recycled:
-            path = self._spares[-1]  # the one whose pages are likeliest to be cached still
+            path = self._spares[-1]  # the one whose pages are most likely still cached
             _zero_head(path, self._disk)
         else:
             path = os.path.join(self._spare_directory, PREPARING)
@@ -246,7 +246,7 @@ class Allocator:
         segment = Segment(self._directory, base_offset, self._segment_bytes)
         segment.open_fd()
         if recycled:
-            segment.populated_bytes = self._segment_bytes  # its pages are cached, or reading them back would be waste
+            segment.populated_bytes = self._segment_bytes  # its pages are cached, or reading them would be a waste
         return segment
 
     def _retire_next(self) -> bool:
@@ -262,12 +262,12 @@ class Allocator:
         return True
 
     def _sync_moves(self) -> None:
-        """What was moved out is out of the log for good. Raises OSError."""
+        """Makes the moves out of the log durable. Raises OSError."""
         sync_directory(self._spare_directory)
         sync_directory(self._directory)
 
     def _reclaim_pinned(self) -> bool:
-        """Hands segments that no view pins any more to the spares, or to be deleted."""
+        """Makes segments that no view pins any more spares, or marks them for deletion."""
         pinned = [segment for segment in self._pinned if not segment.unmap()]
         for segment in self._pinned:
             if segment not in pinned and os.path.exists(segment.path):
@@ -277,7 +277,7 @@ class Allocator:
         return freed
 
     def _delete_step(self) -> bool:
-        """Shrinks the oldest doomed file by one step; deleting a whole one at once would hold up the disk's journal."""
+        """Shrinks the oldest file marked for deletion by one step: a whole deletion at once would block the disk's journal."""
         if not self._doomed:
             return False
         path = self._doomed[0]
@@ -287,13 +287,13 @@ class Allocator:
         else:
             os.unlink(path)
             self._doomed.pop(0)
-            self._retry_at_ms = 0  # space came back: try at once
+            self._retry_at_ms = 0  # space was freed: try at once
         return True
 
     def _populate(self) -> bool:
-        """Faults in one step of the front of a fresh segment: growing the page cache is what makes cold writes slow.
+        """Populates the next pages of a fresh segment: growing the page cache is what makes cold writes slow.
 
-        Where it is not the next one to be taken, there is time to rest after each step, and leave the cores to who sends.
+        If it is not the next one to be used, the thread pauses after each step, and leaves the cores to the senders.
         """
         with self._changed:
             segment = next((s for s in self._ready if s.populated_bytes < self._populate_bytes), None)

@@ -1,8 +1,8 @@
-"""A slave's append: the bytes that its master's log holds, at the same place, checked, then told as a master's turn is.
+"""A slave's append: a chunk of its master's log, written at the same place, checked, then dispatched like a master's turn.
 
-A chunk is whole records of one segment and, where the segment ends with it, the 8 bytes of its blank (chunk_reader).
-All of it is checked before any of it is written: sizes, magics, inner lengths, positions, topics. So a chunk goes in
-whole or not at all, and a slave's log is its master's, byte for byte. Loop thread.
+A chunk is whole records of one segment and, if the segment ends with it, the 8 bytes of its blank (chunk_reader).
+All of it is checked before any of it is written: sizes, magics, inner lengths, positions, topics. So a chunk is
+appended whole or not at all, and a slave's log equals its master's byte for byte. Loop thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMES_MAX: Final = 10_000
 
 
 class _Target(RunTarget):
-    """`next_offset`: behind the run seen last. `queue` is looked up when the group is told: it may be deleted before."""
+    """`next_offset`: behind the last run. `queue` is looked up when the group is dispatched: it may be deleted before."""
 
     __slots__ = ("next_offset",)
 
@@ -36,7 +36,7 @@ class _Target(RunTarget):
 
 @dataclass(slots=True)
 class _Group:
-    """Runs that are told together. `is_plain`: all are visible, and those of one queue follow one another in it."""
+    """Runs that are dispatched together. `is_plain`: all are visible, and those of one queue are consecutive."""
 
     runs: list[WrittenRun] = field(default_factory=list)
     targets: dict[tuple[bytes, int], _Target] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class _Group:
 
 
 class ChunkAppender:
-    """Appends to one open store."""
+    """The appends of one open store."""
 
     def __init__(self, config: StoreConfig, opened: Opened, dispatch: RunDispatch) -> None:
         self._log, self._queues = opened.log, opened.queues
@@ -55,9 +55,9 @@ class ChunkAppender:
     def append(
         self, data: memoryview, begin: int, end: int, *, crc: int | None, before_dispatch: Callable[[], None]
     ) -> None:
-        """`data`: of a chunk [begin, end). `crc`: of it, where known. `before_dispatch`: called once it is in the log.
+        """`data`: of a chunk [begin, end). `crc`: of it, if known. `before_dispatch`: called once it is in the log.
 
-        Raises OffsetOutOfRange where the log does not end at `begin`, CorruptRecordError, StoreNotWriteable (retriable):
+        Raises OffsetOutOfRange if the log does not end at `begin`, CorruptRecordError, StoreNotWriteable (retriable):
         nothing was appended then. Raises StorePoisoned.
         """
         log = self._log
@@ -84,9 +84,9 @@ class ChunkAppender:
             raise log.poison(f"queues or index: {error.strerror or error}") from error
 
     def _scan(self, data: memoryview, begin: int, size: int) -> list[_Group]:
-        """The runs of records in data[:size], which lie at `begin` in the log. Raises CorruptRecordError.
+        """The runs of records in data[:size], which begin at `begin` in the log. Raises CorruptRecordError.
 
-        An event about topics ends a group: it may delete queues that the records behind it make anew.
+        An event about topics ends a group: it may delete queues that the records behind it create again.
         """
         kernel, at = self._kernel, 0
         groups: list[_Group] = []
@@ -102,7 +102,7 @@ class ChunkAppender:
         return groups
 
     def _target(self, offset: int, size: int) -> _Target:
-        """Of the run scanned last, which lies at `offset`. Raises CorruptRecordError."""
+        """The topic and queue of the last scanned run, at `offset`. Raises CorruptRecordError."""
         kernel = self._kernel
         topic = self._names.get(kernel.topic) or self._checked_name(kernel.topic, offset, size)
         if kernel.queue_id < 0:
@@ -110,7 +110,7 @@ class ChunkAppender:
         return _Target(topic, kernel.queue_id, kernel.queue_offset)
 
     def _checked_name(self, raw: bytes, offset: int, size: int) -> str:
-        """A topic becomes a path, so it is none that a path could hide in."""
+        """A topic becomes a path, so it must be a valid name."""
         try:
             topic = raw.decode("utf-8")
             check_topic(topic)
@@ -122,7 +122,7 @@ class ChunkAppender:
         return topic
 
     def _tell(self, group: _Group, data: memoryview) -> None:
-        """Everybody who is told of a master's turns."""
+        """Dispatches to everybody who gets a master's turns."""
         for target in group.targets.values():
             target.queue = self._queues.get_or_create(target.topic, target.queue_id)
             if target.queue.delays_ms:
@@ -132,7 +132,7 @@ class ChunkAppender:
 
 
 def _check_blank(data: memoryview, begin: int, size: int, segment_end: int) -> None:
-    """Raises CorruptRecordError where data[size:] is not the blank that ends the segment there."""
+    """Raises CorruptRecordError if data[size:] is not the blank that ends the segment there."""
     rest = segment_end - begin - size
     blank = rest.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
     if size < 0 or rest < BLANK_BYTES or data[size:] != blank:

@@ -1,12 +1,13 @@
-"""Reading the log in the pieces in which it is sent to a slave: whole records, never across a segment.
+"""Reads the log in chunks for a slave: whole records, never across a segment.
 
     segment | record | record | record | blank: 8 bytes, the rest is never read |
             ^ begin           ^ end of a chunk that had no room for more
-                                       '-- the last chunk's bytes end behind the blank's 8; its end is the segment's
+                                                                              '-- the last chunk's bytes end after the
+                                                                              blank's 8; its end is the segment's
 
-What this process wrote lately goes as it is: it lies in memory still, as it was summed up when it was written. Anything
-older is held to its checksum entries first (`ChunkCheck`), so that bytes that have rotted are never handed on.
-The views pin their segment until they are dropped.
+Bytes that this process wrote recently are sent as they are: they are still in memory, and their checksum was computed when
+they were written. Older bytes are first compared with their checksum entries (`ChunkCheck`), so that rotten bytes are never
+sent. The views pin their segment until they are dropped.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from .commit_log import CommitLog
 from .segment import page_in
 
 TAIL_BYTES: Final = 16 * 1024 * 1024
-"""Of the newest log that this process wrote itself: four times what a slave may be behind while it keeps up."""
+"""Of the newest bytes that this process wrote: four times what a slave may be behind while it keeps up."""
 FOLLOWED_BYTES: Final = 16 * 1024 * 1024
-"""Of the records before a position in doubt, in one go: more than a kill leaves without entries, and some 20 ms."""
+"""Of the records before a doubtful position, in one go: more than a kill leaves without entries, and about 20 ms."""
 DOUBTS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """`data`: the bytes from `begin` on. `end`: where the next chunk begins; beyond the data where that ends with a blank."""
+    """`data`: the bytes from `begin` on. `end`: where the next chunk begins; beyond the data if that ends with a blank."""
 
     begin: PhysicalOffset
     end: PhysicalOffset
@@ -43,10 +44,10 @@ class LogChunk:
 def read_chunk(
     log: CommitLog, begin: int, *, bytes_max: int, limit: int, quarantined: Sequence[Range] = ()
 ) -> LogChunk:
-    """At most `bytes_max` from `begin` on, one record at least; nothing at or behind `limit`; empty where nothing is.
+    """At most `bytes_max` from `begin` on, at least one record; nothing at or behind `limit`; empty if there is nothing.
 
-    `begin` and `limit` are where records begin. Raises OffsetOutOfRange (behind retention, or above the end),
-    CorruptRecordError where the log is damaged at `begin`; what lies before damage is given.
+    Records begin at `begin` and `limit`. Raises OffsetOutOfRange (behind retention, or above the end),
+    CorruptRecordError if the log is damaged at `begin`; what is before damage is returned.
     """
     written = log.written
     segments = log.segments()
@@ -62,7 +63,7 @@ def read_chunk(
         return LogChunk(PhysicalOffset(begin), PhysicalOffset(begin), memoryview(b""))
     segment = segments[index]
     whole = segment.map
-    if len(whole) != segment.size_bytes:  # given up since
+    if len(whole) != segment.size_bytes:  # released since
         raise OffsetOutOfRange("commit log", begin, log.begin, written)
     base = segment.base_offset
     at = begin - base
@@ -76,11 +77,11 @@ def read_chunk(
 
 
 class ChunkCheck:
-    """Holds chunks to the log's checksums. Loop thread. `fresh_from`: what lies behind was written by this process.
+    """Compares chunks with the log's checksums. Loop thread. `fresh_from`: this process wrote everything behind it.
 
-    An append that several chunks share is read once: `_whole` is what the last looks have found to be well. Where chunks begin
-    is a slave's word. Without entries, damage found from there is believed only once the records before it lead to that
-    position: else a slave could have whole messages taken for damaged, by asking for the log from their middle on.
+    An append shared by several chunks is read once: `_whole` is what the last checks found undamaged. A slave
+    names the begin of a chunk. Without entries, damage found from there counts only if the records before it lead to that
+    position: otherwise a slave could have whole messages quarantined, by asking for the log from their middle on.
     """
 
     def __init__(self, log: CommitLog, checker: LogChecker, *, fresh_from: int) -> None:
@@ -88,15 +89,15 @@ class ChunkCheck:
         self._checker = checker
         self._fresh_from = fresh_from
         self._whole: Range = (0, 0)
-        self._led_to: dict[int, int] = {}  # {position in doubt: how far the records before it were followed}
+        self._led_to: dict[int, int] = {}  # {doubtful position: how far the records before it were followed}
 
     def damage(self, begin: int, end: int, *, is_doubted: bool = False) -> tuple[Range, ...]:
-        """Damaged ranges of the appends in [begin, end), which lies in one segment; none where all is well.
+        """Damaged ranges of the appends in [begin, end), which is in one segment; none if all is undamaged.
 
-        They may lie outside: then nothing vouches for what is inside. `is_doubted`: it could not be cut into records, and is
-        looked at whoever wrote it, and when.
+        They may be outside: then no checksum confirms what is inside. `is_doubted`: it could not be cut into records, and is
+        checked, however recently it was written.
 
-        Raises RemoteProtocolError where a record goes on at `begin`; CorruptRecordError where that is not known yet: ask again.
+        Raises RemoteProtocolError if `begin` is inside a record; CorruptRecordError if that is not known yet: ask again.
         """
         written = self._log.written
         if is_doubted:
@@ -115,8 +116,8 @@ class ChunkCheck:
         return ()
 
     def _damage_before(self, at: int) -> tuple[Range, ...]:
-        """Follows the records from the last known position before `at`: none where they lead there, else what is damaged in
-        between. Raises as `damage` does; FOLLOWED_BYTES at most are looked at."""
+        """Follows the records from the last known position before `at`: no damage if they lead there, otherwise the damage in
+        between. Raises like `damage`; reads at most FOLLOWED_BYTES."""
         check, read, written = self._checker.check, self._log.read, self._log.written
         reached = self._led_to.pop(at, None) or self._checker.ground_before(at)
         limit = min(at, reached + FOLLOWED_BYTES)
@@ -145,13 +146,13 @@ class ChunkCheck:
         self._led_to[at] = min(reached, at)
 
     def forget(self) -> None:
-        """Bytes were written in place."""
+        """Bytes were repaired in place."""
         self._whole = (0, 0)
         self._led_to.clear()
 
 
 def _is_given(whole: memoryview, begin: int, full: int) -> bool:
-    """Whether the records from position `begin` on, up to `full`, may be looked at, and the head of what follows them."""
+    """True if the records from position `begin` up to `full`, and the header of the next one, may be touched."""
     head = whole[begin : begin + RECORD_OVERHEAD_BYTES]
     if not page_in(head):
         return False
@@ -160,7 +161,7 @@ def _is_given(whole: memoryview, begin: int, full: int) -> bool:
 
 
 def _records_end(whole: memoryview, base: int, begin: int, stop: int, full: int) -> tuple[int, int]:
-    """(where the chunk ends in the log, how many bytes it has): records from position `begin` on, up to `full`."""
+    """(end of the chunk in the log, its number of bytes): records from position `begin` on, up to `full`."""
     at, followed_by = whole_records(whole, begin, stop, full)
     if followed_by == RUN_BLANK:
         return base + len(whole), at + BLANK_BYTES - begin

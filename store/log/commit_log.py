@@ -1,14 +1,14 @@
 """The commit log: every message of every topic, in one append-only run of segments.
 
-A *physical offset* is a byte position in that run. The loop thread alone appends; any thread may read below `written`.
-Always begin <= flushed <= written (bytes). An append never straddles two segments: where one does not fit with 8 bytes
-to spare, the rest of the segment becomes a blank record (8 bytes: how much is left, magic) and the log rolls. Each
-append ends with 8 zero bytes and more (`_zeros_behind`) that the next one overwrites, because a recycled segment has old
+A *physical offset* is a byte position in that run. Only the loop thread appends; any thread may read below `written`.
+Always begin <= flushed <= written (bytes). An append never straddles two segments: if one does not fit with 8 bytes
+to spare, the rest of the segment becomes a blank record (8 bytes: the remaining length, magic) and the log rolls. Each
+append ends with at least 8 zero bytes (`_zeros_behind`), which the next one overwrites, because a recycled segment has old
 records behind them.
 
-Life: the constructor maps what is there, for reading (`written` = the end of the last segment); recovery finds the true
-end and calls `truncate`; `start` makes the log writable. A tool that only reads stops at the constructor.
-Not here: what a record is (record/), where the log ends after a crash (recovery), when it may go (retention).
+Life: the constructor maps the existing segments for reading (`written` = the end of the last one); recovery finds the true
+end and calls `truncate`; `start` makes the log writable. A tool that only reads stops after the constructor.
+Not here: what a record is (record/), where the log ends after a crash (recovery), when segments are deleted (retention).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 COMMIT_LOG_FOLDER: Final = "commitlog"
 CHECKSUM_FOLDER: Final = "checksum"
 SPARE_FOLDER: Final = "spare"
-VIEWS_MAX: Final = 1_000  # buffers one append may take: the kernel's limit is 1,024
-BLOCK_BYTES: Final = 4096  # of the file systems that a log is likely to be on
+VIEWS_MAX: Final = 1_000  # buffers of one append: the kernel's limit is 1,024
+BLOCK_BYTES: Final = 4096  # of the file systems that are likely to hold a log
 _TERMINATOR: Final = bytes(TERMINATOR_BYTES)
 _ZEROS: Final = memoryview(bytes(TERMINATOR_BYTES + BLOCK_BYTES))
 
@@ -49,13 +49,13 @@ _MAGIC_BEGINNINGS: Final = frozenset(magic[:cut] + bytes(4 - cut) for magic in _
 
 
 def may_follow_append(data: memoryview, at: int, offset: int) -> bool:
-    """True where the bytes at `at`, the log's byte `offset`, are what may stand behind an append that came to its end.
+    """True if the bytes at `at`, the log's byte `offset`, are what may stand behind a completed append.
 
-    That is its eight zero bytes and the zeros up to the end of their block, whole, or overwritten from the front by the
-    next append, however far that came: so a whole magic is followed by this very position, as far as that lies in the
-    block. Anything else stands there where the append itself was torn over the old bytes of a recycled segment: its last
-    record may then look whole, since no body CRC covers its properties. It was never acknowledged. For a record before
-    a torn tail or before lost pages only, and only where no checksum entry vouches for it.
+    That is the append's eight zero bytes and the zeros up to the end of their block, unchanged, or overwritten from the front
+    by part of the next append: then a complete magic is followed by this very position, as far as that is in the
+    block. Otherwise the append itself was torn over the old bytes of a recycled segment. Its last
+    record may then look whole, since no body CRC covers its properties. It was never acknowledged. Used only for a record
+    before a torn tail or before lost pages, if no checksum entry confirms it.
     """
     magic = bytes(data[at + 4 : at + 8])
     if len(magic) < 4 or magic not in _MAGICS:
@@ -71,7 +71,7 @@ def may_follow_append(data: memoryview, at: int, offset: int) -> bool:
 def _parted(
     views: Sequence[bytes | memoryview], size: int
 ) -> tuple[list[bytes | memoryview], list[bytes | memoryview]]:
-    """The first `size` bytes of the views, which hold more, and those behind."""
+    """The first `size` bytes of the views, and the rest."""
     before: list[bytes | memoryview] = []
     for index, view in enumerate(views):
         if len(view) > size:
@@ -87,12 +87,12 @@ def _ignore_flush() -> None:
 
 
 def _ignore_poison(error: StorePoisoned) -> None:
-    """Who appends or waits is told by the exception itself."""
+    """The exception itself tells the callers."""
 
 
 class CommitLog:
-    """`written`, `flushed`, `begin`: physical offsets; `fresh_from`: what lies behind this process wrote itself, once it may;
-    `room_bytes`: what the current segment still takes in one append."""
+    """`written`, `flushed`, `begin`: physical offsets; `fresh_from`: this process wrote everything behind it;
+    `room_bytes`: how much one append may still add to the current segment."""
 
     def __init__(
         self,
@@ -107,9 +107,9 @@ class CommitLog:
         on_poisoned: Callable[[StorePoisoned], None] = _ignore_poison,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
-        """Maps the segments that exist. `on_flushed` runs in the flush thread, `on_poisoned` (once) wherever it failed.
+        """Maps the existing segments. `on_flushed` runs in the flush thread, `on_poisoned` (once) in the thread that failed.
 
-        Raises StoreFormatError where a file is not one of a log of such segments, OSError.
+        Raises StoreFormatError if a file does not belong to a log of such segments, OSError.
         """
         self.directory = os.path.join(store_directory, COMMIT_LOG_FOLDER)
         self.segment_bytes = segment_bytes
@@ -130,10 +130,10 @@ class CommitLog:
         self.fresh_from = PhysicalOffset(0)
         self._prepared: tuple[Segment, ...] = ()
         self.room_bytes = -1  # no current segment
-        self._was_refused = False  # the last try to begin a segment
+        self._was_refused = False  # the last attempt to begin a segment
         self._fd = -1
         self._base = 0
-        self._zeroed = 0  # position in the current segment up to which zeros follow what is written
+        self._zeroed = 0  # position in the current segment up to which zeros follow the written bytes
         self._allocator = Allocator(
             self.directory,
             os.path.join(store_directory, SPARE_FOLDER),
@@ -143,15 +143,15 @@ class CommitLog:
             populate_bytes=populate_bytes,
             disk=disk,
         )
-        self._beside = ThreadPoolExecutor(1, "zenit-vouch")  # the flush thread's: for the sync of the checksum entries
+        self._beside = ThreadPoolExecutor(1, "zenit-vouch")  # used by the flush thread to sync the checksum entries
         self._flusher = Flusher(self, interval_ms=flush_interval_ms, on_flushed=on_flushed)
 
     # ------------------------------------------------------------------------------------------------ writing
 
     def place(self, size_bytes: int) -> PhysicalOffset:
-        """Where the next append of `size_bytes` will begin; rolls to the next segment where it does not fit.
+        """The begin of the next append of `size_bytes`; rolls to the next segment if it does not fit.
 
-        Blocks at most allocator.TAKE_WAIT_MS, and only where the next segment is late. Raises MessageTooLarge,
+        Blocks at most allocator.TAKE_WAIT_MS, and only if the next segment is late. Raises MessageTooLarge,
         StoreNotWriteable (retriable; nothing has changed) or StorePoisoned.
         """
         if size_bytes <= self.room_bytes:
@@ -159,9 +159,9 @@ class CommitLog:
         return self._roll(size_bytes)
 
     def append(self, views: Sequence[bytes | memoryview]) -> PhysicalOffset:
-        """Writes the views back to back at `written`; returns where they begin.
+        """Writes the views at `written`, one after another; returns their begin.
 
-        They must fit (`place`). Raises StorePoisoned where the write fails; then nothing was published.
+        They must fit (`place`). Raises StorePoisoned if the write fails; then nothing was published.
         """
         size = crc = 0
         for view in views:
@@ -183,11 +183,11 @@ class CommitLog:
         return begin
 
     def append_copy(self, records: bytes | memoryview, blank: bytes | memoryview, *, crc: int | None = None) -> None:
-        """Writes at `written` what another log holds there: whole records, and its blank where the segment ends with one.
+        """Writes at `written` the same bytes as another log: whole records, and the blank if the segment ends with one.
 
-        `crc`: of the records, where it is known.
+        `crc`: of the records, if known.
 
-        They must fit as they fitted there (`place(0)` tells the room). Raises StorePoisoned.
+        They must fit as they did there (`place(0)` returns the room). Raises StorePoisoned.
         """
         begin, size = self.written, len(records)
         if size > self.room_bytes or self.poisoned is not None:
@@ -206,11 +206,11 @@ class CommitLog:
         self.written = PhysicalOffset(self._base + self.segment_bytes if blank else begin + size)
 
     def _zeros_behind(self, end: int) -> bytes | memoryview:
-        """What is written behind an append that ends at this position of the segment: the eight zero bytes, and where it
-        is the first to reach into a block all the rest of that.
+        """The zeros behind an append that ends at this position of the segment: eight bytes, and if they
+        begin a new block, the whole rest of that block.
 
-        Of a block that is written in part the kernel reads the rest first, unless it is cached, and what is recycled after
-        days is not: each append would wait for the disk.
+        When only part of a block is written, the kernel reads the rest from the disk first, unless it is cached. After days a
+        recycled segment is not cached: without the zeros each append would wait for the disk.
         """
         if end + TERMINATOR_BYTES <= self._zeroed:
             return _TERMINATOR
@@ -219,11 +219,12 @@ class CommitLog:
         return _ZEROS[: self._zeroed - end]
 
     def _write(self, views: Sequence[bytes | memoryview], size: int, at: int) -> None:
-        """Writes the views, `size` bytes, of which the block that the log ends in comes last. Raises OSError.
+        """Writes the views, `size` bytes; the block in which the log ends now comes last. Raises OSError.
 
-        A process that is killed may leave any block of a write undone, where a recycled segment has records that somebody
-        prepared. Until the last write is done zeros end the log where it ended before, and that write is whole or not there.
-        Where those eight bytes reach into the next block, the two come last, from the front: that one is all zeros before.
+        A killed process may leave any block of a write undone, and a recycled segment may have records there that somebody
+        prepared. Until the last write is done, zeros end the log where it ended before, and that last write is
+        complete or absent.
+        If those eight bytes reach into the next block, the two come last, from the front: the second one is all zeros before.
         """
         first = BLOCK_BYTES - at % BLOCK_BYTES
         if first < TERMINATOR_BYTES:
@@ -239,7 +240,7 @@ class CommitLog:
             self._write_rest(views, done, at)
 
     def _write_rest(self, views: Sequence[bytes | memoryview], done: int, at: int) -> None:
-        """Goes on where a write came back short. Raises OSError."""
+        """Continues a short write. Raises OSError."""
         rest = memoryview(b"".join(views))
         while done < len(rest):
             count = self._pwritev(self._fd, (rest[done:],), at + done)
@@ -272,12 +273,12 @@ class CommitLog:
 
     @property
     def lacks_room(self) -> bool:
-        """An append was refused for want of a segment, and none could be made since."""
+        """True if an append was refused because a segment was missing, and none could be made since."""
         return self._was_refused and self._allocator.is_failing
 
     @property
     def refusal(self) -> str | None:
-        """Why no append is taken, though the disk works; None where the next one may be. An empty log knows at once."""
+        """Why no append is accepted, though the disk works; None if the next one may be. An empty log knows at once."""
         failure = self._allocator.failure
         is_refused = self._was_refused or not self._segments
         return failure.reason if is_refused and isinstance(failure, StoreNotWriteable) else None
@@ -301,7 +302,7 @@ class CommitLog:
         self.written = PhysicalOffset(written)
 
     def _enter_last(self) -> None:
-        """Goes on in the segment that was the last one at start; RocketMQ's may have holes, which are filled here."""
+        """Continues in the last segment found at the start; RocketMQ's may have holes, which are filled here."""
         segment = self._segments[-1]
         try:
             self._disk.fallocate(segment.open_fd(), 0, segment.size_bytes)
@@ -312,7 +313,7 @@ class CommitLog:
     # ------------------------------------------------------------------------------------------------ reading
 
     def view(self, begin: int, end: int) -> memoryview:
-        """The bytes [begin, end), which lie in one segment, without a copy; it pins the segment. Raises OffsetOutOfRange."""
+        """The bytes [begin, end), which are in one segment, without a copy; they pin the segment. Raises OffsetOutOfRange."""
         segments = self._segments
         if segments and self.begin <= begin <= end <= self.written:
             index = (begin - segments[0].base_offset) // self.segment_bytes
@@ -324,8 +325,8 @@ class CommitLog:
         raise OffsetOutOfRange("commit log", begin, self.begin, self.written)
 
     def read(self, begin: int, end: int) -> memoryview:
-        """The same, in memory, for who may wait for the disk. Raises OSError too, where the disk does not give them: to touch
-        them in a `view` would be SIGBUS."""
+        """The same, in memory, for callers that may wait for the disk. Also raises OSError, if the disk cannot read
+        them: touching them in a `view` would be SIGBUS."""
         view = self.view(begin, end)
         if not page_in(view):
             raise OSError(errno.EIO, os.strerror(errno.EIO), f"bytes {begin} to {end} of the log")
@@ -339,7 +340,7 @@ class CommitLog:
         return self.view(begin, min(limit, segment_end))
 
     def stored_ms(self, offset: int) -> int | None:
-        """When the record at `offset` was stored, ms; None where the log has none there (any more) or the disk does not give
+        """The store time of the record at `offset`, ms; None if the log has no record there (any more) or the disk cannot read
         it."""
         try:
             record = self.read(offset, offset + RECORD_OVERHEAD_BYTES)
@@ -356,10 +357,10 @@ class CommitLog:
     def truncate(self, end: int, *, wipe_bytes: int | None = None) -> None:
         """Makes `end` the end of the log, before `start`. Raises OSError, OffsetOutOfRange.
 
-        What lies behind `end` must never be taken for records again, though it may look like them. `wipe_bytes` says
-        how far such bytes reach: 0 after a clean stop, the largest append where only the process was killed (the
-        kernel wrote in order), None where they may be anywhere: then all behind `end` is zeroed, and the segments
-        behind are deleted.
+        Bytes behind `end` must never be taken for records again, though they may look like them. `wipe_bytes`
+        limits their extent: 0 after a clean stop, the largest append if only the process was killed (the
+        kernel wrote in order), None if they may be anywhere: then everything behind `end` is zeroed, and the segments
+        behind it are deleted.
         """
         if not self.begin <= end <= self.written:
             raise OffsetOutOfRange("commit log", end, self.begin, self.written)
@@ -380,23 +381,24 @@ class CommitLog:
         self.checksums.truncate(end)
 
     def vouch_for(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Before `start`: notes records, ascending, that count as they are though nothing vouches for them. Raises OSError."""
+        """Before `start`: adds checksum entries for records, ascending, that count although none covers them. Raises
+        OSError."""
         entries = [(begin, end - begin, crc32(self.view(begin, end))) for begin, end in ranges]
         self.checksums.add_behind(entries, self.written)
 
     def trust_flushed(self, offset: int) -> None:
-        """Before `start`, after a clean stop: all below `offset` was made durable by the process that stopped."""
+        """Before `start`, after a clean stop: the last process made everything below `offset` durable."""
         self.flushed = PhysicalOffset(max(self.begin, min(offset, self.written)))
 
     def cut(self, end: int) -> None:
-        """The same for good, and durably: nothing behind `end` ever comes back. Raises OSError, OffsetOutOfRange."""
+        """The same for good, and durably: bytes behind `end` never come back. Raises OSError, OffsetOutOfRange."""
         self.truncate(end, wipe_bytes=None)
         if self._segments:
             self._disk.fdatasync(self._segments[-1].open_fd())
             sync_directory(self.directory)
 
     def drop_cached_pages(self, begin: int) -> None:
-        """Forgets what is cached from offset `begin` on, before recovery reads it after an unclean stop. Raises OSError.
+        """Drops cached pages from offset `begin` on, before recovery reads the log after an unclean stop. Raises OSError.
 
         A failed sync leaves pages that look clean and never reached the disk; a later sync would not write them.
         """
@@ -410,7 +412,7 @@ class CommitLog:
         self._drop_empty_file()
         end = (self._prepared or self._segments)[-1].end_offset if self._segments else self.begin
         self._allocator.start(end, self._prepared, keep_spares=bool(self._segments))
-        sync_directory(os.path.dirname(self.directory))  # what was made in it so far keeps its name
+        sync_directory(os.path.dirname(self.directory))  # files completed so far keep their names
         self._flusher.start()
         self.fresh_from = self.written
         self._started = True
@@ -423,11 +425,12 @@ class CommitLog:
                 os.unlink(path)
 
     def remove_before(self, offset: int) -> list[Segment]:
-        """Gives up the segments that end at or below `offset`; returns them. Never the current nor an unflushed one.
+        """Removes the segments that end at or below `offset`; returns them. Never the current nor an unflushed one.
 
-        Their files leave the log's directory at once: who then gives up what leads into them (queue files, index files) does
-        not meet them again after a kill. The allocator recycles or deletes them once no view pins them. Loop thread only.
-        Raises OSError.
+        Their files leave the log's directory at once: so after a kill they are not found again, while the files that
+        refer to them
+        (queue files, index files) may already be deleted. The allocator recycles or deletes them once no view pins
+        them. Loop thread only. Raises OSError.
         """
         limit = min(offset, self.flushed)
         removed = [segment for segment in self._segments[:-1] if segment.end_offset <= limit]
@@ -440,7 +443,7 @@ class CommitLog:
         return removed
 
     def close(self) -> None:
-        """Flushes, stops both threads and unmaps; a segment that a view pins goes with that view."""
+        """Flushes, stops both threads and unmaps; a pinned segment is unmapped with its last view."""
         self._started = False
         self.room_bytes = -1
         self._flusher.close()
@@ -460,13 +463,13 @@ class CommitLog:
     # ----------------------------------------------------------------------------------------------- flushing
 
     def request_flush(self, up_to: int) -> None:
-        """Asks the flush thread to run now; returns at once. `on_flushed` tells when `flushed` has passed `up_to`."""
+        """Requests a flush now; returns at once. `on_flushed` is called when `flushed` has passed `up_to`."""
         if self.flushed < up_to:
             self._flusher.request()
 
     @property
     def sync_pending_ms(self) -> int:
-        """How long the sync that is under way has taken by now; 0 where none is. Any thread."""
+        """How long the present sync has taken so far; 0 if none is running. Any thread."""
         return self._flusher.pending_ms
 
     def wait_flushed(self, up_to: int, timeout_ms: int) -> None:
@@ -474,21 +477,21 @@ class CommitLog:
         self._flusher.wait(up_to, timeout_ms)
 
     def sync_to(self, target: int) -> None:
-        """The flush thread's: makes everything below `target` durable, with its checksum entries, and publishes it. Raises
+        """In the flush thread: makes everything below `target` durable, with its checksum entries, and publishes it. Raises
         OSError.
         """
         self.checksums.write_out()
-        vouching = self._beside.submit(self.checksums.sync)  # two syncs at once take the disk hardly longer than one
+        vouching = self._beside.submit(self.checksums.sync)  # two syncs at once take hardly longer than one
         for segment in self._segments:
             if segment.end_offset > self.flushed and segment.base_offset < target:
                 self._disk.fdatasync(segment.open_fd())
                 if segment.end_offset <= target:
-                    segment.close_fd()  # the loop has rolled past it
-        vouching.result()  # after a power cut only what has an entry counts (recovery)
+                    segment.close_fd()  # the loop has rolled to another segment
+        vouching.result()  # after a power failure only appends with an entry count (recovery)
         self.flushed = PhysicalOffset(target)
 
     def write_entries(self, end: int) -> None:
-        """Writes the checksum entries of what was appended below `end` where they may still wait; not durably. Any thread.
+        """Writes the waiting checksum entries of appends below `end`; not durably. Any thread.
         Raises StorePoisoned.
         """
         if end <= self.flushed:
@@ -499,7 +502,7 @@ class CommitLog:
             raise self.poison(f"checksum entries: {error.strerror or error}") from error
 
     def poison(self, what: str) -> StorePoisoned:
-        """Stops all writes for good: the disk failed. The first reason stays, and is told to `on_poisoned` once."""
+        """Stops all writes for good: the disk failed. The first reason stays, and `on_poisoned` gets it once."""
         with self._poison_lock:
             told, self.poisoned = self.poisoned is not None, self.poisoned or StorePoisoned(what)
         self.room_bytes = -1

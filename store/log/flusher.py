@@ -1,9 +1,9 @@
 """The flush thread: group commit. One sync of the disk answers everybody who waited while the last one ran.
 
-Loop: take the written position, write the checksum entries, `fdatasync` them and each segment that holds bytes above the
-flushed position, publish it, tell `on_flushed`. It runs as soon as somebody asks (`request`) and each `interval_ms` anyway. A
-failed sync is final: the kernel may have thrown the pages away, so it is never retried, nothing is published after it,
-and `on_poisoned` is told once. A sync that does not end is waited for; `pending_ms` tells for how long.
+Loop: take the written position, write the checksum entries, `fdatasync` them and each segment with bytes above the
+flushed position, publish it, call `on_flushed`. It runs as soon as a flush is requested, and each `interval_ms`. A
+failed sync is final: the kernel may have dropped the pages, so it is never repeated, nothing is published after it,
+and `on_poisoned` is called once. A sync may hang; `pending_ms` shows for how long.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class FlushTarget(Protocol):
         """Bytes below are on disk."""
 
     def sync_to(self, target: int) -> None:
-        """Makes everything below `target` durable, and what vouches for it, then publishes it as `flushed`. Raises OSError."""
+        """Makes everything below `target` durable, with its checksums, then publishes it as `flushed`. Raises OSError."""
 
     def poison(self, what: str) -> StorePoisoned:
-        """Stops all writes for good; the same error each time."""
+        """Stops all writes for good; returns the same error each time."""
 
 
 class Flusher:
@@ -49,7 +49,7 @@ class Flusher:
         self._advanced = threading.Condition()
         self._failure: StorePoisoned | None = None
         self._stopping = False
-        self._began_ms: int | None = None  # the turn under way
+        self._began_ms: int | None = None  # the present turn
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class Flusher:
         self._thread.start()
 
     def request(self) -> None:
-        """Asks for a flush of all that is written by now; returns at once."""
+        """Requests a flush of everything written so far; returns at once."""
         self._wake.set()
 
     def wait(self, up_to: int, timeout_ms: int) -> None:
@@ -76,12 +76,12 @@ class Flusher:
 
     @property
     def pending_ms(self) -> int:
-        """How long the sync that is under way has taken by now; 0 where none is. Any thread."""
+        """How long the present sync has taken so far; 0 if none is running. Any thread."""
         began_ms = self._began_ms
         return 0 if began_ms is None else monotonic_ms() - began_ms
 
     def close(self) -> None:
-        """Flushes what is written a last time (not after a failure) and stops the thread."""
+        """Flushes everything written (not after a failure) and stops the thread."""
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
@@ -100,7 +100,7 @@ class Flusher:
             self._fail(f"the flush thread died: {error}")
 
     def flush_once(self) -> None:
-        """One turn of the loop: the flush thread's, or a test's that has not started it."""
+        """One turn: called by the flush thread, or by a test that has not started it."""
         target = self._target.written
         self._began_ms = monotonic_ms()
         try:

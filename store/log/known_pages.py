@@ -1,11 +1,11 @@
-"""Which parts of the log this process has had from its disk once: a pull may touch them as they are.
+"""The parts of the log that this process has already read from the disk: a pull may touch them directly.
 
-What this process wrote itself it has. All else, though it be little and near the end, may lie on a sector that the disk
-cannot give, and to touch such a page is SIGBUS, the end of the process: a worker asks for it first, a step of the log at a
-time, so that who reads on pays once for each step. A step that the disk does not give whole stays unknown.
+Bytes that this process wrote are known. All others may lie on a sector that the disk cannot read, and
+touching such a page is SIGBUS, which ends the process. So a worker reads them first, in steps, and
+a reader that goes on pays once for each step. A step that the disk cannot read completely stays unknown.
 
-Not known: whether the kernel has dropped a page since. A sector that fails behind that is met as late as by any reader.
-The loop asks, a worker learns; each is one step on a set.
+Whether the kernel has dropped a page since is unknown. A sector that fails later is found as late as by any reader.
+The loop asks, a worker adds; each is one operation on a set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[int, int]
 
 
 class KnownPages:
-    """Of one log."""
+    """The known pages of one log."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
@@ -33,7 +33,7 @@ class KnownPages:
         self._known: set[int] = set()
 
     def hold(self, places: Iterable[Place]) -> bool:
-        """Whether all of these places, [begin, end) each, may be touched."""
+        """True if all of these places, [begin, end) each, may be touched."""
         step, known, fresh_from = self._step, self._known, self._log.fresh_from
         return all(
             number in known
@@ -42,7 +42,7 @@ class KnownPages:
         )
 
     def end_from(self, begin: int) -> int:
-        """Up to where the log may be touched from `begin` on, at most; `begin` or less where that is not known."""
+        """Up to where the log may be touched from `begin` on; `begin` or less if that is unknown."""
         step, number = self._step, begin // self._step
         for at in range(number, number + LOOKED_AHEAD):
             if at * step >= self._log.fresh_from:
@@ -52,7 +52,7 @@ class KnownPages:
         return (number + LOOKED_AHEAD) * step
 
     def learn(self, places: Iterable[Place]) -> None:
-        """Brings these places, whose bytes the disk gave just now, into memory with what lies around them. A worker's."""
+        """Brings these places, which the disk has just read, into memory with their surroundings. A worker's."""
         step = self._step
         for begin, end in places:
             for number in range(begin // step, (end - 1) // step + 1):

@@ -26,7 +26,7 @@ import numpy as np
 from ...model.errors import StoreFormatError, StoreNotWriteable, StorePoisoned, ZenitError
 
 NAME_DIGITS: Final = 20
-WIPE_STEP_BYTES: Final = 256 * 1024  # what is wiped is read and compared first: memory for two of them
+WIPE_STEP_BYTES: Final = 256 * 1024  # wiped parts are first read and compared: memory for two of them
 EMPTY: Final = memoryview(b"")
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FALLOC_KEEP_SIZE: Final = 1
@@ -39,15 +39,15 @@ MADV_POPULATE_WRITE: Final = 23
 
 
 def private_memory(size_bytes: int) -> memoryview:
-    """Memory of its own mapping, zeros: a page of it is taken at its first write, and all go back with the last view.
+    """Zeroed memory with a mapping of its own: a page is used from its first write on, and all are returned with the last view.
 
-    From the heap it may be cleared, and so be taken whole, at once; what is freed then may stay with the process as a hole.
+    Heap memory may be cleared, and so used whole, at once; freed, it may stay with the process as a hole.
     """
     return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def _fallocate(fd: int, offset: int, size_bytes: int) -> None:
-    """Reserves the space; where the platform cannot (macOS, for development only) a full disk is found out later."""
+    """Reserves the space; if the platform cannot (macOS, for development only) a full disk is noticed later."""
     if sys.platform.startswith("linux"):
         os.posix_fallocate(fd, offset, size_bytes)
     else:
@@ -56,7 +56,7 @@ def _fallocate(fd: int, offset: int, size_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The calls that can fail for the disk's own reasons; tests bring failing ones."""
+    """The system calls that can fail because of the disk; tests replace them by failing ones."""
 
     pwritev: Callable[[int, Sequence[bytes | memoryview], int], int] = os.pwritev
     fdatasync: Callable[[int], None] = os.fdatasync
@@ -72,10 +72,10 @@ def segment_name(base_offset: int) -> str:
 
 
 def list_segments(directory: str, size_bytes: int) -> list[int]:
-    """The base offsets of the segments in a directory, ascending; none where it does not exist.
+    """The base offsets of the segments in a directory, ascending; none if it does not exist.
 
-    Raises StoreFormatError where a name is no offset, a size is not `size_bytes` (an empty last file apart: RocketMQ
-    may leave one, and it is skipped) or a segment is missing between two others.
+    Raises StoreFormatError if a name is no offset, a size is not `size_bytes` (except an empty last file, which RocketMQ
+    may leave and which is skipped) or a segment is missing between two others.
     """
     try:
         names = sorted(os.listdir(directory))
@@ -99,7 +99,7 @@ def list_segments(directory: str, size_bytes: int) -> list[int]:
 
 
 def create_allocated(path: str, size_bytes: int, disk: Disk = SYSTEM_DISK) -> None:
-    """Makes a file whose every byte has its place on disk; leaves none behind where that fails. Raises OSError."""
+    """Creates a fully allocated file; leaves none behind if that fails. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         disk.fallocate(fd, 0, size_bytes)
@@ -111,7 +111,7 @@ def create_allocated(path: str, size_bytes: int, disk: Disk = SYSTEM_DISK) -> No
 
 
 def create_sparse(path: str, size_bytes: int) -> None:
-    """Makes a file of zeros that takes no space yet: only for files written by `pwrite` alone. Raises OSError."""
+    """Creates a sparse file of zeros: only for files written by `pwrite` alone. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         os.ftruncate(fd, size_bytes)
@@ -129,7 +129,7 @@ def sync_directory(directory: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Makes a directory where there is none, and those above it; their names are durable then. Raises OSError."""
+    """Creates a directory and its parents if missing; their names are then durable. Raises OSError."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path) or "."
@@ -145,14 +145,14 @@ NO_ROOM: Final = (
 
 
 def disk_error(error: OSError, doing: str) -> ZenitError:
-    """What a failed allocation means: no space can come back (StoreNotWriteable), a broken disk is final (StorePoisoned)."""
+    """The error for a failed allocation: without room StoreNotWriteable, for a broken disk StorePoisoned, which is final."""
     if error.errno in (errno.EIO, errno.EROFS):
         return StorePoisoned(f"{doing}: {error.strerror}")
     return StoreNotWriteable(NO_ROOM if error.errno in NO_SPACE else f"{doing}: {error.strerror}")
 
 
 def _madvise(view: memoryview, advice: int) -> bool:
-    """Calls the kernel's madvise off the GIL; False where this platform or kernel does not know the advice."""
+    """Calls the kernel's madvise off the GIL; False if this platform or kernel does not know the advice."""
     return len(view) > 0 and _madvise_errno(view, advice) == 0
 
 
@@ -167,10 +167,10 @@ def _madvise_errno(view: memoryview, advice: int) -> int:
 
 
 def page_in(view: memoryview) -> bool:
-    """Brings the pages of a view of a map into memory, off the GIL. False where the disk does not give all of them: to touch
-    one of those is SIGBUS, the end of the process.
+    """Brings the pages of a view of a map into memory, off the GIL. False if the disk cannot read all of them: touching
+    one of those is SIGBUS, which ends the process.
 
-    A kernel without the advice (before Linux 5.14) has them touched; there an unreadable sector is the end of the process.
+    A kernel without the advice (before Linux 5.14) touches them; there an unreadable sector ends the process.
     """
     if not len(view):
         return True
@@ -202,13 +202,13 @@ class MappedFile:
     """A file of a fixed size with a map of all of it.
 
     `map`: the whole file; an empty view once `unmap` began. `fd`: for `pwritev` and `fdatasync`, -1 while closed
-    (`open_fd`). Any thread may read; who writes is the owner's affair.
+    (`open_fd`). Any thread may read; the owner decides who writes.
     """
 
     __slots__ = ("_mmap", "fd", "map", "path", "size_bytes")
 
     def __init__(self, path: str, size_bytes: int, *, writable: bool = False) -> None:
-        """Raises StoreFormatError where the file has another size, OSError where it cannot be opened."""
+        """Raises StoreFormatError if the file has another size, OSError if it cannot be opened."""
         self.path = path
         self.size_bytes = size_bytes
         self.fd = -1
@@ -230,13 +230,13 @@ class MappedFile:
         return self.fd
 
     def close_fd(self) -> None:
-        """Gives the descriptor back; the map stays."""
+        """Closes the descriptor; the map stays."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
     def reserve(self) -> None:
-        """Gives every byte its place on disk; what was a hole reads as zeros still. Raises OSError."""
+        """Allocates every byte on disk; holes still read as zeros. Raises OSError."""
         _fallocate(self.open_fd(), 0, self.size_bytes)
 
     def modified_ms(self) -> int:
@@ -244,16 +244,16 @@ class MappedFile:
         return os.stat(self.path).st_mtime_ns // 1_000_000
 
     def populate(self, begin: int, end: int, *, writing: bool = False) -> bool:
-        """Brings pages [begin, end) into memory and into the map, off the GIL; False where the kernel cannot."""
+        """Brings pages [begin, end) into memory and into the map, off the GIL; False if the kernel cannot."""
         return _madvise(self.map[begin:end], MADV_POPULATE_WRITE if writing else MADV_POPULATE_READ)
 
     def unmap(self) -> bool:
-        """Takes the map away from new readers; True once no view pins it and it is gone. May be called again."""
+        """Hides the map from new readers; True once no view pins it and it is unmapped. May be called again."""
         if self._mmap is None:
             return True
         whole, self.map = self.map, EMPTY
         if whole is not EMPTY:
-            _madvise(whole, MADV_DONTNEED)  # the page tables go here, off the GIL, not in munmap under it
+            _madvise(whole, MADV_DONTNEED)  # frees the page tables here, off the GIL, instead of in munmap under it
             del whole
         try:
             self._mmap.close()
@@ -263,7 +263,7 @@ class MappedFile:
         return True
 
     def close(self) -> bool:
-        """Closes descriptor and map; False where a view pins the map still (it goes with the last view)."""
+        """Closes descriptor and map; False if a view still pins the map (it is unmapped with the last view)."""
         self.close_fd()
         return self.unmap()
 
@@ -274,21 +274,21 @@ class Segment(MappedFile):
     __slots__ = ("base_offset", "end_offset", "populated_bytes")
 
     def __init__(self, directory: str, base_offset: int, size_bytes: int) -> None:
-        """Maps the file that is named by `base_offset`. Raises StoreFormatError, OSError."""
+        """Maps the file named by `base_offset`. Raises StoreFormatError, OSError."""
         super().__init__(os.path.join(directory, segment_name(base_offset)), size_bytes)
         self.base_offset = base_offset
         self.end_offset = base_offset + size_bytes
         self.populated_bytes = 0
 
     def wipe(self, begin: int, end: int) -> None:
-        """Writes zeros over positions [begin, end) wherever they are not zero already. Raises OSError."""
+        """Writes zeros over positions [begin, end) that are not zero already. Raises OSError."""
         wipe_range(self.open_fd(), begin, end)
 
     def drop_cached_pages(self, begin: int) -> None:
-        """Forgets the cached pages from position `begin` on, so that the next read asks the disk. Raises OSError.
+        """Drops the cached pages from position `begin` on, so that the next read asks the disk. Raises OSError.
 
-        The kernel forgets clean pages only, and several at once or none of them: so what is dirty among them, such as a
-        tail that was prepared and never used, is written first. What a failed sync left looking clean is not.
+        The kernel drops only clean pages, and several at once or none of them: so dirty ones among them, such as a
+        tail that was prepared and never used, are written first. Pages that a failed sync left marked clean are not written.
         """
         if sys.platform.startswith("linux"):
             os.fdatasync(self.open_fd())
@@ -306,13 +306,13 @@ def write_fully(fd: int, data: bytes | memoryview, at: int) -> None:
 
 
 def start_writing(fd: int) -> None:
-    """Has the kernel begin to write what is dirty of a file, without waiting; only `fdatasync` tells that it is on disk."""
+    """Makes the kernel begin to write a file's dirty pages, without waiting; only `fdatasync` proves that they are on disk."""
     if _libc is not None:
         _libc.sync_file_range(fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
 
 def wipe_range(fd: int, begin: int, end: int) -> None:
-    """Writes zeros over positions [begin, end) of a file wherever they are not zero already. Raises OSError."""
+    """Writes zeros over positions [begin, end) of a file that are not zero already. Raises OSError."""
     zeros = bytes(min(WIPE_STEP_BYTES, end - begin))
     for data_begin, data_end in _data_ranges(fd, begin, end):
         for at in range(data_begin, data_end, WIPE_STEP_BYTES):
@@ -323,7 +323,7 @@ def wipe_range(fd: int, begin: int, end: int) -> None:
 
 
 def _read(fd: int, size: int, at: int) -> bytes | None:
-    """None where the disk cannot read it; written over, it may come back."""
+    """The bytes; None if the disk cannot read them; after an overwrite they may be readable again."""
     try:
         return os.pread(fd, size, at)
     except OSError as error:
@@ -333,9 +333,9 @@ def _read(fd: int, size: int, at: int) -> bytes | None:
 
 
 def clear_range(fd: int, begin: int, end: int) -> None:
-    """Makes positions [begin, end) of a sparse file read as zeros, in one step that no kill cuts in two. Raises OSError.
+    """Makes positions [begin, end) of a sparse file read as zeros, in one step that a kill cannot interrupt. Raises OSError.
 
-    Where the file system cannot take the space back, zeros are written, and a kill may leave some of them.
+    If the file system cannot free the space, zeros are written, and a kill may leave part of the old bytes.
     """
     mode = _FALLOC_KEEP_SIZE | _FALLOC_PUNCH_HOLE
     if end > begin and (_libc is None or _libc.fallocate(fd, mode, begin, end - begin) != 0):
@@ -343,12 +343,12 @@ def clear_range(fd: int, begin: int, end: int) -> None:
 
 
 def first_hole(fd: int, size_bytes: int) -> int:
-    """Where the data that a sparse file begins with ends: what lies behind may be zeros up to its end. Raises OSError."""
+    """The end of the data at the front of a sparse file: the rest may be zeros. Raises OSError."""
     return min(os.lseek(fd, 0, os.SEEK_HOLE), size_bytes)
 
 
 def is_blank(fd: int, begin: int, end: int, *, read_max: int) -> bool:
-    """Whether positions [begin, end) of a file read as zeros; False too where that takes reading more than `read_max` bytes.
+    """True if positions [begin, end) of a file read as zeros; False also if the check would read more than `read_max` bytes.
 
     Raises OSError.
     """
