@@ -1,1 +1,1 @@
-"""The checksum side log: what was written by each append, by which damage is found."""
+"""The checksum side log: a checksum of each append, by which damage is found."""

@@ -1,16 +1,16 @@
-"""What the bytes of one checksum file say. Pure.
+"""The entries in the bytes of one checksum file. Pure.
 
     | entry | entry | ... | entry | gap, or zeros | zeros laid ahead ... |
      16 bytes each, ascending       where the entries end
 
-Entries meet their neighbours: each append begins where the one before it ended. A bit of its offset or its length that has
-rotted lets an entry miss the next one. So one that misses it, or that is the last and misses the one before, is `loose`:
-where the log does not agree with it, nothing is known to be wrong with the log. Entries are missing there, or it has rotted
-itself. One that cannot be true beside its neighbours is passed over.
+Entries meet their neighbours: each append begins where the one before it ended. An entry with a rotten bit in its offset or
+length misses the next one. So an entry that misses the next one, or that is the last and misses the one before, is `loose`:
+if the log does not match it, that does not prove damage of the log. Either entries are missing there, or the entry itself has
+rotted. An entry that its neighbours prove false is skipped.
 
-A *gap* says that entries are missing from there on, though the log goes on: a full disk cost them, a killed process had
-not written them yet, or RocketMQ wrote that part. The next entry takes its place. Without one, what follows the last entry
-was never flushed: entries reach the disk before anybody is told so.
+A *gap* says that entries are missing from there on, though the log continues: a full disk cost them, a killed process had
+not written them yet, or RocketMQ wrote that part. The next entry replaces it. Without a gap, bytes behind the last entry
+were never flushed: entries reach the disk before a flush is reported.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ChecksumEntry:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """An entry that cannot be true, or is loose. [begin, end): what lies between its neighbours in the log, which it should
-    cover; `end` None where it is the last."""
+    """An entry that is false, or loose. [begin, end): the part of the log between its neighbours, which it should
+    cover; `end` None if it is the last."""
 
     slot: int
     raw: Raw
@@ -58,8 +58,8 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class RottenEntry:
-    """A slot that agrees with nothing, in the file of the segment that begins at `base`, of the append at `offset`. `right`:
-    what it was, where that is sure."""
+    """A slot that matches nothing, in the file of the segment that begins at `base`, for the append at `offset`. `right`:
+    its right value, if that is certain."""
 
     base: int
     slot: int
@@ -72,7 +72,7 @@ class RottenEntry:
 
 
 def raws_in(data: bytes) -> Iterator[Raw]:
-    """The slots that a file's bytes hold, whatever they say."""
+    """The slots in a file's bytes, unchecked."""
     return ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % ENTRY.size])
 
 
@@ -80,7 +80,7 @@ def entries_in(
     raws: Iterator[Raw], *, begin: int, limit: int, suspects: list[Suspect] | None = None
 ) -> Iterator[tuple[int, ChecksumEntry]]:
     """(slot, entry) of each entry that may be true, ascending; they cover bytes of the segment [begin, limit). `suspects` gets
-    those that are doubtful, each before the entry behind it is given."""
+    the doubtful ones, each before the entry behind it is yielded."""
     raws = chain(raws, repeat(_ZEROS))
     reached, slot = begin, 0
     found, following = next(raws), next(raws)
@@ -103,7 +103,7 @@ def _is_end(raw: Raw) -> bool:
 
 
 def _is_wrong(found: Raw, following: Raw, after: Raw, reached: int, limit: int) -> bool:
-    """Whether an entry cannot be true: not by itself, or not beside the next one, which agrees with the one after it."""
+    """True if an entry is false: by itself, or because the next one, which matches the one after it, contradicts it."""
     offset, length, _ = found
     end = offset + length
     if not length or offset < reached or end > limit:
@@ -114,16 +114,16 @@ def _is_wrong(found: Raw, following: Raw, after: Raw, reached: int, limit: int) 
 
 
 def slots_in(data: bytes, *, begin: int, limit: int) -> int:
-    """How many slots of a file lie before its end: where the next entry belongs."""
+    """The number of slots before a file's end: where the next entry belongs."""
     return max((slot + 1 for slot, _ in entries_in(raws_in(data), begin=begin, limit=limit)), default=0)
 
 
 def has_gap(data: bytes, slots: int) -> bool:
-    """Whether behind its slots the file says that entries are missing."""
+    """True if the file says, behind its slots, that entries are missing."""
     at = slots * ENTRY.size
     return len(data) >= at + ENTRY.size and ENTRY.unpack_from(data, at)[1] == GAP_LENGTH
 
 
 def pack_gap(offset: int) -> bytes:
-    """What says that entries are missing from `offset` on."""
+    """The mark that entries are missing from `offset` on."""
     return ENTRY.pack(offset, GAP_LENGTH, 0)

@@ -1,17 +1,17 @@
 """The checksum side log: (physical offset, length, CRC-32) of every append to the commit log, as it was written.
 
-RocketMQ's records protect only their body; this protects headers and properties too, and tells after a power cut what was
-written and what are a recycled file's old bytes. `checksum/` holds one file per commit-log segment, with the same name,
+RocketMQ's records protect only their body. This log protects headers and properties too, and after a power failure it tells
+written bytes from the old bytes of a recycled file. `checksum/` holds one file for each commit-log segment, with the same name,
 append-only, 16 bytes an append, big-endian (checksum_entry):
 
     byte 0 physical offset 8 | 8 length 4 | 12 CRC-32 4
 
-Entries ascend. They wait in memory until the flush thread writes them, and are durable before anybody is told that their
-appends are: a killed process may lose the entries of its last moments, a power cut none of what was flushed. So that a
-sync has no file to grow, zeros are laid ahead of them.
+Entries ascend. They wait in memory until the flush thread writes them, and are durable before their
+appends are reported as flushed: a killed process may lose its last entries, a power failure none of flushed appends. Zeros are
+written ahead of them, so that a sync need not grow the file.
 
-A full disk costs entries, never messages; `entries_lost` counts them. Then, and where a start finds more log than entries,
-the file says that they are missing from there on: one slot is always left for that.
+A full disk costs entries, never messages; `entries_lost` counts them. Then, and if a start finds more log than entries,
+the file says that they are missing from there on: one slot is always reserved for that.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from .checksum_entry import ENTRY, ChecksumEntry, RottenEntry, entries_in, has_g
 logger = logging.getLogger(__name__)
 
 PENDING_MAX: Final = 65_536  # entries held in memory; the appender writes them itself beyond this
-AHEAD_BYTES: Final = 65_536  # of zeros laid at once: 4,096 entries
+AHEAD_BYTES: Final = 65_536  # of zeros written at once: 4,096 entries
 _pack: Final = ENTRY.pack
 
 
 class ChecksumLog:
-    """The loop thread appends, the flush thread writes and syncs, anybody reads what is written."""
+    """The loop thread appends, the flush thread writes and syncs, any thread reads what is written."""
 
     def __init__(self, directory: str, *, segment_bytes: int, disk: Disk = SYSTEM_DISK) -> None:
         self.directory = directory
         self._segment_bytes = segment_bytes
         self._disk = disk
         self._pending: deque[tuple[int, int, int]] = deque()
-        self._lock = threading.Lock()  # guards what follows; never held by `append`
+        self._lock = threading.Lock()  # guards the following fields; never held by `append`
         self._fd = -1
         self._base = -1
         self._size_bytes = 0
-        self._laid_bytes = 0  # that the file has: entries, and zeros for more of them
+        self._laid_bytes = 0  # size of the file: entries, and zeros for more of them
         self._unsynced = False
         self.entries_lost = 0
 
     def append(self, offset: int, length: int, crc: int) -> None:
-        """Notes one append. Loop thread only. Raises OSError only where it had to write (PENDING_MAX)."""
+        """Adds the entry of one append. Loop thread only. Raises OSError only if it had to write (PENDING_MAX)."""
         pending = self._pending
         pending.append((offset, length, crc))
         if len(pending) >= PENDING_MAX:
             self.write_out()
 
     def write_out(self) -> None:
-        """Writes the entries that wait. Raises OSError; a full disk drops them instead."""
+        """Writes the waiting entries. Raises OSError; a full disk drops them instead."""
         with self._lock:
             pending = self._pending
             entries = [pending.popleft() for _ in range(len(pending))]
@@ -93,7 +93,7 @@ class ChecksumLog:
             self._note_lost(entries[written:])
 
     def _lay_ahead(self, size_bytes: int) -> int:
-        """How many of `size_bytes` find room behind what is written, one slot left over; makes that room. Raises OSError."""
+        """How many of `size_bytes` fit behind what is written, with one slot reserved; makes that room. Raises OSError."""
         end = self._size_bytes + size_bytes + ENTRY.size
         if end > self._laid_bytes:
             zeros = bytes(-(-end // AHEAD_BYTES) * AHEAD_BYTES - self._laid_bytes)
@@ -108,14 +108,14 @@ class ChecksumLog:
         return max(0, min(size_bytes, self._laid_bytes - ENTRY.size - self._size_bytes))
 
     def _note_lost(self, lost: list[tuple[int, int, int]]) -> None:
-        """Says in the file at hand that entries are missing; the next one that finds room takes that place."""
+        """Marks in the present file that entries are missing; the next entry with room replaces the mark."""
         if not self.entries_lost:
             logger.warning("disk full: checksum entries are dropped base=%s", self._base_of(lost[0][0]))
         self.entries_lost += len(lost)
         self._note_gap(lost[0][0])
 
     def _note_gap(self, offset: int) -> None:
-        """Says in the file at hand, where it has room, that entries are missing from `offset` on. Raises OSError."""
+        """Marks in the present file, if it has room, that entries are missing from `offset` on. Raises OSError."""
         if self._fd >= 0 and self._size_bytes + ENTRY.size <= self._laid_bytes:
             self._unsynced = True
             try:
@@ -125,7 +125,7 @@ class ChecksumLog:
                     raise
 
     def _open(self, base: int) -> None:
-        """Goes on in the file of another segment. Where that cannot be, the one at hand stays. Raises OSError."""
+        """Continues in the file of another segment. If that fails, the present one stays. Raises OSError."""
         make_directory(self.directory)
         fd = os.open(self._path(base), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -166,7 +166,7 @@ class ChecksumLog:
             os.close(fd)
 
     def set_right(self, rotten: RottenEntry) -> bool:
-        """Writes over an entry that has rotted what it was, durably; False where that is not known, or it is gone. Any thread.
+        """Replaces a rotten entry by its right value, durably; False if that is unknown, or the file is gone. Any thread.
 
         Raises OSError.
         """
@@ -207,13 +207,13 @@ class ChecksumLog:
             return b""
 
     def has_gap(self, base: int) -> bool:
-        """Whether entries are known to be missing behind the last one of a segment. Raises OSError."""
+        """True if entries are known to be missing behind the last one of a segment. Raises OSError."""
         data = self._bytes_of(base)
         return has_gap(data, slots_in(data, begin=base, limit=base + self._segment_bytes))
 
     def truncate(self, end: int, *, others_follow: bool = False) -> None:
-        """Forgets every append that reaches past `end`, and what is torn. Where entries do not reach `end`, their file says so:
-        what lies between counts without them. So it does where `others_follow`, who note no entries. Durable. Raises OSError.
+        """Drops every entry that reaches past `end`, and torn ones. If entries do not reach `end`, their file says so:
+        the bytes between count without them. The same with `others_follow`, who write no entries. Durable. Raises OSError.
         """
         with self._lock:
             self._pending.clear()
@@ -248,7 +248,7 @@ class ChecksumLog:
             os.close(fd)
 
     def add_behind(self, entries: Sequence[tuple[int, int, int]], end: int) -> None:
-        """Notes records of a log that ends at `end`, those that lie behind all entries of their segments; entries stay missing
+        """Adds entries for records of a log that ends at `end`, behind all entries of their segments; entries stay missing
         around them, and their file says so. Before anything is appended. Durable. Raises OSError.
         """
         with self._lock:
@@ -263,7 +263,7 @@ class ChecksumLog:
             self._close_file()
 
     def bases(self) -> list[int]:
-        """The base offsets of the segments that have a file here, ascending; other names are left alone."""
+        """The base offsets of the segments with a file here, ascending; other names are ignored."""
         try:
             names = os.listdir(self.directory)
         except FileNotFoundError:
@@ -271,7 +271,7 @@ class ChecksumLog:
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def drop(self, base: int) -> None:
-        """Deletes the file of a segment that is gone. Raises OSError."""
+        """Deletes the file of a deleted segment. Raises OSError."""
         with self._lock:
             if base == self._base:
                 self._close_file()
@@ -287,7 +287,7 @@ class ChecksumLog:
             self._close_file()
 
     def abandon(self) -> None:
-        """Closes without writing: after the disk failed, or where nothing was ever written."""
+        """Closes without writing: after the disk failed, or if nothing was ever written."""
         self._pending.clear()
         with self._lock:
             fd, self._fd, self._base = self._fd, -1, -1

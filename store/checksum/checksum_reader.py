@@ -1,10 +1,10 @@
-"""Finds the checksum entries of one place in the log, without reading their file from its beginning.
+"""Finds the checksum entries of one place in the log, without reading their file from the beginning.
 
-The entries of a file ascend, so where one begins is found by halving; an entry that has rotted may lead astray there, and
-then the file is read from its beginning. Any thread; each call opens its file anew.
+The entries of a file ascend, so a binary search finds them. If a rotten entry misleads the search,
+the file is read from its beginning. Any thread; each call opens its file again.
 
-Of an open log the entries that still wait in memory are written first: what was appended is never judged without its entry
-because somebody looked too soon.
+In an open log the waiting entries are written first, so that an append is never judged without its entry
+because it was read too soon.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _BEFORE: Final = 3  # so many slots before the first one behind a position: its 
 
 
 class ChecksumReader:
-    """Of one checksum directory, which need not exist. `write_out(end)`: has the entries of appends below `end` written."""
+    """Reads one checksum directory, which need not exist. `write_out(end)`: writes the waiting entries of appends
+    below `end`."""
 
     def __init__(
         self, directory: str, segment_bytes: int, *, write_out: Callable[[int], None] = lambda _end: None
@@ -36,14 +37,14 @@ class ChecksumReader:
         self._segment_bytes = segment_bytes
 
     def overlapping(self, begin: int, end: int) -> list[ChecksumEntry]:
-        """The written entries that share a byte with [begin, end), which lies in one segment; ascending.
+        """The written entries that share a byte with [begin, end), which is in one segment; ascending.
 
-        None of them where their file cannot be read: then nothing vouches for these bytes.
+        None of them if their file cannot be read: then no checksum covers these bytes.
         """
         return self.looked_up(begin, end)[0]
 
     def looked_up(self, begin: int, end: int) -> tuple[list[ChecksumEntry], list[Suspect]]:
-        """`overlapping`, and the doubtful entries that stand there. Raises StorePoisoned."""
+        """`overlapping`, and the doubtful entries of the same place. Raises StorePoisoned."""
         self._write_out(end)
         base = begin - begin % self._segment_bytes
         try:
@@ -59,8 +60,8 @@ class ChecksumReader:
             os.close(fd)
 
     def end_before(self, offset: int) -> int:
-        """A position at or before `offset` where an append ends that has an entry, or its segment begins, whichever comes last;
-        `offset` itself where an append with an entry holds it. Raises StorePoisoned."""
+        """The last position at or before `offset` where an append with an entry ends or the segment begins;
+        `offset` itself if it is inside an append with an entry. Raises StorePoisoned."""
         self._write_out(offset + 1)
         base = offset - offset % self._segment_bytes
         try:
@@ -98,7 +99,7 @@ class ChecksumReader:
     def _from_slot(
         self, fd: int, first: int, base: int, begin: int, end: int, suspects: list[Suspect]
     ) -> tuple[list[ChecksumEntry], bool]:
-        """(the entries wanted that stand in `first` or behind it, whether those before it cannot be)."""
+        """(the wanted entries in slot `first` or behind it, whether no wanted one can be before it)."""
         found: list[ChecksumEntry] = []
         is_complete = not first
         limit = base + self._segment_bytes
@@ -115,7 +116,7 @@ class ChecksumReader:
 
 
 def _offset_in(fd: int, slot: int) -> int:
-    """Where the append of a slot begins; behind everything in one of zeros."""
+    """The begin of the append of a slot; for a slot of zeros, behind everything."""
     raw: Raw = ENTRY.unpack(os.pread(fd, ENTRY.size, slot * ENTRY.size))
     return raw[0] if any(raw) else 1 << 64
 

@@ -1,7 +1,7 @@
-"""The checksum entries of a log, looked up by where an append begins; of one segment at a time, at 17 bytes an entry.
+"""The checksum entries of a log by the begin of their appends; one segment at a time, 17 bytes an entry.
 
-A start that must read the whole log, because its index or its queues are gone, meets each append once and in order.
-Used once, while nobody appends.
+A start that must read the whole log, because its index or its queues are gone, looks up each append once and in order.
+Used once, while nothing is appended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOWHERE: Final = -1
 
 
 class ChecksumTable:
-    """Of a log that ends at `end`, or before. Raises OSError where it has to read."""
+    """The table of a log that ends at `end`, or before. Raises OSError if it has to read."""
 
     def __init__(self, checksums: ChecksumLog, segment_bytes: int, end: int) -> None:
         self._checksums = checksums
@@ -37,7 +37,7 @@ class ChecksumTable:
         return self._entry(index) if index < len(self._offsets) and self._offsets[index] == offset else None
 
     def behind(self, offset: int, limit: int | None = None) -> Iterator[ChecksumEntry]:
-        """Those that begin behind `offset`, and before `limit`, ascending; `get` may be called meanwhile."""
+        """The entries behind `offset` and before `limit`, ascending; `get` may be called meanwhile."""
         at, end = offset, self._end if limit is None else limit
         for base in range(offset - offset % self._segment_bytes, end, self._segment_bytes):
             while True:
@@ -50,7 +50,7 @@ class ChecksumTable:
                 yield entry
 
     def end_at(self, offset: int) -> bool:
-        """Whether the entries end with one of what lies just before `offset`, and none is known to be missing behind it."""
+        """True if the last entry covers the bytes just before `offset`, and none is known to be missing behind it."""
         base = offset - offset % self._segment_bytes
         for held in (base, base - self._segment_bytes) if offset == base else (base,):
             self._hold(held)

@@ -1,8 +1,8 @@
-"""Two copies of one append, each with damage of its own, made whole again. Pure.
+"""Combines two copies of one append, each with damage of its own, into the right bytes. Pure.
 
-Where they differ one of them is right, in each place; which one, the checksum of the append says, and nothing else. So all
-choices are tried: places are few where disks have rotted, and near ones count as one. Each try passes by chance once in
-2^32, which a few dozen of them keep far from happening.
+At each place where they differ one of them is right; only the checksum of the append tells which. So all
+combinations are tried: rotten disks have few such places, and close ones count as one. A wrong combination passes by chance
+once in 2^32, so a few dozen of them are safe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = tuple[int, int]
 
 
 def spliced(ours: bytes, theirs: bytes, crc: int) -> bytes | None:
-    """What both are copies of, by its CRC-32; None where no choice between them has it, they differ in
+    """The common original of two copies, by its CRC-32; None if no combination has it, they differ in
     too many places, or are too long."""
     if len(ours) != len(theirs) or len(ours) > BYTES_MAX:
         return None
@@ -40,7 +40,7 @@ def spliced(ours: bytes, theirs: bytes, crc: int) -> bytes | None:
 
 
 def differing(ours: bytes, theirs: bytes) -> list[Place] | None:
-    """Where two copies of one length differ, [begin, end) each, ascending; None where these are more than PLACES_MAX."""
+    """Where two copies of equal length differ, [begin, end) each, ascending; None if these are more than PLACES_MAX."""
     difference = (int.from_bytes(ours, "little") ^ int.from_bytes(theirs, "little")).to_bytes(len(ours), "little")
     places: list[Place] = []
     for found in _DIFFERENT.finditer(difference):

@@ -2,9 +2,9 @@
 
     header 40 | slots: 4 bytes each | entries: 20 bytes each, entry 0 never used
 
-A slot holds the number of its newest entry, an entry that of the one before it in the same slot. Quirks that are
-RocketMQ's and kept: the count begins at 1; a new file's header holds the end values of the file before until the first
-entry comes, whose time difference is counted from there.
+A slot holds the number of its newest entry, and an entry that of the former one in the same slot. We keep two quirks of
+RocketMQ: the count begins at 1; a new file's header holds the end values of the file before until the first
+entry comes, and that entry's time difference is counted from there.
 
 The loop thread inserts, any thread searches: `index_insert` and `index_search` run under the GIL, each as one step.
 """
@@ -24,7 +24,7 @@ from ...record.layout import INDEX_ENTRY, INDEX_HEADER
 from ..log.segment import MappedFile, disk_error
 
 SLOT_BYTES: Final = 4
-_SAMPLED: Final = 4096  # entries looked at to find out a file's slot count
+_SAMPLED: Final = 4096  # entries examined to determine a file's slot count
 _ENTRIES_PER_SLOT: Final = (4, 2, 1, 3, 5, 6, 8, 10, 16, 20)
 _DIFFERENCE_MAX: Final = 0x7FFFFFFF
 _ENTRY: Final = np.dtype([("hash", ">u4"), ("offset", ">i8"), ("difference", ">i4"), ("previous", ">u4")])
@@ -37,7 +37,7 @@ def index_file_bytes(slots: int, entries: int) -> int:
 
 @dataclass(slots=True)
 class IndexHeader:
-    """What the first 40 bytes say. Times in ms, offsets physical; `count`: number of the next entry.
+    """The content of the first 40 bytes. Times in ms, offsets physical; `count`: number of the next entry.
 
     Never changed once it is made, since other threads read it; not frozen, because one is made for every put.
     """
@@ -56,12 +56,12 @@ class IndexFile:
     __slots__ = ("_count_max", "_file", "entries", "header", "path", "slots")
 
     def __init__(self, path: str, *, slots: int, entries: int, writable: bool = True) -> None:
-        """Raises StoreFormatError where size, header or first entry do not fit, OSError."""
+        """Raises StoreFormatError if size, header or first entry do not fit, OSError."""
         self._file = MappedFile(path, index_file_bytes(slots, entries), writable=writable)
         self.path = path
         self.slots = slots
         self.entries = entries
-        self._count_max = entries  # what the header's count may come to
+        self._count_max = entries  # the limit of the header's count
         values = list(INDEX_HEADER.unpack_from(self._file.map))
         values[5] = max(values[5], 1)
         self.header = IndexHeader(*values)
@@ -80,11 +80,11 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many entries still fit."""
+        """The number of entries that still fit."""
         return self._count_max - self.header.count
 
     def reserve(self) -> None:
-        """Sees to it that the file has no holes, before anything is put in: RocketMQ's have, and to write to one through the
+        """Fills the holes of the file before anything is inserted: RocketMQ's files have holes, and a write to one through the
         map, on a full disk, ends the process. Raises StoreNotWriteable (no room), StorePoisoned, OSError."""
         try:
             self._file.reserve()
@@ -92,12 +92,12 @@ class IndexFile:
             raise disk_error(error, "filling the holes of an index file") from error
 
     def seal(self) -> None:
-        """Nothing is put in from here on."""
+        """Nothing is inserted from here on."""
         self._count_max = self.header.count
 
     @property
     def is_unused(self) -> bool:
-        """Whether no entry was ever put in."""
+        """True if no entry was ever inserted."""
         return self.header.count <= 1
 
     def set_header(self, header: IndexHeader) -> None:
@@ -106,12 +106,12 @@ class IndexFile:
         self.header = header
 
     def prime(self, before: IndexHeader) -> None:
-        """Takes over the end of the file before, as RocketMQ does with a new file."""
+        """Copies the end values of the file before, as RocketMQ does for a new file."""
         end_ms, end = before.end_timestamp_ms, before.end_offset
         self.set_header(IndexHeader(end_ms, end_ms, end, end))
 
     def put(self, hashes: memoryview, offsets: memoryview, begin: int, end: int, store_timestamp_ms: int) -> None:
-        """Puts in keys [begin, end), all of records stored at one time; there must be `room`."""
+        """Inserts keys [begin, end), all of records with one store time; there must be `room`."""
         header = self.header
         first_ms, first_offset = header.begin_timestamp_ms, header.begin_offset
         opened, number = 0, header.count
@@ -136,9 +136,9 @@ class IndexFile:
         return int(index_insert(self._file.map, self.slots, number, hashes, offsets, begin, end, difference_s))
 
     def search(self, key_hash: int, *, begin_ms: int, end_ms: int, found_max: int) -> list[int]:
-        """Physical offsets under a hash, newest first, of about that time: to the second, and hashes collide."""
+        """Physical offsets for a hash, newest first, at about that time: to the second, and hashes collide."""
         header = self.header
-        view = self._file.map  # pins it; empty where the file has expired and is being deleted: nothing is found then
+        view = self._file.map  # pins it; empty if the expired file is being deleted: nothing is found then
         if self.is_unused or not len(view):
             return []
         if end_ms < header.begin_timestamp_ms or begin_ms > header.end_timestamp_ms + 999:
@@ -152,7 +152,7 @@ class IndexFile:
         return found
 
     def keys_at_end(self) -> int:
-        """How many of the last entries are of the last record: more of its keys may be missing after a crash."""
+        """How many of the last entries belong to the last record: more of its keys may be missing after a crash."""
         number = self.header.count - 1
         while number > 0 and self.entry_offset(number) == self.header.end_offset:
             number -= 1
@@ -162,10 +162,10 @@ class IndexFile:
         return INDEX_HEADER_BYTES + SLOT_BYTES * self.slots + ENTRY_BYTES * number
 
     def count_below(self, offset: int) -> int:
-        """Number of the first entry whose record does not lie below `offset`; entries ascend by offset.
+        """Number of the first entry whose record is not below `offset`; entries ascend by offset.
 
-        All below `offset` must have reached the disk. Where a power cut kept others from it, there is what was there before:
-        zeros, or entries of a file that expired, which lie below all of this one.
+        All entries below `offset` must have reached the disk. If a power failure kept others from it, the old bytes are there:
+        zeros, or entries of an expired file, which are below all of this one.
         """
         offsets = self._entries_array(1, self.header.count)["offset"]
         first = self.header.begin_offset
@@ -176,9 +176,9 @@ class IndexFile:
         return int(INDEX_ENTRY.unpack_from(self._file.map, self._entry_at(number))[1])
 
     def cut(self, count: int, end_timestamp_ms: int) -> None:
-        """Keeps the entries below number `count`, the last of which is of that time; makes the slots anew from them.
+        """Keeps the entries below number `count`, the last of which has that time; rebuilds the slots from them.
 
-        After a crash the slots may know of entries that never reached the disk: entries are the truth.
+        After a crash the slots may refer to entries that never reached the disk: the entries decide.
         """
         entries = self._entries_array(1, count)
         slots = np.zeros(self.slots, dtype=">u4")
@@ -198,7 +198,7 @@ class IndexFile:
         self._file.populate(0, INDEX_HEADER_BYTES + SLOT_BYTES * self.slots, writing=True)
 
     def populate_entries(self, begin: int, end: int) -> None:
-        """The same for entries [begin, end), as far as there are so many."""
+        """The same for entries [begin, end), as far as they exist."""
         last = min(end, self.entries)
         if begin < last and self._file.map:
             self._file.populate(self._entry_at(begin), self._entry_at(last), writing=True)
@@ -207,9 +207,9 @@ class IndexFile:
         return np.frombuffer(self._file.map, dtype=_ENTRY, count=end - begin, offset=self._entry_at(begin))
 
     def chains_hold(self) -> bool:
-        """Whether entries hang on the chains of the slots that their hashes say: false for a wrong slot count.
+        """True if entries are on the chains of the slots that their hashes name: False for a wrong slot count.
 
-        After a power cut the slots may know more entries than the header.
+        After a power failure the slots may refer to more entries than the header.
         """
         count = self.header.count
         entries = self._entries_array(1, min(count, _SAMPLED))
@@ -225,16 +225,16 @@ class IndexFile:
         return bool(np.all(newest > np.arange(len(entries))) and np.all(newest < self.entries))
 
     def open_fd(self) -> int:
-        """A descriptor by which what was put in is made durable (`fdatasync`)."""
+        """A descriptor for making the entries durable (`fdatasync`)."""
         return self._file.open_fd()
 
     def close(self) -> bool:
-        """Unmaps the file; False where a search still looks at it."""
+        """Unmaps the file; False if a search still uses it."""
         return self._file.close()
 
 
 def find_slot_count(path: str, size_bytes: int, *, slots: int, entries: int) -> tuple[int, int] | None:
-    """(slots, entries) of an existing file: the expected ones where they fit, else the ones its chains agree with; or None.
+    """(slots, entries) of an existing file: the expected ones if they fit, otherwise those that match its chains; or None.
 
     Raises OSError.
     """

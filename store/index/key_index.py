@@ -1,10 +1,10 @@
 """The key index: index files in order of time, the newest of which takes the keys of new records.
 
 Keys are the unique id, each word of KEYS, and the tags (RocketMQ 5.5 indexes them as `topic#T#tags`). A file is named by
-the time it was made, `yyyyMMddHHmmssSSS`. The next one is made ready by a worker when the newest is 80 % full, because
-allocating and touching 420 MB takes long. A search gives candidates: hashes collide, so the caller reads the records.
+the time of its creation, `yyyyMMddHHmmssSSS`. A worker prepares the next one when the newest is 80 % full, because
+allocating and touching 420 MB takes long. A search returns candidates: hashes collide, so the caller reads the records.
 
-The loop thread puts in; `search` and `persist` run in workers.
+The loop thread inserts; `search` and `persist` run in workers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _READY_SHARE: Final = 5  # the next file is made when less than 1/5 of the newes
 
 
 def is_indexed(sys_flag: int) -> bool:
-    """Whether the keys of a record with this sysFlag are indexed: all but those of rolled back transactions."""
+    """True if the keys of a record with this sysFlag are indexed: all but those of rolled back transactions."""
     return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
 
 
@@ -46,7 +46,7 @@ def index_file_name(now_ms: int) -> str:
 
 
 def _leave_it(_: Callable[[], None]) -> None:
-    """Nobody works ahead: files are made and pages touched when they are needed."""
+    """No worker: files are created and pages touched when they are needed."""
 
 
 def list_index_files(directory: str, *, writable: bool = True) -> list[str]:
@@ -58,7 +58,7 @@ def list_index_files(directory: str, *, writable: bool = True) -> list[str]:
     paths = []
     for name in names:
         path = os.path.join(directory, name)
-        if name.endswith(".new"):  # a preparation cut short
+        if name.endswith(".new"):  # an interrupted preparation
             if writable:
                 os.unlink(path)
             continue
@@ -81,11 +81,11 @@ class KeyIndex:
         spare_bytes: int = 0,
         writable: bool = True,
     ) -> None:
-        """Maps the files that exist; their own slot count counts. `run_soon` may have a worker do the slow work.
+        """Maps the existing files, with the slot counts that they have. `run_soon` may pass slow work to a worker.
 
-        `spare_bytes`: so much of expired files is kept to be written over, one file at least; 0: none.
-        Raises StoreFormatError, OSError. Files that do not make sense are left out, with all behind them, and deleted once
-        it is told what is held (`trust`, `cut`): the log must be read again from `needs_from` then.
+        `spare_bytes`: how much of expired files is kept to be written over, at least one file; 0: none.
+        Raises StoreFormatError, OSError. Invalid files are left out, with all behind them, and deleted once
+        `trust` or `cut` is called: the log must then be read again from `needs_from` on.
         """
         self.directory = os.path.join(store_directory, INDEX_FOLDER)
         self.slots = slots
@@ -93,14 +93,16 @@ class KeyIndex:
         self._now_ms = now_ms
         self._writable = writable
         self.run_soon: Callable[[Callable[[], None]], object] = _leave_it
-        self._touched = 0  # entries of the newest file whose pages a worker has touched, or is asked to
+        self._touched = 0  # entries of the newest file whose pages a worker has touched, or was asked to
         self._asked = False
-        self._making = threading.Lock()  # for making a file: the worker ahead, the loop where that came too late
+        self._making = (
+            threading.Lock()
+        )  # for creating a file: by the worker in advance, or by the loop if that was too late
         self._waiting: list[tuple[list[int], list[int], int]] = []
         self._prepared: IndexFile | None = None
         self._reflected = PhysicalOffset(0)
         self.needs_from: int | None = None  # where a replay must begin, whatever the checkpoint says
-        self._refused: list[str] = []  # paths of files that are left out
+        self._refused: list[str] = []  # paths of left-out files
         self._taken = PhysicalOffset(0)  # dispatched up to here
         self._held_offset = -1  # of this record `_held_keys` keys are held: a replay leaves them out
         self._held_keys = 0
@@ -131,7 +133,7 @@ class KeyIndex:
         if found is not None:
             self.slots, self.entries = found
             try:
-                files.extend(  # those before the one that is refused
+                files.extend(  # the keys before the refused one
                     IndexFile(path, slots=self.slots, entries=self.entries, writable=self._writable) for path in paths
                 )
             except StoreFormatError as error:
@@ -148,7 +150,7 @@ class KeyIndex:
     # ---- what is held after a start
 
     def trust(self, reflected: int) -> None:
-        """After a clean stop: all below `reflected` is here. Raises OSError."""
+        """After a clean stop: everything below `reflected` is here. Raises OSError."""
         self._drop_refused()
         self._drop_unused()
         self._begin(reflected if self._files else 0)
@@ -156,7 +158,7 @@ class KeyIndex:
     def cut(self, reflected: int, timestamp_of: Callable[[int], int | None]) -> None:
         """After an unclean stop: keeps only keys of records below `reflected`.
 
-        `timestamp_of`: the store time of a record; None where the log does not have it (any more): the header's stays then,
+        `timestamp_of`: the store time of a record; None if the log does not have it (any more): the header's stays then,
         which is no earlier. Raises StoreNotWriteable (a file of RocketMQ's with holes, on a full disk), OSError.
         """
         known = bool(self._files) or not reflected
@@ -177,7 +179,7 @@ class KeyIndex:
         self._begin(reflected if known else 0)
 
     def cut_newer(self, timestamp_ms: int) -> None:
-        """As RocketMQ after its unclean stop: drops files that end later than its checkpoint. Raises OSError."""
+        """Like RocketMQ after an unclean stop: drops files that end later than its checkpoint. Raises OSError."""
         self._drop_refused()
         self._drop_unused()
         while self._files and self._files[-1].header.end_timestamp_ms > timestamp_ms:
@@ -186,7 +188,7 @@ class KeyIndex:
         self._begin(self.needs_from)
 
     def _drop_refused(self) -> None:
-        """The last one first: a kill leaves what is refused again."""
+        """Deletes the last one first: after a kill the rest is refused again."""
         while self._refused:
             os.unlink(self._refused[-1])
             self._refused.pop()
@@ -202,7 +204,7 @@ class KeyIndex:
         os.unlink(last.path)
 
     def _begin(self, reflected: int) -> None:
-        """From here on keys are put in: behind those that are held, which a replay tells again."""
+        """From here on keys are inserted: behind the held ones, which a replay dispatches again."""
         if self.needs_from is not None:
             reflected = min(reflected, self.needs_from)
         self._reflected = self._taken = PhysicalOffset(reflected)
@@ -219,18 +221,18 @@ class KeyIndex:
     # ---- dispatch
 
     def on_run(self, run: Run) -> None:
-        """Takes the keys of a run, each message once however often it is told."""
+        """Inserts the keys of a run, each message once, however often it is dispatched."""
         if is_indexed(run.sys_flag) and run.keys_begin < run.keys_end:
             self.put(run.hashes, run.key_offsets, run.keys_begin, run.keys_end, run.store_timestamp_ms)
         self.advance(run.end)
 
     def advance(self, end: int) -> None:
-        """Says that all below `end` has been put in."""
+        """Everything below `end` has been inserted."""
         if end > self._taken and not self._waiting:
             self._taken = PhysicalOffset(end)
 
     def put(self, hashes: memoryview, offsets: memoryview, begin: int, end: int, store_timestamp_ms: int) -> None:
-        """Takes keys [begin, end), all of one store time; they wait in memory where no file can be made."""
+        """Inserts keys [begin, end), all with one store time; they wait in memory if no file can be created."""
         if offsets[begin] <= self._held_offset:
             begin = self._skip_held(offsets, begin, end)
         while begin < end:
@@ -253,7 +255,7 @@ class KeyIndex:
                 self.run_soon(self.prepare_next)
 
     def _touch_ahead(self, file: IndexFile) -> None:
-        """Has a worker touch the pages that the next keys will lie in: the first touch of one costs more than its keys."""
+        """Lets a worker touch the pages of the next keys: the first touch of a page costs more than its keys."""
         begin = max(self._touched, file.header.count)
         self._touched = file.header.count + 2 * AHEAD_ENTRIES
         self.run_soon(partial(file.populate_entries, begin, self._touched))
@@ -278,18 +280,18 @@ class KeyIndex:
             self._prepared = None
             if self._files:
                 file.prime(self._files[-1].header)
-            self._files = (*self._files, file)  # before a worker may make one: each is named after the newest
+            self._files = (*self._files, file)  # before a worker may create one: each is named after the newest
         self._asked = False
         self._touched = 0
         return file
 
     @property
     def is_blocked(self) -> bool:
-        """Whether keys wait for the disk."""
+        """True if keys wait for the disk."""
         return bool(self._waiting)
 
     def retry_waiting(self, end: int) -> None:
-        """Puts in the keys that wait, as far as the disk has room; `end`: where the dispatched log ends."""
+        """Inserts the waiting keys, as far as the disk has room; `end`: where the dispatched log ends."""
         waiting, self._waiting = self._waiting, []
         for hashes, offsets, store_timestamp_ms in waiting:
             count = len(hashes)
@@ -297,7 +299,7 @@ class KeyIndex:
         self.advance(end)
 
     def prepare_next(self) -> None:
-        """Makes the next file ready. A worker's; a full disk leaves it to the moment it is needed."""
+        """Prepares the next file. A worker's; on a full disk it is created when it is needed."""
         with self._making:
             if self._prepared is not None:
                 return
@@ -327,11 +329,11 @@ class KeyIndex:
             raise disk_error(error, "making an index file") from error
 
     def reflected(self) -> PhysicalOffset:
-        """Keys of all records below are on disk."""
+        """The keys of all records below are on disk."""
         return self._reflected
 
     def persist(self) -> PhysicalOffset:
-        """Makes what is put in durable. A worker's. Raises OSError."""
+        """Makes the inserted keys durable. A worker's. Raises OSError."""
         taken = self._taken
         for file in list(self._dirty):  # each of now, however often the loop notes one of them again meanwhile
             self._dirty.pop(file, None)
@@ -358,18 +360,18 @@ class KeyIndex:
 
     @property
     def file_count(self) -> int:
-        """How many files there are."""
+        """The number of files."""
         return len(self._files)
 
     @property
     def entry_count(self) -> int:
-        """How many keys are held."""
+        """The number of held keys."""
         return sum(file.header.count - 1 for file in self._files)
 
     # ---- removing
 
     def remove_before(self, log_begin: int) -> list[IndexFile]:
-        """Gives up the files, the newest apart, whose every record lies below `log_begin`; returns them, for `retire`."""
+        """Removes the files, except the newest, whose every record is below `log_begin`; returns them, for `retire`."""
         removed: list[IndexFile] = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_begin:
             first, *rest = self._files
@@ -379,7 +381,7 @@ class KeyIndex:
         return removed
 
     def retire(self, file: IndexFile) -> None:
-        """Keeps a file that was given up, to be written over; deletes it where a search still looks at it. A worker's.
+        """Keeps a removed file to be written over; deletes it if a search still uses it. A worker's.
 
         Raises OSError.
         """
@@ -389,7 +391,7 @@ class KeyIndex:
             os.unlink(file.path)
 
     def close(self) -> None:
-        """Unmaps all files; what is not persisted is the kernel's to write."""
+        """Unmaps all files; the kernel writes what is not persisted."""
         for file in (*self._files, *((self._prepared,) if self._prepared is not None else ())):
             file.close()
         self._files = ()

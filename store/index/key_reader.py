@@ -1,4 +1,4 @@
-"""Finding records by key, unique id or position. Any thread: it reads the index and the log, and keeps nothing."""
+"""Finds records by key, unique id or position. Any thread: it reads the index and the log, and stores nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEARCH_STEP: Final = 64
 
 
 class KeyReader:
-    """Reads one store; `index` None: nothing is found by key. `quarantine`: which ranges hold damage."""
+    """Reads one store; `index` None: nothing is found by key. `quarantine`: the damaged ranges."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class KeyReader:
     ) -> list[bytes]:
         """Whole records of a topic under a key (or unique id) stored in [begin_ms, end_ms], newest first.
 
-        Hashes collide, so more candidates are asked for until enough records have turned out to hold the key.
+        Hashes collide, so more candidates are requested until enough records really have the key.
         """
         if self._index is None:
             return []

@@ -1,1 +1,1 @@
-"""Damage: found, kept out of sight, made whole again; and what a start after a crash keeps."""
+"""Damage of the store: finding, quarantine and repair; and recovery after a crash."""

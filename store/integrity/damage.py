@@ -1,11 +1,11 @@
-"""What an open store knows of its own damage: finds it in chunks, takes it out of sight, and has it made whole again.
+"""The damage of an open store: finds it by checksums, quarantines it, and writes repaired bytes in place.
 
-    chunk to be sent, consumer's doubt --look--> damaged? --quarantine--> readers stop there; written down by the worker
-    bytes of a replica --write--> in place, synced by the worker --on_whole--> readers go on; written down
+        chunk for a slave, doubt of a reader --check--> damaged? --quarantine--> readers stop there; the worker records it
+        bytes of a replica --write--> in place, synced by the worker --on_whole--> readers continue; recorded
 
-`unsendable` is what no slave is sent: each quarantined range with the whole of the appends that it lies in, since nothing
-vouches for the headers and properties of their other records. What a replica is asked for is the same (`extents`).
-Loop thread, but for what `worker` runs.
+`unsendable` is what no slave is sent: each quarantined range with the whole appends that contain it, since no checksum
+confirms the headers and properties of their other records. A replica is asked for the same ranges (`extents`).
+Loop thread, except what `worker` runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEAR_BYTES: Final = 16 * 1024
 
 
 class Damage:
-    """Belongs to one open store. `on_change`: called whenever there is more damage, or less."""
+    """The damage of one open store. `on_change`: called whenever the damaged ranges change."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Damage:
         kernel: RunKernel,
         checker: LogChecker,
     ) -> None:
-        """`kernel`: for records of any size that the log may hold; not the checker's."""
+        """`kernel`: for records of any size that the log may hold; not shared with the checker."""
         self.quarantine = quarantine
         self.on_change: Callable[[], None] = _ignore
         self._directory = directory
@@ -61,15 +61,15 @@ class Damage:
         self._checker = checker
         self._chunks = ChunkCheck(log, checker, fresh_from=log.written)
         self._noted = quarantine.ranges, quarantine.rotten
-        self._extents: dict[Range, Range] = {}  # of the ranges that there are
+        self._extents: dict[Range, Range] = {}  # of the present ranges
         self.unsendable: tuple[Range, ...] = ()
         self._list_unsendable()
 
     # ---- finding
 
     def in_chunk(self, begin: int, end: int, *, is_doubted: bool = False) -> bool:
-        """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined. `is_doubted`: no records were
-        found there. Raises as `ChunkCheck.damage` does."""
+        """True if the chunk [begin, end) of the log is damaged; the damage is quarantined. `is_doubted`: no records were
+        found there. Raises like `ChunkCheck.damage`."""
         found = self._chunks.damage(begin, end, is_doubted=is_doubted)
         if not found:
             return False
@@ -77,7 +77,7 @@ class Damage:
         return True
 
     def may_return(self, offset: int) -> bool:
-        """Looks at the record at `offset`, which could not be read: True where a replica may give back what is damaged."""
+        """Checks the record at `offset`, which could not be read: True if a replica may have the damaged bytes."""
         written = self._log.written
         if not self._log.begin <= offset < written:
             return False
@@ -87,18 +87,18 @@ class Damage:
         return self.quarantine.is_awaited(offset, offset + 1)
 
     def look(self, begin: int, bytes_max: int) -> tuple[int, int] | None:
-        """Holds what lies in the log from `begin` on, in one segment, to its checksums: about `bytes_max`, an append whole.
-        What is damaged is quarantined; None then, else [begin, end) that was looked at. Raises OffsetOutOfRange."""
+        """Compares the log from `begin` on, in one segment, with its checksums: about `bytes_max`, whole appends.
+        Damage is quarantined, and the result is None; otherwise it is the checked [begin, end). Raises OffsetOutOfRange."""
         checked = self._checker.check(self._log.read, begin, bytes_max=bytes_max, limit=self._log.written)
         self.add_all(checked.damaged, "met where it was to be written again")
         return None if checked.damaged else (checked.begin, checked.end)
 
     def add(self, begin: int, end: int, how: str) -> None:
-        """Takes a range that has rotted out of everybody's sight, where it is still in the log; told once."""
+        """Quarantines a rotten range, if it is still in the log; reported once."""
         self.add_all([(begin, end)], how)
 
     def add_all(self, ranges: Iterable[Range], how: str) -> None:
-        """Takes several at once, which costs as little as one."""
+        """Quarantines several at once, at the cost of one."""
         found = [(low, high) for low, high in ranges if high > self._log.begin]
         if not self.quarantine.add(found):
             return
@@ -109,9 +109,9 @@ class Damage:
         self._changed()
 
     def take_holes(self) -> Future[None] | None:
-        """The log counts to its end from now on, whatever holes it has: nobody has more of it. Their messages are lost unless
-        a replica has them. Done once that was written down; where there was no room for it (`is_noted`), ask again. None
-        where there is no hole, and all is noted."""
+        """From now on the log counts up to its end, with its holes: no replica has more of it. Their messages are lost unless
+        a replica has them. Complete once this is recorded; if there was no room for that (`is_noted`), call again. None
+        if there is no hole, and everything is recorded."""
         holes = self.quarantine.take_holes()
         if not holes:
             return None if self.is_noted else self._upkeep.run_in_worker(self._note)
@@ -120,18 +120,18 @@ class Damage:
 
     @property
     def is_noted(self) -> bool:
-        """What is known of damage is on the disk: the next life knows it too."""
+        """The known damage is recorded on the disk: the next start knows it too."""
         return self._noted == (self.quarantine.ranges, self.quarantine.rotten)
 
     def forget_expired(self) -> None:
-        """Drops the ranges that retention has given up."""
+        """Drops ranges that retention has deleted."""
         ranges = self.quarantine.ranges
         if ranges and ranges[0][1] <= self._log.begin:
             self.quarantine.lift(0, self._log.begin)
             self._changed()
 
     def extents(self, ranges: Iterable[Range]) -> list[Range]:
-        """The appends that each of some quarantined ranges lies in, as one range each; where no entry covers it, itself."""
+        """The appends that contain each of some quarantined ranges, as one range each; without an entry, the range itself."""
         return sorted({self._extents[found] for found in ranges if found in self._extents})
 
     def _changed(self) -> Future[None]:
@@ -141,7 +141,7 @@ class Damage:
         return noted
 
     def _note(self) -> None:
-        """The worker's: several changes at once are written down once."""
+        """In the worker: several changes together are recorded once."""
         found = self.quarantine.ranges, self.quarantine.rotten
         if found == self._noted:
             return
@@ -155,7 +155,7 @@ class Damage:
         self._noted = found
 
     def _list_unsendable(self) -> None:
-        """Looks up what is new only: each range costs some reads of its checksum file."""
+        """Looks up only new ranges: each costs some reads of its checksum file."""
         now = {*self.quarantine.ranges, *self.quarantine.rotten}
         extents = {found: extent for found, extent in self._extents.items() if found in now}
         for near in _neighbours(sorted(now.difference(extents)), self._log.segment_bytes):
@@ -173,11 +173,12 @@ class Damage:
     # ---- mending
 
     def fits(self, begin: int, data: bytes) -> bool:
-        """Whether `data` may be what was written at `begin`: our own checksums have all of it, or it is whole records that
-        agree with those that we have. A producer may send a body that has not its CRC: then only our checksums tell.
+        """True if `data` may be what was written at `begin`: our own checksums cover and confirm all of it, or it is
+        whole records
+        that match the checksums that we have. A producer may have sent a body with a wrong CRC: then only our checksums decide.
 
-        A checksum that does not agree counts for nothing where the log holds these very bytes: then it has rotted itself.
-        Raises OffsetOutOfRange where retention was faster.
+        A checksum that does not match is ignored if the log holds these very bytes: then the checksum itself has rotted.
+        Raises OffsetOutOfRange if retention was faster.
         """
         end = begin + len(data)
         if self._checker.vouches_for(lambda low, high: data[max(low - begin, 0) : high - begin], begin, end):
@@ -193,8 +194,8 @@ class Damage:
             return False
 
     def made_whole(self, begin: int, copy: bytes) -> bytes | None:
-        """What was written at `begin`, from another replica's copy and our own, whichever of them is right in each place, as
-        our checksums have all of it; None where these say of no choice that it is. Raises OffsetOutOfRange where retention
+        """The bytes that were written at `begin`, combined from another replica's copy and our own so that our
+        checksums match all of it; None if no combination does. Raises OffsetOutOfRange if retention
         was faster."""
         whole, at = bytearray(copy), begin
         for entry in self._checker.appends(begin, begin + len(copy)):
@@ -214,8 +215,8 @@ class Damage:
         return bytes(whole) if at == begin + len(copy) else None
 
     def write(self, begin: int, data: bytes) -> Future[None]:
-        """Puts bytes in their place, which lies in one segment; done once they are durable. A sync that fails poisons the
-        store, as any other. Raises OffsetOutOfRange where retention was faster, OSError.
+        """Writes bytes in place, within one segment; complete once they are durable. A failed sync poisons the
+        store, as always. Raises OffsetOutOfRange if retention was faster, OSError.
         """
         segment = self._segment_at(begin)
         fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
@@ -228,8 +229,8 @@ class Damage:
         return self._upkeep.run_in_worker(lambda: _sync_and_close(fd))
 
     def on_whole(self, begin: int, end: int) -> None:
-        """What was written at [begin, end) is durable: everybody may read it again. Units that a replay had to leave out
-        come into their queues now."""
+        """The bytes [begin, end) are repaired and durable: they may be read again. Units that a replay had to leave out
+        now come into their queues."""
         self.quarantine.lift(begin, end)
         logger.warning("damage in the log is made whole begin=%s end=%s", begin, end)
         if begin >= self._log.begin:
@@ -245,14 +246,14 @@ class Damage:
 
 
 def _extent(found: Range, appends: Sequence[ChecksumEntry]) -> Range:
-    """The appends that a range lies in, as one range; where none of those given, ascending, touches it, itself."""
+    """The appends that contain a range, as one range; if none of those given, ascending, touches it, the range itself."""
     first = bisect_right(appends, found[0], key=lambda entry: entry.end)
     last = bisect_left(appends, found[1], first, key=lambda entry: entry.offset)
     return (min(found[0], appends[first].offset), max(found[1], appends[last - 1].end)) if first < last else found
 
 
 def _neighbours(ranges: Sequence[Range], segment_bytes: int) -> Iterator[Sequence[Range]]:
-    """Ascending ranges in groups, each of one segment, so near that their checksum entries are read in one go."""
+    """Groups ascending ranges, each group in one segment and so close that their checksum entries are read together."""
     begin = 0
     for at in range(1, len(ranges) + 1):
         is_near = at < len(ranges) and ranges[at][0] - ranges[at - 1][1] <= NEAR_BYTES
@@ -269,4 +270,4 @@ def _sync_and_close(fd: int) -> None:
 
 
 def _ignore() -> None:
-    """Nobody listens yet."""
+    """Used until there is a listener."""

@@ -1,9 +1,9 @@
-"""Damaged units of an open store's queues: found beside the log's scrub or by a read, rebuilt from the log, or given up.
+"""Damaged units of an open store's queues: found by a scrub or a read, rebuilt from the log, or marked as lost.
 
     scrub's step, worker: check --> wrong units --loop: set_right--> the queue's file
-    a read met one, loop: misplaced --worker: find--> its record? --loop: set_right | give_up--> lost, by name
+        a read met one, loop: misplaced --worker: find--> its record? --loop: set_right | give_up--> lost, and named
 
-Who looks and who writes are two threads: a unit is written only where the damaged one is still there.
+The checker and the writer are two threads: a unit is written only if the damaged one is still there.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .scrub_reader import ScrubReader
 logger = logging.getLogger(__name__)
 
 SEARCH_BYTES_MAX: Final = 1 << 30
-"""Of the log, between the messages beside a damaged unit: a read waits for the search. A scrub finds what lies farther."""
+"""How much of the log between the neighbouring messages is searched while a read waits. A scrub searches farther."""
 
 
 class DamagedUnits:
-    """Belongs to one open store. Loop thread, but for what is a worker's."""
+    """The damaged units of one open store. Loop thread, except a worker's methods."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DamagedUnits:
     def check(
         self, log_checker: LogChecker, queue_checker: QueueChecker, begin: int, *, bytes_max: int, limit: int
     ) -> tuple[Checked, list[WrongUnit]]:
-        """Looks at the log from `begin` on (log_check, scrub_reader), and whether the queues name what is there. A worker's.
+        """Checks the log from `begin` on (log_check, scrub_reader), and whether the queues name its records. A worker's.
 
         Raises OffsetOutOfRange (retention was faster), OSError.
         """
@@ -60,12 +60,12 @@ class DamagedUnits:
             checked = log_checker.check(reader.read, begin, bytes_max=bytes_max, limit=limit)
             damaged = joined((*checked.damaged, *self._quarantine.ranges))
             wrong = queue_checker.check(reader.read, begin, min(checked.end, limit), damaged)
-            if not reader.is_there():  # what was read may be another segment's by now
+            if not reader.is_there():  # the bytes read may be of another segment by now
                 raise OffsetOutOfRange("commit log", begin, self._log.begin, self._log.written)
         return checked, wrong
 
     def misplaced(self, topic: str, queue_id: int, queue_offset: int) -> MisplacedUnit | None:
-        """What is known of a unit that does not name its own record; None where its queue does not hold it."""
+        """The damaged unit of a message; None if its queue does not hold it."""
         queue = self._queues.get(topic, queue_id)
         log_begin, log_end = self._log.begin, self._confirmation.end(self._log.written)
         if queue is None or not queue.min_offset(log_begin) <= queue_offset < queue.next_offset:
@@ -74,18 +74,18 @@ class DamagedUnits:
         return MisplacedUnit(topic, queue_id, queue_offset, queue.read(queue_offset, 1), begin, end)
 
     def find(self, misplaced: MisplacedUnit) -> WrongUnit | None:
-        """What should be in its place; None where the log has no record of it, near enough. A worker's, one at a time.
+        """The unit that belongs there; None if the log has no record of it near enough. A worker's, one at a time.
 
         Raises OffsetOutOfRange (retention was faster), OSError.
         """
         return self._checker.find(misplaced, self.span(misplaced)[1], self._quarantine.ranges)
 
     def span(self, misplaced: MisplacedUnit) -> Range:
-        """The part of the log in which its record is searched. Any thread."""
+        """The part of the log in which the record is searched. Any thread."""
         return misplaced.begin, min(misplaced.end, misplaced.begin + SEARCH_BYTES_MAX)
 
     def set_right(self, wrong: Sequence[WrongUnit]) -> int:
-        """Writes units over damaged ones; how many those were."""
+        """Writes units over damaged ones; returns their number."""
         mended = sum(self._queues.set_right(found) for found in wrong)
         for found in wrong[:1] if mended else ():
             logger.error(
@@ -96,7 +96,7 @@ class DamagedUnits:
         return mended
 
     def give_up(self, misplaced: MisplacedUnit) -> None:
-        """The log has no record of that message: its unit becomes a gap's filler, which readers are told of as lost."""
+        """The log has no record of that message: its unit becomes a gap's filler, which readers report as lost."""
         filler = UNIT.pack(max(misplaced.end, 1), FILLER_SIZE, 0)
         logger.error(
             "a message is lost: its queue's unit is damaged, and no record of it was found topic=%s queue=%s offset=%s",

@@ -1,14 +1,14 @@
-"""Whether bytes of the log are still those that were written, by the checksum of each append, else by their structure.
+"""Checks whether bytes of the log are still those that were written, by checksum entries or by the records' structure.
 
-    append with an entry, CRC equal -> whole, headers and properties too
-    append with an entry, CRC other -> the records in it that are none, or whose body's CRC is wrong, are damaged;
-                                       where each looks well all of it is, since nothing says which has rotted
-    bytes without an entry          -> records one by one: structure, position, body's CRC; so too where the entry does not
-                                       meet its neighbours and the CRC is another: then it may be the entry that is wrong
+        append with an entry, CRC equal -> undamaged, headers and properties too
+        append with an entry, CRC wrong -> the invalid records in it, and those whose body's CRC is wrong, are damaged;
+                                           if each looks valid all of it is, since nothing says which has rotted
+        bytes without an entry          -> record by record: structure, position, body's CRC; also if the entry does not
+                                           meet its neighbours and the CRC is wrong: then the entry may be damaged
 
-An entry that is wrong is told. Where the bytes between its neighbours have the CRC that it holds, it is known what it was.
+A damaged entry is reported. If the bytes between its neighbours have the CRC that it holds, its right value is known.
 
-Pure but for the checksum file that it looks into. One checker belongs to one thread.
+Pure, except that it reads the checksum file. One checker belongs to one thread.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .quarantine import Range
 
 GAP_READ_BYTES: Final = 1 << 20
 GAP_LEAST_BYTES: Final = 4096
-APPEND_BYTES_MAX: Final = 32 << 20  # between the neighbours of a wrong entry: it may be one append
+APPEND_BYTES_MAX: Final = 32 << 20  # between the neighbours of a damaged entry: it may be one append
 _MAGIC_HEAD: Final = b"\xda\xa3\x20"  # both record magics begin with it
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
 Read = Callable[[int, int], bytes | memoryview]
-"""(begin, end) -> these bytes of the log. Raises OSError where the disk does not give them."""
+"""(begin, end) -> these bytes of the log. Raises OSError if the disk cannot read them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """[begin, end) was looked at; `end` is where the next look begins. `damaged`: [begin, end) each, ascending.
+    """[begin, end) was checked; the next check begins at `end`. `damaged`: [begin, end) each, ascending.
 
-    `vouched_bytes`: of what was read, those that a checksum entry covers. `rotten_entries`: that stand there; the next look
+    `vouched_bytes`: the bytes read that a checksum entry covers. `rotten_entries`: damaged entries of this part; the next check
     may find the last of them again.
     """
 
@@ -62,7 +62,7 @@ class LogChecker:
         self._damaged: list[Range] = []
 
     def check(self, read: Read, begin: int, *, bytes_max: int, limit: int) -> Checked:
-        """Looks at the log from `begin` on, where an append, a record or a blank begins, or an append goes on: about
+        """Checks the log from `begin` on, where an append, a record or a blank begins, or inside an append: about
         `bytes_max`, never past the segment, nothing at or behind `limit`, where the log's written bytes end. Bytes that cannot
         be read are damaged.
         """
@@ -79,7 +79,7 @@ class LogChecker:
             data = self._append_bytes(read, entry)
             is_whole = data is not None and crc32(data) == entry.crc
             if entry.is_loose and not is_whole:
-                continue  # the entry may be what has rotted: its bytes are looked at as those without one
+                continue  # the entry may be damaged: its bytes are checked like those without one
             if at < entry.offset:
                 at = self._check_gap(read, at, entry.offset, entry.offset, segment_end)
             if at >= entry.end:
@@ -91,16 +91,16 @@ class LogChecker:
         return Checked(begin, at, self._read_bytes, self._vouched_bytes, tuple(self._damaged), rotten)
 
     def appends(self, begin: int, end: int) -> list[ChecksumEntry]:
-        """The entries that share a byte with [begin, end), which lies in one segment."""
+        """The entries that share a byte with [begin, end), which is in one segment."""
         return self._checksums.overlapping(begin, end)
 
     def ground_before(self, at: int) -> int:
-        """The last position up to `at` that is known to be one where an append, a record or a blank begins; `at` itself where
-        it is, or lies in an append with an entry."""
+        """The last known position up to `at` where an append, a record or a blank begins; `at` itself if it is such a
+        position, or inside an append with an entry."""
         return self._checksums.end_before(at)
 
     def vouches_for(self, read: Read, begin: int, end: int) -> bool:
-        """Whether the entries of the appends that share a byte with [begin, end), of one segment, match, and leave none out."""
+        """True if the entries of the appends that share a byte with [begin, end), of one segment, match and have no gap."""
         reached = begin
         for entry in self.appends(begin, end):
             if entry.offset > reached or not self._has_crc(read, entry.offset, entry.end, entry.crc):
@@ -109,13 +109,13 @@ class LogChecker:
         return reached >= end
 
     def is_well_formed(self, data: bytes | memoryview, begin: int) -> bool:
-        """Whether `data`, which lies at `begin` in the log, is whole records, perhaps with a blank's head behind them."""
+        """True if `data`, at `begin` in the log, is whole records, with or without a blank's header behind them."""
         return not self._bad_records(data, begin)
 
     # ---- wrong entries
 
     def _rotten(self, read: Read, suspects: Iterable[Suspect], stop: int) -> Iterator[RottenEntry]:
-        """Those that agree with nothing; what lies behind `stop`, or has no neighbour below it, is not known yet."""
+        """Entries that match nothing; entries behind `stop`, or without a lower neighbour, cannot be judged yet."""
         for suspect in suspects:
             offset, length, crc = suspect.raw
             begin, end = suspect.begin, suspect.end
@@ -147,7 +147,7 @@ class LogChecker:
     def _check_append(
         self, entry: ChecksumEntry, data: bytes | memoryview | None, is_whole: bool, segment_end: int
     ) -> int:
-        """Returns where the next append begins."""
+        """Returns the begin of the next append."""
         is_blank = entry.length == BLANK_BYTES
         if data is not None:
             self._read_bytes += entry.length
@@ -172,10 +172,10 @@ class LogChecker:
     # ---- bytes without an entry
 
     def _check_gap(self, read: Read, at: int, gap_end: int, full: int, segment_end: int) -> int:
-        """Records from `at` on, up to `gap_end`; may end at a record behind `full`. Returns where it came to."""
+        """Checks records from `at` on, up to `gap_end`; may stop at a record behind `full`. Returns how far it came."""
         wanted, window = 0, GAP_READ_BYTES
         while at < full:
-            # hardly more than is asked for: entries may vouch for what lies behind
+            # hardly more than requested: entries may cover what is behind
             end = min(gap_end, at + (wanted or max(GAP_LEAST_BYTES, min(window, full - at))))
             try:
                 data = read(at, end)
@@ -208,7 +208,7 @@ class LogChecker:
     # ---- records
 
     def _records_end(self, data: bytes | memoryview, at: int, begin: int) -> tuple[int, bool]:
-        """(behind the last whole record of those from `at` on, whether a blank is there). `begin`: where data[0] lies."""
+        """(end of the last whole record from `at` on, whether a blank follows). `begin`: the position of data[0]."""
         kernel, size = self._kernel, len(data)
         while at < size:
             if size - at >= BLANK_BYTES and data[at + 4 : at + 8] == _BLANK:
@@ -221,7 +221,7 @@ class LogChecker:
         return at, False
 
     def _next_record(self, data: bytes | memoryview, after: int, begin: int) -> int:
-        """Where in `data`, from `after` on, the next whole record begins; its end where none does."""
+        """Where in `data`, from `after` on, the next whole record begins; its end if none does."""
         for at in magics(bytes(data), after):
             if int.from_bytes(data[at + 28 : at + 36], "big") == begin + at:
                 self._kernel.clear()

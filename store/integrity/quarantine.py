@@ -1,19 +1,20 @@
-"""Which ranges of the log hold damage. Readers pass over them, or wait; nobody is ever given their bytes.
+"""The damaged ranges of the log. Readers skip them, or wait; nobody ever gets their bytes.
 
     recovery finds damage at a start -------------> ranges
-    a scrub, a slave's chunk, a consumer's doubt -> ranges, rotten --a replica had the bytes--> neither
+        a scrub, a slave's chunk, a reader's doubt ---> ranges, rotten --a replica had the bytes--> repaired
 
-*Rotten* ranges are those whose bytes were whole once and rotted: they lie below what was flushed and known to be well.
-All others are *holes*: a recovery found them, so a loss of power took pages that perhaps nobody had flushed. A replica's
+*Rotten* ranges are those whose bytes were right once: they are below what was flushed and known to be undamaged.
+All others are *holes*: a recovery found them, so a power failure took pages that perhaps nobody had flushed. A replica's
 log counts up to its first hole only (rule R9), until the hole is cut away, or the replica leads all the same.
-While a replica may still have the bytes of one it is *awaited*: a reader that comes to it waits. Of others a reader is
-told that they are lost, and goes on behind; where a replica has only not answered in time they are *sought* still. All are
-[begin, end) in bytes of the log, ascending and apart.
+While a replica may still have the bytes of a range, it is *awaited*: readers wait before it. Otherwise readers are
+told that it is lost, and continue behind it; if a replica only did not answer in time, the range is still *sought*. All are
+[begin, end) in bytes of the log, ascending and disjoint.
 
-A bad area of a disk below small appends may be millions of ranges. Beyond RANGES_MAX those that touch become one, of up to
-JOINED_BYTES_MAX, so that no turn of the loop grows with the damage; a replica must then have such a range as a whole.
+A bad area of a disk below small appends may be millions of ranges. Beyond RANGES_MAX, touching ranges are joined, up to
+JOINED_BYTES_MAX, so that the work of a turn does not grow with the damage; a replica must then have the joined range
+as a whole.
 
-The loop's thread changes it; any thread may read `ranges`, which is replaced as a whole.
+The loop's thread changes it; any thread may read `ranges`, which is replaced, never changed in place.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _begin, _end = itemgetter(0), itemgetter(1)
 
 
 def overlapping(ranges: Sequence[Range], begin: int, end: int) -> Sequence[Range]:
-    """Those of some ranges, ascending and apart, that share a byte with [begin, end)."""
+    """Those of some ranges, ascending and disjoint, that share a byte with [begin, end)."""
     if not ranges:
         return ranges
     first = bisect_right(ranges, begin, key=_end)
@@ -50,12 +51,12 @@ def overlapping(ranges: Sequence[Range], begin: int, end: int) -> Sequence[Range
 
 
 def overlaps(ranges: Sequence[Range], begin: int, end: int) -> bool:
-    """Whether [begin, end) touches one of some ranges, ascending and apart."""
+    """True if [begin, end) touches one of some ranges, ascending and disjoint."""
     return bool(overlapping(ranges, begin, end))
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The same bytes as ascending ranges that are apart; those that only touch stay two."""
+    """The same bytes as ascending disjoint ranges; ranges that only touch stay two."""
     found: list[Range] = []
     for low, high in sorted(ranges):
         if found and low < found[-1][1]:
@@ -66,7 +67,7 @@ def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 def without(ranges: Sequence[Range], begin: int, end: int) -> tuple[Range, ...]:
-    """What is left of some ranges, ascending and apart, outside [begin, end)."""
+    """The parts of some ranges, ascending and disjoint, outside [begin, end)."""
     first = bisect_right(ranges, begin, key=_end)
     last = bisect_left(ranges, end, first, key=_begin)
     cut = [part for low, high in ranges[first:last] for part in ((low, min(high, begin)), (max(low, end), high))]
@@ -74,7 +75,7 @@ def without(ranges: Sequence[Range], begin: int, end: int) -> tuple[Range, ...]:
 
 
 def with_fewer(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-    """The same bytes; where the ranges, ascending and apart, are more than RANGES_MAX, those that touch are joined."""
+    """The same bytes; if there are more than RANGES_MAX ranges, ascending and disjoint, touching ones are joined."""
     if len(ranges) <= RANGES_MAX:
         return ranges
     found: list[Range] = []
@@ -87,7 +88,8 @@ def with_fewer(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
 
 
 class Quarantine:
-    """One store's. `ranges`: all; `rotten`, `awaited`, `sought`: some of their bytes, as above. Each is replaced as a whole."""
+    """The quarantine of one store. `ranges`: all; `rotten`, `awaited`, `sought`: parts of them, as above. All are replaced,
+    never changed in place."""
 
     __slots__ = ("_edges", "_edges_of", "awaited", "ranges", "rotten", "sought")
 
@@ -100,7 +102,7 @@ class Quarantine:
         self._edges = _edges(())
 
     def add(self, ranges: Iterable[Range]) -> bool:
-        """Takes in ranges that have rotted; False where all of it was known to be damaged."""
+        """Adds rotten ranges; False if all of it was already known to be damaged."""
         new = [found for found in ranges if not _covers(self.ranges, *found)]
         if not new:
             return False
@@ -109,7 +111,7 @@ class Quarantine:
         return True
 
     def lift(self, begin: int, end: int) -> None:
-        """The bytes [begin, end) are whole."""
+        """The bytes [begin, end) are repaired."""
         self.ranges = without(self.ranges, begin, end)
         self.rotten = without(self.rotten, begin, end)
         self.awaited = without(self.awaited, begin, end)
@@ -117,11 +119,11 @@ class Quarantine:
 
     @property
     def first_hole(self) -> int | None:
-        """Where the first range begins that has not rotted, but was never whole on this disk; None without one."""
+        """The begin of the first hole; None if there is none."""
         return self._holes[0][0] if self._holes else None
 
     def take_holes(self) -> tuple[Range, ...]:
-        """From now on no range counts as a hole: the log goes on behind them. Returns those that did."""
+        """From now on no range counts as a hole: the log continues behind them. Returns the former holes."""
         holes, self.rotten = self._holes, self.ranges
         return holes
 
@@ -134,15 +136,15 @@ class Quarantine:
         )
 
     def is_awaited(self, begin: int, end: int) -> bool:
-        """Whether a reader of [begin, end) waits: a replica may have it."""
+        """True if a reader of [begin, end) waits: a replica may have the bytes."""
         return overlaps(self.awaited, begin, end)
 
     def may_come_back(self, begin: int, end: int) -> bool:
-        """Whether some replica has not said yet that it has not [begin, end) whole, though readers may go on behind."""
+        """True if some replica may still have [begin, end), though readers no longer wait for it."""
         return overlaps(self.awaited, begin, end) or overlaps(self.sought, begin, end)
 
     def ranges_in(self, begin: int, end: int) -> tuple[Range, ...]:
-        """Those that [begin, end) touches."""
+        """The ranges that [begin, end) touches."""
         return tuple(overlapping(self.ranges, begin, end))
 
     def touched(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -155,7 +157,7 @@ class Quarantine:
 
 
 def _edges(ranges: Sequence[Range]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where ranges begin, with one more behind all that nothing touches, and where they end."""
+    """The begins of the ranges, with an unreachable one behind, and their ends."""
     never = np.iinfo(np.int64).max
     return (
         np.array([*(low for low, _ in ranges), never], dtype=np.int64),
@@ -164,14 +166,14 @@ def _edges(ranges: Sequence[Range]) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _taken_in(ranges: tuple[Range, ...], new: Sequence[Range]) -> tuple[Range, ...]:
-    """Ranges, ascending and apart, with some more: only those near the new ones are put in order."""
+    """Ranges, ascending and disjoint, with some more: only those near the new ones are sorted."""
     first = bisect_right(ranges, min(low for low, _ in new), key=_end)
     last = bisect_left(ranges, max(high for _, high in new), first, key=_begin)
     return (*ranges[:first], *joined((*ranges[first:last], *new)), *ranges[last:])
 
 
 def _covers(ranges: Sequence[Range], begin: int, end: int) -> bool:
-    """Whether all of [begin, end) lies in the ranges."""
+    """True if all of [begin, end) is in the ranges."""
     at = begin
     for low, high in overlapping(ranges, begin, end):
         if low > at:
@@ -181,7 +183,7 @@ def _covers(ranges: Sequence[Range], begin: int, end: int) -> bool:
 
 
 def _outside(whole: Range, inside: Sequence[Range]) -> Iterable[Range]:
-    """What is left of `whole` without ranges that are ascending and apart."""
+    """The parts of `whole` outside some ranges, ascending and disjoint."""
     at = whole[0]
     for low, high in inside:
         yield at, max(at, low)
@@ -190,20 +192,20 @@ def _outside(whole: Range, inside: Sequence[Range]) -> Iterable[Range]:
 
 
 def note_quarantine(directory: str, ranges: Sequence[Range], rotten: Sequence[Range], log_end: int) -> None:
-    """Writes the ranges down, durably, beside what else is known of the store. A worker's. Raises OSError."""
+    """Records the ranges, durably, beside the other facts about the store. A worker's. Raises OSError."""
     written = {"quarantined": [list(found) for found in ranges], "rotten": [list(found) for found in rotten]}
     note_facts(directory, written, log_end)
 
 
 def note_facts(directory: str, written: Mapping[str, Any], log_end: int) -> None:
-    """Writes these facts down, durably, beside what else is known of the store. Raises OSError."""
+    """Records these facts, durably, beside the other facts about the store. Raises OSError."""
     known = read_snapshot(os.path.join(directory, FACTS_FILE))
     document = {} if known is None else known.document
     write_facts(directory, {**document, **written}, log_end)
 
 
 def write_facts(directory: str, document: Mapping[str, Any], log_end: int) -> None:
-    """Writes what is known of a store, durably and twice: one of the two may rot (`read_snapshot` takes the other then).
+    """Records the facts about a store, durably and twice: one copy may rot (`read_snapshot` uses the other then).
     Raises OSError."""
     path = os.path.join(directory, FACTS_FILE)
     for copy in (path, path + ".bak"):
@@ -211,6 +213,6 @@ def write_facts(directory: str, document: Mapping[str, Any], log_end: int) -> No
 
 
 def are_facts_lost(directory: str) -> bool:
-    """Whether what was known of a store was written down, and cannot be read. Raises OSError."""
+    """True if the facts about a store were recorded, and cannot be read. Raises OSError."""
     path = os.path.join(directory, FACTS_FILE)
     return read_snapshot(path) is None and any(os.path.exists(copy) for copy in (path, path + ".bak"))

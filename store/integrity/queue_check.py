@@ -1,14 +1,15 @@
-"""Whether the consume queues name the records of the log: each record is held to the unit that should name it.
+"""Checks whether the consume queues name the records of the log: compares each record with its unit.
 
-    bytes of the log, as a scrub reads them -> runs of records -> units as they must be <-> units as the file has them
-                                               '- other ones: is the file's unit at home where it points to? else it is wrong
+        bytes of the log, as a scrub reads them -> runs of records -> expected units <-> units in the file
+                                                   '- they differ: does the file's unit name a valid record of its own?
+                                                   else it is wrong
 
-A topic may have been deleted and made again: records of the old one lie in the log still, and the new one's units name
-others. So a unit that names a record of this very queue and offset counts more than a record before that one, and so do
-units beside it that name their own: the log and each queue run in the same order. What names a quarantined place stays.
+A topic may have been deleted and created again: then the log still has records of the former topic, and the new one's
+units name others. So a unit that names a record of this very queue and offset counts more than an earlier record, and so do
+neighbouring units that name theirs: the log and each queue have the same order. A unit that names a quarantined place stays.
 
-Files are read as they lie there, by descriptors of its own: any thread, one checker each. What it calls wrong is looked at
-again by the loop before it is written (`QueueTable.set_right`).
+It reads files by descriptors of its own: any thread, one checker each. The loop checks a unit that it calls wrong
+again before it writes (`QueueTable.set_right`).
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from .log_check import Read
 from .quarantine import Range, overlapping, overlaps
 from .scrub_reader import ScrubReader
 
-_RUN_COUNT_MAX: Final = 8192  # records looked at in one go
+_RUN_COUNT_MAX: Final = 8192  # records compared in one go
 _SEARCH_BYTES: Final = 4 << 20  # of the log read at a time while one record is searched
-_NO_FILE: Final = b"\xff" * UNIT_BYTES  # it has gone to retention, or its topic has been deleted since
+_NO_FILE: Final = b"\xff" * UNIT_BYTES  # retention has deleted it, or its topic was deleted since
 _EXTENDED_BELOW: Final = -0x80000000  # a tag code is the address of a unit in RocketMQ's extension
 
 
 @dataclass(frozen=True, slots=True)
 class MisplacedUnit:
-    """A unit, `held`, that does not name its own record. Where that is in the log, it lies in
-    [begin, end): between the messages beside it."""
+    """A unit, `held`, that does not name its own record. If the log has that record, it is in
+    [begin, end): between the neighbouring messages."""
 
     topic: str
     queue_id: int
@@ -50,12 +51,12 @@ class MisplacedUnit:
     end: int
 
     def replaced_by(self, unit: bytes, store_timestamp_ms: int = 0) -> WrongUnit:
-        """With what it should be."""
+        """A wrong unit, and the right one."""
         return WrongUnit(self.topic, self.queue_id, self.queue_offset, unit, self.held, store_timestamp_ms)
 
 
 class QueueChecker:
-    """Of one store. `kernel`: for records of any size that the log may hold; not anybody else's."""
+    """The checker of one store. `kernel`: for records of any size that the log may hold; not shared."""
 
     def __init__(self, log: CommitLog, kernel: RunKernel, directory: str, *, file_bytes: int) -> None:
         """`directory`: of the consume queues, whose files have `file_bytes` each."""
@@ -66,21 +67,21 @@ class QueueChecker:
         self._at, self._is_at_blank = 0, False
 
     def check(self, read: Read, begin: int, end: int, damaged: Sequence[Range]) -> list[WrongUnit]:
-        """Of the records in [begin, end) of one segment, where records or blanks begin and end, but for damaged ranges.
+        """Checks the records in [begin, end) of one segment, between borders of records or blanks, without damaged ranges.
         Raises OSError."""
         found: dict[tuple[str, int, int], WrongUnit] = {}
         for run in self._runs(read, begin, end, damaged):
             found.update(
                 ((wrong.topic, wrong.queue_id, wrong.queue_offset), wrong) for wrong in self._wrong(run, damaged)
             )
-        return list(found.values())  # of two records for one unit the later one's topic is the one that is there
+        return list(found.values())  # of two records for one unit, the later one belongs to the present topic
 
     def is_still_there(self, wrong: WrongUnit) -> bool:
-        """Whether its file holds the damaged unit yet. Raises OSError."""
+        """True if its file still holds the damaged unit. Raises OSError."""
         return self._held(wrong.topic, wrong.queue_id, wrong.queue_offset, 1) == wrong.held
 
     def find(self, misplaced: MisplacedUnit, end: int, damaged: Sequence[Range]) -> WrongUnit | None:
-        """The unit that should be there, if its record lies before `end` and outside damaged ranges.
+        """The right unit, if its record is before `end` and outside damaged ranges.
 
         Raises OSError, OffsetOutOfRange (retention was faster).
         """
@@ -104,8 +105,8 @@ class QueueChecker:
         return found
 
     def _runs(self, read: Read, begin: int, end: int, damaged: Sequence[Range]) -> Iterator[_Run]:
-        """Visible ones. Leaves in `_at` how far it came: to where no whole record follows, in `_is_at_blank` whether a blank
-        does."""
+        """Visible runs. `_at` becomes the position up to which whole records were found, `_is_at_blank` whether a blank
+        follows."""
         kernel = self._kernel
         self._at, self._is_at_blank = begin, False
         while self._at < end:
@@ -129,7 +130,7 @@ class QueueChecker:
             self._at += at
 
     def _wrong(self, run: _Run, damaged: Sequence[Range]) -> Iterator[WrongUnit]:
-        """Those of a run's units that the files have not, and have nothing as good instead of."""
+        """Those of a run's units that the files lack, and have nothing equally good instead of."""
         if not os.path.isdir(os.path.join(self._directory, run.topic, str(run.queue_id))):
             return  # its topic was deleted
         held = self._held(run.topic, run.queue_id, run.queue_offset, run.count)
@@ -146,7 +147,7 @@ class QueueChecker:
                 yield WrongUnit(run.topic, run.queue_id, run.queue_offset + index, unit, found, run.store_timestamp_ms)
 
     def _held(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
-        """What the files have in the place of these units. Raises OSError."""
+        """The units in the files at these places. Raises OSError."""
         held = b""
         begin, end = queue_offset * UNIT_BYTES, (queue_offset + count) * UNIT_BYTES
         while begin + len(held) < end:
@@ -162,7 +163,7 @@ class QueueChecker:
         return held
 
     def _is_wrong(self, run: _Run, index: int, held: bytes, damaged: Sequence[Range]) -> bool:
-        """Whether `held` names anything but this record, which is the one that counts."""
+        """True if `held` names anything but this record, which is the right one."""
         physical, size, _ = UNIT.unpack(held)
         own = run.physical(index)
         if physical != own and size != FILLER_SIZE and size > 0:
@@ -206,7 +207,7 @@ def _place(unit: bytes) -> int:
 
 
 def names_own_record(log: CommitLog, topic: str, queue_id: int, queue_offset: int, physical: int, size: int) -> bool:
-    """Whether [physical, physical + size) is a record of this queue and offset, and can be read. Any thread."""
+    """True if [physical, physical + size) is a readable record of this queue and offset. Any thread."""
     if not (RECORD_OVERHEAD_BYTES <= size <= log.segment_bytes and log.begin <= physical <= log.written - size):
         return False
     try:

@@ -1,32 +1,32 @@
-"""What a start finds out: where the log ends, what in it is damaged, and what follows from it once more.
+"""Recovery at a start: finds the end of the log and its damage, and replays the records that dispatchers lack.
 
-After a clean stop the end is where the last stop said. After any other, the log is read from the checkpoint on (never
-from its beginning, so a restart takes as long whatever its size):
+After a clean stop the end is the recorded one. After any other, the log is read from the checkpoint on (never
+from its beginning, so a restart takes the same time for any size):
 
-- an append whose checksum entry matches is valid whatever it holds; without an entry, or where it does not match, each
+- an append whose checksum entry matches is valid, whatever it holds; without an entry, or if it does not match, each
   record is judged by its structure, its position and its body's checksum;
-- where only the process was killed, a record that a queue's unit names is not torn. If it was never flushed and nothing but its
-  body's checksum is wrong, its producer sent it so: it is kept, and gets an entry that vouches for it from now on;
-- after a power cut the log ends with its entries, where none is known to be missing and RocketMQ, which notes none, did not
-  write there last: they are on the disk before anybody is told that their appends are. Behind them may stand anything that
+- if only the process was killed, a record that a queue's unit names is not torn. If it was never flushed and only its
+  body's checksum is wrong, its producer sent it so: it is kept, and gets an entry that covers it from now on;
+- after a power failure the log ends with its entries, if none is known to be missing and RocketMQ, which writes none, was not
+  the last writer: entries are on the disk before their appends are acknowledged. Behind them may be anything that
   a recycled segment holds;
-- a blank ends its segment where its entry says so, where only the process was killed, or where something valid follows;
+- a blank ends its segment if its entry says so, if only the process was killed, or if something valid follows;
 - bytes that are no record, with nothing behind them that is known to belong to the log, are a *torn tail*: the log ends
-  before them. So is the last record where neither an entry nor, after a kill, a queue's unit vouches for it and the bytes
-  behind it are not those of an append that came to its end;
-- the same with something behind them that is known to belong to the log is *damage*: the range is quarantined, never cut.
+  before them. So is the last record if neither an entry nor, after a kill, a queue's unit confirms it and the bytes
+  behind it are not those of a completed append;
+- the same bytes before something that is known to belong to the log are *damage*: the range is quarantined, never cut.
 
-What is known to belong to the log: an append whose entry matches, where the checkpoint says that the disk had the log, and,
-where only the process was killed, a record that a consume queue's unit names at just this place (queue_witness). Bytes
-that merely look like a record do not: a producer may put whole records into a body, and a recycled segment holds such
-bodies at positions that he can foresee. So damage is never searched for the next thing that looks well. It ends at the
-next known position; earlier only where everything up to there was written for certain, at the end of a record whose
-header is whole. Where entries are missing and the queues are gone too, one header that has rotted costs the rest of its
-segment: `zenit store verify` reads what lies there.
+Known to belong to the log is: an append whose entry matches, if the checkpoint says that the disk had the log; and,
+if only the process was killed, a record that a consume queue's unit names at exactly this place (queue_witness). Bytes
+that merely look like a record are not: a producer may put whole records into a body, and a recycled segment holds such
+bodies at positions that the producer can foresee. So recovery never searches damage for the next bytes that look valid.
+Damage ends at the next known position. It ends earlier only if everything up to there was certainly written, at the end of
+a record whose header is undamaged. If entries are missing and the queues are gone too, one damaged header costs the rest of
+its segment: `zenit store verify` reads what is there.
 
-A page that the disk cannot give is asked for before it is touched (log_pages): it is damage like any other.
+A page that the disk cannot read is requested before it is touched (log_pages): it is damage like any other.
 
-Then the records from the lowest `reflected` on are told to the dispatchers again.
+Then the records from the lowest `reflected` on are dispatched again.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ from .quarantine import Range, overlapping
 
 logger = logging.getLogger(__name__)
 
-SCAN_BYTES: Final = 8 << 20  # of the log looked at in one go
-REPLAY_COUNT_MAX: Final = 8192  # records told at once
+SCAN_BYTES: Final = 8 << 20  # of the log examined in one go
+REPLAY_COUNT_MAX: Final = 8192  # records dispatched at once
 _PROGRESS_BYTES: Final = 1 << 30
-_SEARCH_BYTES: Final = 64 << 10  # looked through for a magic at once
+_SEARCH_BYTES: Final = 64 << 10  # searched for a magic at once
 
 
 class LastStop(Enum):
-    """How the last process ended, and so what the log's files may hold."""
+    """How the last process ended, which limits what the log's files may hold."""
 
     CLEAN = "clean"  # all that was ever written is there
-    KILLED = "killed"  # the kernel has all that was written up to some byte, in the order in which it was
-    POWER_LOST = "power lost"  # of what was not flushed any page may be there or not
+    KILLED = "killed"  # the kernel has everything written up to some byte, in order
+    POWER_LOST = "power lost"  # any unflushed page may be on the disk or not
 
     @classmethod
     def of(cls, abort: AbortMark | None) -> LastStop:
-        """What the mark that it left tells; None: it left none."""
+        """The content of the last process's mark; None: there is none."""
         if abort is None:
             return cls.CLEAN
         return cls.KILLED if abort.same_boot else cls.POWER_LOST
@@ -88,8 +88,8 @@ class LastStop(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """`end`: behind the last valid record or blank. `damaged`: ranges before it that hold no valid record, ascending.
-    `unmatched`: records that are kept though no entry vouches for them and their bodies do not match, ascending."""
+    """`end`: behind the last valid record or blank. `damaged`: ranges before it without a valid record, ascending.
+    `unmatched`: records that are kept though no entry covers them and their bodies do not match, ascending."""
 
     end: PhysicalOffset
     damaged: tuple[Range, ...] = ()
@@ -109,8 +109,8 @@ class LogSurvey:
         is_ours: bool = False,
         witness: QueueWitness | None = None,
     ) -> None:
-        """`is_ours`: what was flushed has entries, for none but ours wrote to the log last. `witness`: what the queues say,
-        where they are there to be asked."""
+        """`is_ours`: what was flushed has entries, because we were the last writer. `witness`: the queues' units,
+        if they exist."""
         self._log = log
         self._witness = witness
         self._last_stop = last_stop
@@ -121,11 +121,11 @@ class LogSurvey:
         self._pages = LogPages()
         self._entries = ChecksumTable(log.checksums, log.segment_bytes, log.written)
         self._unmatched: list[Range] = []
-        self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
+        self._unvouched: int | None = None  # where the record before the current position begins, if no entry covers it
 
     def run(self, begin: int, flushed: int = 0) -> Survey:
-        """`begin` must be where a record, a blank or nothing begins. What lies below `flushed` was on the disk, so it is
-        damaged, not torn, where it is not valid; a record begins or the log ended there."""
+        """`begin` must be where a record, a blank or nothing begins. Bytes below `flushed` were on the disk, so they are
+        damaged, not torn, if they are not valid; a record begins or the log ended there."""
         segments = self._log.segments()
         self._flushed = flushed
         damaged: list[Range] = []
@@ -146,7 +146,7 @@ class LogSurvey:
         return Survey(PhysicalOffset(end), tuple(damaged), tuple(found for found in self._unmatched if found[1] <= end))
 
     def _blank_counts(self, segments: Sequence[Segment], segment: Segment, at: int) -> bool:
-        """Whether the segment ends with this blank. Where nothing is behind it, a slave may have said that it has it."""
+        """True if the segment ends with this blank. If nothing is behind it, a slave may have acknowledged it."""
         if int.from_bytes(segment.map[at - segment.base_offset : at - segment.base_offset + 4], "big") != (
             segment.end_offset - at
         ):
@@ -160,7 +160,7 @@ class LogSurvey:
         )
 
     def _valid_until(self, segment: Segment, at: int) -> tuple[int, int, ChecksumEntry | None]:
-        """(where valid records end, why there: a RUN_ status of the kernel, the entry that did not match there)."""
+        """(end of the valid records, why there: a RUN_ status of the kernel, the entry that did not match there)."""
         while at < segment.end_offset:
             entry = self._entry_at(at)
             if entry is not None and self._matches(entry):
@@ -174,7 +174,7 @@ class LogSurvey:
             limit = entry.end if entry is not None else self._next_entry(at, segment.end_offset)
             stop, status = self._scan(segment, at, limit)
             if entry is not None and stop == limit:
-                return at, RUN_MORE, entry  # each record looks well, but together they are not what was written
+                return at, RUN_MORE, entry  # each record looks valid, but together they are not what was written
             if stop < limit:
                 unmatched_end = self._unmatched_end(segment, stop, limit) if entry is None else None
                 if unmatched_end is None:
@@ -185,13 +185,13 @@ class LogSurvey:
         return at, RUN_END, None
 
     def _was_never_flushed(self, at: int) -> bool:
-        """Whether a power cut may have left anything from `at` on: what was flushed has entries, and they end here."""
+        """True if a power failure may have left anything from `at` on: what was flushed has entries, and they end here."""
         may_lack_pages = self._is_ours and self._last_stop is LastStop.POWER_LOST
         return may_lack_pages and at >= self._flushed and self._entries.end_at(at)
 
     def _unmatched_end(self, segment: Segment, at: int, limit: int) -> int | None:
-        """Where the record at `at` ends, if its producer sent it with another's CRC: a queue names it, so the process that was
-        killed had written all of it, and the kernel has had it since. What was flushed may have rotted instead."""
+        """The end of the record at `at`, if its producer sent it with a wrong CRC: a queue names it, so the killed process
+        had written all of it, and the kernel has kept it. Flushed bytes may have rotted instead."""
         if self._last_stop is not LastStop.KILLED or at < self._flushed:
             return None
         end = self._end_of_record(at)
@@ -207,7 +207,7 @@ class LogSurvey:
     def _damage(
         self, segments: Sequence[Segment], at: int, status: int, mismatched: ChecksumEntry | None
     ) -> Range | None:
-        """The damaged range around `at`; None where the log ends: a part of the last append is torn as a whole, since
+        """The damaged range around `at`; None if the log ends: a part of the last append is torn as a whole, since
         nothing says which of its pages reached the disk."""
         if mismatched is None and self._last_stop is not LastStop.POWER_LOST:
             witnessed = self._next_witnessed(segments, at)
@@ -233,13 +233,13 @@ class LogSurvey:
             return None
         if was_written:
             return at, known
-        # lost pages: a record or an append that reaches into them is not what was written, though it may look so
+        # Lost pages: a record or an append that reaches into them is not what was written, though it may look valid.
         begin = self._without_torn(_segment_at(segments, at), at) if mismatched is None else mismatched.offset
         return max(begin, min(self._flushed, at)), known
 
     def _next_witnessed(self, segments: Sequence[Segment], at: int) -> int | None:
-        """Where the log goes on behind damage in the record at `at`: at the next record that is valid and that a queue names
-        there. Where the header at `at` is whole, only such as a queue names may lie between. None where nothing says so."""
+        """Where the log continues behind damage in the record at `at`: at the next valid record that a queue names
+        there. If the header at `at` is undamaged, only records that a queue names may be between. None if nothing says so."""
         near = self._end_of_record(at)
         if near is None:
             return self._search_witnessed(segments, at)
@@ -253,8 +253,8 @@ class LogSurvey:
         return None
 
     def _search_witnessed(self, segments: Sequence[Segment], at: int) -> int | None:
-        """The first such record behind a header that has rotted: in its segment, where the log was on the disk, in front
-        of what an entry vouches for. A producer can foresee its place, but not have a queue name it.
+        """The first such record behind a damaged header: in its segment, if the log was on the disk, before the next
+        append with an entry. A producer can foresee its place, but cannot make a queue name it.
         """
         segment = _segment_at(segments, at)
         limit = self._next_entry(at, min(segment.end_offset, self._flushed))
@@ -270,7 +270,7 @@ class LogSurvey:
         return None
 
     def _is_witnessed(self, segment: Segment, at: int) -> bool:
-        """Whether a queue names a record that begins here, by what its header says of its queue and size."""
+        """True if a queue names a record that begins here, by the queue and size in its header."""
         end = self._end_of_record(at)
         if self._witness is None or end is None or not self._is_readable(at, end):
             return False
@@ -284,18 +284,18 @@ class LogSurvey:
             return False
 
     def _is_trusted(self, known: int | None) -> bool:
-        """Whether what follows damage is the log's own: something known lies behind, or nobody was stopped in a write."""
+        """True if the bytes behind damage belong to the log: a known position follows, or no process was stopped in a write."""
         return known is not None or self._last_stop is LastStop.CLEAN
 
     def _known_behind(self, after: int) -> int | None:
-        """The first position behind `after` that is known to belong to the log; None where there is none."""
+        """The first position behind `after` that is known to belong to the log; None if there is none."""
         vouched = next((int(entry.offset) for entry in self._entries.behind(after) if self._matches(entry)), None)
         if after < self._flushed <= self._log.written:
             return self._flushed if vouched is None else min(self._flushed, vouched)
         return vouched
 
     def _end_of_record(self, at: int) -> int | None:
-        """Where the record at `at` ends, if its header is whole; what lies inside is no record, whatever it looks like."""
+        """The end of the record at `at`, if its header is undamaged; bytes inside it are no record, whatever they look like."""
         segment = _segment_at(self._log.segments(), at)
         begin = at - segment.base_offset
         if not self._is_readable(at, min(at + HEADER_BYTES, segment.end_offset)):
@@ -320,7 +320,7 @@ class LogSurvey:
         return begin if is_torn else end
 
     def _may_lack_bytes(self, last: StoredMessage) -> bool:
-        """Whether the properties of the last record look as if they had not reached a file of zeros as a whole."""
+        """True if the properties of the last record look as if part of them had not reached a file of zeros."""
         properties = last.properties_as_stored
         if self._last_stop is LastStop.KILLED:  # it wrote from the front
             return properties[-1:] == b"\0"
@@ -337,7 +337,7 @@ class LogSurvey:
         return limit if following is None else int(following.offset)
 
     def _is_void(self, entry: ChecksumEntry) -> bool:
-        """Whether it may be the entry that has rotted, not its bytes. A power cut's torn tail looks like that too."""
+        """True if the entry may have rotted, not its bytes. A power failure's torn tail looks like that too."""
         if not entry.is_loose or self._matches(entry):
             return False
         return self._last_stop is not LastStop.POWER_LOST or self._known_behind(entry.offset) is not None
@@ -347,16 +347,16 @@ class LogSurvey:
         return is_readable and crc32(self._log.view(entry.offset, entry.end)) == entry.crc
 
     def _is_readable(self, begin: int, end: int) -> bool:
-        """Whether the bytes [begin, end), which lie in one segment, may be touched."""
+        """True if the bytes [begin, end), which are in one segment, may be touched."""
         segment = _segment_at(self._log.segments(), begin)
         base = segment.base_offset
         return self._pages.readable_end(segment, begin - base, end - base) == end - base
 
     def _scan(self, segment: Segment, at: int, limit: int) -> tuple[int, int]:
-        """Records one by one from `at` to `limit`, or to where the next entry vouches for what follows.
+        """Records one by one from `at` to `limit`, or to where the next entry covers what follows.
 
-        Looks at SCAN_BYTES at a time, so that no more pages are asked for than the log goes on: once more where one ended in
-        front of a record, and at as much as that record has where the first one is longer.
+        Examines SCAN_BYTES at a time, so that no more pages are requested than the log needs: again if a part ended
+        before a record, and the whole record if the first one is longer.
         """
         kernel, base = self._kernel, segment.base_offset
         status, window = RUN_MORE, SCAN_BYTES
@@ -381,7 +381,7 @@ class LogSurvey:
         return at, status
 
     def _is_valid(self, segments: Sequence[Segment], at: int) -> bool:
-        """Whether an append that an entry vouches for, or a valid record, begins at `at`."""
+        """True if an append with a matching entry, or a valid record, begins at `at`."""
         if at >= self._log.written:
             return False
         entry = self._entry_at(at)
@@ -395,7 +395,7 @@ class LogSurvey:
         return bool(self._kernel.scan(segment.map, begin, segment.size_bytes, at, True, 1) == 1)
 
     def _is_record(self, segments: Sequence[Segment], offset: int) -> bool:
-        """Whether a segment begins at `offset` and its first record is valid."""
+        """True if a segment begins at `offset` and its first record is valid."""
         return offset < self._log.written and self._is_valid(segments, offset)
 
 
@@ -408,7 +408,7 @@ def _is_blank(log: CommitLog, at: int) -> bool:
 
 
 def first_store_time(segment: Segment, kernel: RunKernel) -> int | None:
-    """When the first record of a segment was stored, ms; None where none begins there."""
+    """The store time of the first record of a segment, ms; None if none begins there."""
     kernel.clear()
     if (
         not is_record_readable(segment, 0)
@@ -419,7 +419,7 @@ def first_store_time(segment: Segment, kernel: RunKernel) -> int | None:
 
 
 def newest_segment_before(log: CommitLog, kernel: RunKernel, timestamp_ms: int) -> PhysicalOffset:
-    """Where RocketMQ's own recovery begins: the newest segment whose first record is not younger; else the log's begin."""
+    """Where RocketMQ's own recovery begins: the newest segment whose first record is not younger; otherwise the log's begin."""
     for segment in reversed(log.segments()):
         stored_ms = first_store_time(segment, kernel)
         if stored_ms is not None and stored_ms <= timestamp_ms:
@@ -428,10 +428,10 @@ def newest_segment_before(log: CommitLog, kernel: RunKernel, timestamp_ms: int) 
 
 
 def walk(log: CommitLog, kernel: RunKernel, begin: int, end: int, quarantined: Sequence[Range]) -> Iterator[Run]:
-    """The runs of records in [begin, end) of a surveyed log, in order; quarantined ranges are passed over.
+    """The runs of records in [begin, end) of a surveyed log, in order; quarantined ranges are skipped.
 
-    Views of a run are valid until the next one. Where the log turns out to be damaged, the rest of its segment is left
-    out with a warning: an online check (`store verify`) names such places.
+    Views of a run are valid until the next one. If the log is damaged, the rest of its segment is left
+    out with a warning; `store verify` names such places.
     """
     at = begin
     while at < end:
@@ -479,7 +479,7 @@ def _run_of(kernel: RunKernel, segment: Segment, begin: int, end: int) -> Run:
 
 
 def _names_a_queue(run: Run) -> bool:
-    """Whether the topic and the queue id may become a path. Nothing but an entry covers them, and not each record has one."""
+    """True if topic and queue id may become a path. Only an entry covers them, and not every record has one."""
     try:
         check_topic(run.topic)
     except InvalidName:
@@ -493,7 +493,7 @@ def replay(
     dispatchers: Sequence[Dispatcher],
     quarantined: Sequence[Range],
 ) -> int:
-    """Tells each dispatcher the records from its `reflected` on, all in the order of the log; returns how many were read."""
+    """Dispatches the records from each dispatcher's `reflected` on, in the order of the log; returns how many were read."""
     reflected = [int(dispatcher.reflected()) for dispatcher in dispatchers]
     begin = max(min([*reflected, log.written]), log.begin)
     count, reported = 0, begin

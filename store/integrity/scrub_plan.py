@@ -1,11 +1,12 @@
-"""What a scrub reads next, how fast and when: one round after another over the whole log. Pure.
+"""Decides what a scrub reads next, how fast and when: one round after another over the whole log. Pure.
 
-    waiting --interval over, or asked for--> a round: step, step, ... up to where the log was flushed at its begin --> result
-                                             |- nothing while the broker is busy, unless the round was asked for
-                                             '- a place that cannot be read, tried again STEP_TRIES times --> an error
+        waiting --interval over, or requested--> a round: step, step, ... up to where the log was flushed at its begin
+        --> result
+                                                 |- pauses while the broker is busy, unless the round was requested
+                                                 '- an unreadable place, tried again STEP_TRIES times --> an error
 
-A step reads as many bytes as the rate has allowed since the one before; what it read beyond that the next ones wait for.
-Progress and the last result are a document, so that a round goes on after a restart. Times are ms since the epoch.
+A step reads as many bytes as the rate has allowed since the last one; if it reads more, the next ones wait for that.
+Progress and the last result are a document, so a round continues after a restart. Times are ms since the epoch.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from typing import Any, Final
 
 STEP_BYTES_MIN: Final = 64 * 1024
 STEP_BYTES_MAX: Final = 4 * 1024 * 1024
-STEP_SHARE: Final = 10  # of a second's bytes, a step's at least
-STEP_TRIES: Final = 3  # at one place: retention may just have taken what was to be read
+STEP_SHARE: Final = 10  # share of a second's bytes: the least size of a step
+STEP_TRIES: Final = 3  # at one place: retention may have just deleted it
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubRound:
-    """One reading of the log. [begin, end): what it covers; `position`: how far it came. `ended_ms` 0: it goes on.
+    """One reading of the log. [begin, end): its range; `position`: how far it came. `ended_ms` 0: it is in progress.
 
-    `vouched_bytes`: of those read, how many a checksum covers; the others are checked by structure and body alone.
-    `damaged_units`: of queues, which did not name their records and were rebuilt. `damaged_entries`: of checksum files;
-    `mended_entries` of them were written anew, and `damaged_entry` is where the first that was not stands. `error`: what kept
-    the log from being read to its end, which is `position` then; "" where nothing did.
+    `vouched_bytes`: the bytes read that a checksum covers; the others are checked by structure and body alone.
+    `damaged_units`: units of queues that did not name their records and were rebuilt. `damaged_entries`: of checksum files;
+    `mended_entries` of them were rewritten, and `damaged_entry` is the place of the first that was not. `error`: why the log
+    was not read to its end; `position` is then how far; "" if it was.
     """
 
     begun_ms: int
@@ -49,7 +50,7 @@ class ScrubRound:
 
 @dataclass(frozen=True, slots=True)
 class ScrubStep:
-    """Look at about `bytes_max` bytes from `begin` on, none at or behind `limit`."""
+    """Check about `bytes_max` bytes from `begin` on, none at or behind `limit`."""
 
     begin: int
     bytes_max: int
@@ -57,18 +58,18 @@ class ScrubStep:
 
 
 class ScrubPlan:
-    """One store's. `current`: the round that is under way; `last`: the one that ended last; `since_ms`: when the first began
-    to wait. `is_waiting_for_calm`: the broker was too busy when it was asked last."""
+    """The plan of one store. `current`: the present round; `last`: the last one that ended; `since_ms`: when the first began
+    to wait. `is_waiting_for_calm`: the broker was too busy at the last call."""
 
     def __init__(self, document: Mapping[str, Any], *, bytes_per_second: int, interval_ms: int, now_ms: int) -> None:
-        """`document`: what an earlier life left, {} at first; one that is none counts as none. `interval_ms` 0: only what is
-        asked for."""
+        """`document`: left by the last process, {} at first; an invalid one is ignored. `interval_ms` 0: only requested
+        rounds."""
         self._default_rate = self._rate = bytes_per_second
         self._interval_ms = interval_ms
         self._allowed_bytes = 0
         self._counted_ms = now_ms
         self._is_reading = False
-        self._failed_at, self._failures = -1, 0  # the place that could not be read last, and how often in a row
+        self._failed_at, self._failures = -1, 0  # the last unreadable place, and how often in a row
         self.is_waiting_for_calm = False
         self.since_ms = self._waits_since_ms = now_ms
         self.current: ScrubRound | None = None
@@ -82,7 +83,7 @@ class ScrubPlan:
         self._waits_since_ms = min(since_ms if last is None else last.ended_ms, now_ms)
 
     def document(self) -> dict[str, Any]:
-        """To be kept, and given to the next life."""
+        """The document to store for the next start."""
         return {
             "since_ms": self.since_ms,
             "current": None if self.current is None else asdict(self.current),
@@ -90,19 +91,19 @@ class ScrubPlan:
         }
 
     def next_due_ms(self) -> int | None:
-        """When the next round begins by itself; None where none does, or one is under way."""
+        """When the next round begins by itself; None if none does, or one is in progress."""
         if not self._interval_ms or self.current is not None:
             return None
         return self._waits_since_ms + self._interval_ms
 
     def ask(self, now_ms: int, *, bytes_per_second: int, begin: int, end: int) -> None:
-        """Begins a round now, whatever is under way: by itself, at this rate (0: as set), and however busy the broker is."""
+        """Begins a round now, even during another one, at this rate (0: as configured), and however busy the broker is."""
         self._rate = bytes_per_second or self._default_rate
         self._begin(now_ms, begin, end, is_asked=True)
 
     def next_step(self, now_ms: int, *, begin: int, end: int, is_busy: bool) -> ScrubStep | None:
-        """What to read now, if anything: answered by `on_step` or `on_failed`. [begin, end): the log, as far as flushed."""
-        self._waits_since_ms = min(self._waits_since_ms, now_ms)  # a clock that was ahead must put off no round
+        """What to read now, if anything; `on_step` or `on_failed` answers it. [begin, end): the flushed log."""
+        self._waits_since_ms = min(self._waits_since_ms, now_ms)  # a clock that was ahead must not delay a round
         due_ms = self.next_due_ms()
         if due_ms is not None and now_ms >= due_ms:
             self._begin(now_ms, begin, end, is_asked=False)
@@ -136,12 +137,12 @@ class ScrubPlan:
         mended_entries: int = 0,
         damaged_entries: Sequence[str] = (),
     ) -> None:
-        """The step came to `end`. `damaged`: ranges found, of `sizes` bytes together; `units`: of queues. Of checksum entries,
-        how many were written anew, and where those are that are left."""
+        """The step came to `end`. `damaged`: ranges found, of `sizes` bytes together; `units`: of queues. Of checksum entries:
+        how many were rewritten, and the places of the others."""
         self._is_reading = False
         self._allowed_bytes -= read_bytes
         current = self.current
-        if current is not None and current.position == step.begin:  # else another round was begun meanwhile
+        if current is not None and current.position == step.begin:  # otherwise another round has begun meanwhile
             self.current = replace(
                 current,
                 position=end,
@@ -156,8 +157,8 @@ class ScrubPlan:
             )
 
     def on_failed(self, step: ScrubStep, now_ms: int, error: str) -> None:
-        """What the step was to read could not be looked at. Retention may have taken it, so it is tried again; a round that
-        cannot go on ends with the error."""
+        """The bytes of the step could not be read. Retention may have deleted them, so it is tried again; a round that
+        cannot continue ends with the error."""
         self._is_reading = False
         self._allowed_bytes = 0
         current = self.current
@@ -184,7 +185,7 @@ class ScrubPlan:
 
 
 def _parse_round(document: Mapping[str, Any] | None) -> ScrubRound | None:
-    """Raises KeyError, TypeError, ValueError where it is none."""
+    """Parses a round. Raises KeyError, TypeError, ValueError if it is invalid."""
     if document is None:
         return None
     values: dict[str, Any] = {name: str(document.get(name, "")) for name in ("error", "damaged_entry")}

@@ -1,7 +1,7 @@
-"""Reads the log for a scrub: bounded reads of a descriptor of its own, which leave the page cache as they found it.
+"""Reads the log for a scrub: limited reads by its own descriptor, which leave the page cache as it was.
 
-What lies in memory is read there; what had to come from the disk is dropped again once it was looked at, so that a scrub
-of a large log does not push out what consumers read. A worker's, one at a time.
+Cached pages are read from memory; pages that came from the disk are dropped again after the check, so that a scrub
+of a large log does not displace what consumers read. A worker's, one at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ScrubReader:
     """A context manager over one segment's file, found by an offset in it."""
 
     def __init__(self, log: CommitLog, offset: int) -> None:
-        """Raises OffsetOutOfRange where the log does not hold the offset (any more), OSError."""
+        """Raises OffsetOutOfRange if the log does not hold the offset (any more), OSError."""
         segment = next((found for found in log.segments() if found.base_offset <= offset < found.end_offset), None)
         if segment is None:
             raise OffsetOutOfRange("commit log", offset, log.begin, log.written)
@@ -46,7 +46,7 @@ class ScrubReader:
             os.close(self._fd)
 
     def is_there(self) -> bool:
-        """Whether the file still has its name: all that was read so far was the log's then. Raises OSError."""
+        """True if the file still has its name: then all bytes read so far were the log's. Raises OSError."""
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
         except FileNotFoundError:
@@ -69,7 +69,7 @@ class ScrubReader:
         return data
 
     def _read_cached(self, at: int, size: int) -> bytes | None:
-        """None where some of it does not lie in memory, or the platform cannot tell."""
+        """True if all of it is in memory; None if that is unknown on this platform."""
         if not _IS_LINUX:
             return None
         data = bytearray(size)
@@ -81,6 +81,6 @@ class ScrubReader:
 
 
 def check_log(log: CommitLog, checker: LogChecker, begin: int, *, bytes_max: int, limit: int) -> Checked:
-    """Looks at the log as `LogChecker.check` does. Raises OffsetOutOfRange, OSError."""
+    """Checks the log like `LogChecker.check`. Raises OffsetOutOfRange, OSError."""
     with ScrubReader(log, begin) as reader:
         return checker.check(reader.read, begin, bytes_max=bytes_max, limit=limit)

@@ -1,1 +1,1 @@
-"""A store's files without a broker: inspect, verify, dump, hand over."""
+"""Work on a store's files without a broker: inspect, verify, dump, hand over."""

@@ -1,14 +1,14 @@
-"""The log of a closed store is made ready for a broker of RocketMQ: the last step of `zenit store hand-over`.
+"""Prepares the log of a closed store for a broker of RocketMQ: the last step of `zenit store hand-over`.
 
-RocketMQ writes no terminator behind what it appends. Segments of ours are written over as they are, so behind its last message
-there would lie records of an earlier use, which its recovery and ours could take for the log's. So here
+RocketMQ writes no end mark behind its appends. Our recycled segments are overwritten in place, so behind its last message
+there would be records of an earlier use, which its recovery and ours could count as part of the log. So this step changes:
 
-    log        what lies behind the end becomes zeros, durably; segments behind it are deleted
-    checksums  their last file says that entries are missing behind the end: RocketMQ notes none
-    spares     files kept to be written over are deleted, those of queues and of the index too, and index files that were
-               being made ready: RocketMQ takes every file of that folder for a whole one
+        log        bytes behind the end become zeros, durably; segments behind it are deleted
+        checksums  their last file says that entries are missing behind the end: RocketMQ writes none
+        spares     files kept to be written over are deleted, also those of queues and of the index, and prepared index
+                   files: RocketMQ treats every file of that folder as a complete one
 
-Each step may be done again after a crash; up to the end nothing changes, and the store opens here as before.
+Each step may be repeated after a crash. Nothing before the end changes, and our broker can open the store as before.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SPARES: Final = (SPARE_FOLDER, SPARE_QUEUE_FOLDER, SPARE_INDEX_FOLDER)
 
 
 def hand_over_store(directory: str, *, dry_run: bool = False) -> dict[str, Any]:
-    """{"log_end", "segment_bytes", "spare_files"}: where the log ends, how long its files are, how many spares are gone.
-    `dry_run`: only tells.
+    """{"log_end", "segment_bytes", "spare_files"}: the end of the log, the size of its files, the number of deleted spares.
+    `dry_run`: changes nothing.
 
-    Raises StoreLocked where a broker has it open, StoreFormatError where it is no store or was not closed by its broker,
+    Raises StoreLocked if a broker has it open, StoreFormatError if it is no store or its broker did not close it,
     OSError.
     """
     segment_bytes = find_segment_bytes(directory)
@@ -61,13 +61,13 @@ def hand_over_store(directory: str, *, dry_run: bool = False) -> dict[str, Any]:
 
 
 def _find_end(directory: str, log: CommitLog) -> int:
-    """Where the next start would find it."""
+    """The end that the next start would find."""
     checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
     kernel = scanning_kernel(StoreConfig(), log.segment_bytes)
     begin = survey_begin(log, checkpoint, kernel, clean=True)
     survey = LogSurvey(log, kernel, check_body_crc=False, last_stop=LastStop.of(None))
     flushed = checkpoint.flushed_offset or 0
-    return max(survey.run(begin, flushed).end, flushed)  # what was on the disk is the log's, damaged or not
+    return max(survey.run(begin, flushed).end, flushed)  # what was on the disk belongs to the log, damaged or not
 
 
 def _files_in(folder: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""Looking at a store's files without a broker: `zenit store inspect | verify | dump`.
+"""Reads a store's files without a broker: `zenit store inspect | verify | dump`.
 
-Nothing is written, so it may run beside a broker: what that writes meanwhile is not looked at, and what expires meanwhile
+Nothing is written, so it may run beside a broker. What the broker writes meanwhile is not examined, and what expires meanwhile
 is left out (offline_log).
 """
 
@@ -29,7 +29,7 @@ _UNITS_TOLD: Final = 100
 
 
 def inspect_store(directory: str) -> dict[str, Any]:
-    """What a store holds, as a document. Raises StoreFormatError, OSError."""
+    """The content of a store, as a document. Raises StoreFormatError, OSError."""
     config = StoreConfig()
     with ExitStack() as opened:
         store = opened.enter_context(open_log(directory, config))
@@ -83,8 +83,8 @@ def inspect_store(directory: str) -> dict[str, Any]:
 
 
 def verify_store(directory: str) -> dict[str, Any]:
-    """Reads every record: its structure, its place, its body's checksum, and the checksum of each append that has one; and
-    whether its queue's unit names it.
+    """Checks every record: its structure, its place, its body's checksum; the checksum of each append that has one; and
+    the record's unit in its queue.
 
     {"records", "bytes", "unvouched_bytes": that no checksum covers, "end_offset", "damaged": [{"begin", "end", "reason"}],
     "damaged_units": how many, "first_units": [{"topic", "queue_id", "queue_offset"}], "damaged_entries": [{"file", "entry",
@@ -121,7 +121,7 @@ def verify_store(directory: str) -> dict[str, Any]:
 
 
 def dump_store(directory: str, begin: int = 0) -> Generator[StoredMessage, None, None]:
-    """Every record from a position on, in the order of the log. `begin` within a record: from the next one on.
+    """Every record from a position on, in the order of the log. If `begin` is within a record: from the next one on.
 
     Raises StoreFormatError, OSError.
     """

@@ -1,8 +1,8 @@
-"""The log of a store that a broker may be writing to: read in bounded pieces, and each file's name looked at again.
+"""The log of a store that a broker may be writing to: limited reads, and a check of each file's name afterwards.
 
-A running broker gives up expired segments: it shortens them, or writes over them. A map of such a file ends the process
-that reads there, and its bytes look like damage. So the log is read by descriptors, and what was read counts only if the
-segment had its name afterwards: it loses that before anything is done to it. What has gone meanwhile is left out.
+A running broker removes expired segments: it shortens them, or writes over them. Reading such a file through a map would end
+the process, and its bytes look like damage. So the log is read by descriptors, and bytes count only if the segment still had
+its name after the read: a segment loses its name before it is changed. Deleted segments are left out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class OfflineLog:
-    """`end`: where the log ended when it was opened. `quarantined`: what the broker knows to be damaged."""
+    """`end`: where the log ended when it was opened. `quarantined`: the damage that the broker knows."""
 
     directory: str
     log: CommitLog
@@ -53,9 +53,10 @@ class OfflineLog:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of the log from `begin` on, which is higher than it was where retention has taken files meanwhile. `units`: of queues,
-    those that do not name their records. `entries`: of checksum files, those that agree with nothing. `unvouched_bytes`: of
-    what was read, those that no entry covers."""
+    """The findings in the log from `begin` on, which is higher than before if retention has deleted files meanwhile.
+    `units`: of
+    queues, those that do not name their records. `entries`: of checksum files, those that match nothing. `unvouched_bytes`: the
+    bytes read that no entry covers."""
 
     begin: int
     damaged: tuple[Range, ...] = ()
@@ -66,7 +67,7 @@ class Findings:
 
 @contextmanager
 def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
-    """Raises StoreFormatError where there is no store, or one we cannot read; OSError."""
+    """Raises StoreFormatError if there is no store, or one that we cannot read; OSError."""
     if not has_commit_log(directory):
         raise StoreFormatError(directory, f"it is no store: no {COMMIT_LOG_FOLDER} in it")
     log = _map_log(directory, config)
@@ -93,7 +94,7 @@ def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
 
 
 def _map_log(directory: str, config: StoreConfig) -> CommitLog:
-    """A segment that was listed may be gone before it is opened: then they are listed again."""
+    """A listed segment may be gone before it is opened: then the segments are listed again."""
     for left in reversed(range(_TRIES)):
         try:
             return CommitLog(directory, segment_bytes=find_segment_bytes(directory) or config.segment_bytes)
@@ -104,8 +105,8 @@ def _map_log(directory: str, config: StoreConfig) -> CommitLog:
 
 
 def check_offline(store: OfflineLog) -> Findings:
-    """Looks at every byte below `store.end`: what `LogChecker` finds damaged, beside what is quarantined; and the queues'
-    units of what is whole. Raises OSError."""
+    """Checks every byte below `store.end`: the damage that `LogChecker` finds, besides the quarantined ranges; and the queues'
+    units of undamaged records. Raises OSError."""
     checksums = ChecksumReader(os.path.join(store.directory, CHECKSUM_FOLDER), store.log.segment_bytes)
     checker = LogChecker(store.kernel, checksums, store.log.segment_bytes)
     queues = QueueChecker(
@@ -138,13 +139,13 @@ def check_offline(store: OfflineLog) -> Findings:
             unvouched_bytes=found.unvouched_bytes + checked.read_bytes - checked.vouched_bytes,
         )
         at = checked.end
-    # a broker that runs beside us writes a unit a moment after its record
+    # a broker beside us writes a unit a moment after its record
     return replace(found, units=tuple(unit for unit in found.units if queues.is_still_there(unit)))
 
 
 def read_batches(store: OfflineLog, skipped: tuple[Range, ...], least: int = 0) -> Iterator[list[StoredMessage]]:
-    """The records below `store.end`, some at a time; segments that end at or below `least` are left out, and ranges that
-    are `skipped`. Raises OSError."""
+    """The records below `store.end`, some at a time; segments that end at or below `least`, and `skipped` ranges, are left
+    out. Raises OSError."""
     for segment in store.log.segments():
         if segment.end_offset > least and segment.base_offset < store.end:
             try:

@@ -1,7 +1,7 @@
-"""What waits in a store that RocketMQ wrote: delayed messages, timed messages, undecided transactions.
+"""Waiting messages in a store that RocketMQ wrote: delayed messages, timed messages, undecided transactions.
 
-They lie in topics of the system, with their real topic and queue in properties. What is not yet due or decided there is
-told by the broker that wrote it: positions in `config/`, end-of-transaction records in the log.
+They are in system topics, with their real topic and queue in properties. The broker that wrote them recorded what is not yet
+due or decided: as positions in `config/`, and as end-of-transaction records in the log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 @dataclass(frozen=True, slots=True)
 class PendingMessage:
-    """One message that waits. `due_ms`: when it is to be delivered; 0 for a transaction. `queue_offset`: where it waits."""
+    """One waiting message. `due_ms`: when it is to be delivered; 0 for a transaction. `queue_offset`: where it waits."""
 
     topic: str
     queue_id: int
@@ -43,7 +43,7 @@ class PendingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """All that waits, each kind in the order of its queue."""
+    """All waiting messages, each kind in the order of its queue."""
 
     delayed: tuple[PendingMessage, ...]
     timed: tuple[PendingMessage, ...]
@@ -55,7 +55,7 @@ class Pending:
 
 
 class PendingReader:
-    """Reads one open store. Loop thread, or a tool's only one."""
+    """Reads one open store. Loop thread, or the only thread of a tool."""
 
     def __init__(
         self, queues: QueueTable, reader: QueueReader, keys: KeyReader, *, confirm_offset: PhysicalOffset
@@ -66,7 +66,7 @@ class PendingReader:
         self._confirm_offset = confirm_offset
 
     def report(self, directory: str) -> Pending:
-        """What waits; `directory`: of the store, whose config/ tells how far RocketMQ came. Raises OSError."""
+        """The waiting messages; `directory`: of the store, whose config/ says how far RocketMQ came. Raises OSError."""
         config = os.path.join(directory, "config")
         delays = _table(os.path.join(config, "delayOffset.json"))
         offsets = _table(os.path.join(config, "consumerOffset.json"))
@@ -118,7 +118,7 @@ class PendingReader:
                     yield _pending(message, due_ms=int(properties.get(TIMER_OUT_MS, "0")))
 
     def _is_delivered(self, message: StoredMessage) -> bool:
-        """Whether its copy is in its real topic: what RocketMQ knew of that may be lost with a kill."""
+        """True if its copy is in its real topic: a kill may have lost RocketMQ's own record of that."""
         properties = message.properties
         copies = self._keys.query(
             properties.get(REAL_TOPIC, ""), properties.get(UNIQUE_KEY, ""), max_messages=1,
@@ -127,7 +127,7 @@ class PendingReader:
         return any(decode_record(copy).physical_offset > message.physical_offset for copy in copies)
 
     def _undecided(self, consumed: Mapping[int, int]) -> Iterator[PendingMessage]:
-        """`consumed`: {half queue: offset before which all are decided}. An op record lists more that are decided."""
+        """`consumed`: {half queue: offset before which all are decided}. An op record lists further decided ones."""
         for queue_id in self._queue_ids(HALF_TOPIC):
             decided: set[int] = set()
             for message in self._messages(HALF_OP_TOPIC, queue_id, 0):
@@ -151,7 +151,7 @@ def _pending(message: StoredMessage, *, due_ms: int) -> PendingMessage:
 
 
 def _table(path: str) -> dict[str, Any]:
-    """The offsetTable of a state file; empty where there is none."""
+    """The offsetTable of a state file; empty if there is none."""
     snapshot = read_snapshot(path)
     table = {} if snapshot is None else snapshot.document.get("offsetTable", {})
     return table if isinstance(table, dict) else {}
