@@ -21,7 +21,7 @@ from zenitmq import (
     TopicNotFound,
     aio,
 )
-from zenitmq.client.consuming import rebalance
+from zenitmq.client.consuming.push import rebalance
 from zenitmq.model.errors import LocalProtocolError
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import LockQueues, LockReply
