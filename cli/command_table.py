@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "topic": CommandRow("commands.topic", "Create, change, list, describe and delete topics."),
     "group": CommandRow("commands.group", "List, describe, change, move and delete consumer groups."),
     "message": CommandRow("commands.message", "Find single messages."),
+    "transaction": CommandRow("commands.transaction", "Transactions that nobody decided: look, and decide."),
     "dlq": CommandRow("commands.dlq", "Dead letters: what groups gave up after the last attempt."),
     "broker": CommandRow("commands.broker", "Run a broker in the foreground, or ask one that runs."),
     "controller": CommandRow("commands.controller", "Run a controller in the foreground, or ask the leader."),

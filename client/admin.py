@@ -14,11 +14,12 @@ from .administration.admin_dead_letters import DeadLetterAdmin
 from .administration.admin_groups import GroupAdmin
 from .administration.admin_messages import MessageAdmin
 from .administration.admin_topics import TopicAdmin
+from .administration.admin_transactions import TransactionAdmin
 from .connection.connection import Connection
 from .connection.waiting import Blocking, Waits, blocking
 
 
-class AdminCore(TopicAdmin, GroupAdmin, DeadLetterAdmin, MessageAdmin, BrokerAdmin):
+class AdminCore(TopicAdmin, GroupAdmin, DeadLetterAdmin, MessageAdmin, TransactionAdmin, BrokerAdmin):
     """All of an administrator's connection but how it waits: `Admin` here does so in the calling thread, the one of
     `zenitmq.aio` on an event loop. What waits is a coroutine with an underscore, given its name by both.
     """
@@ -53,6 +54,10 @@ class Admin(AdminCore):
     view_message = blocking(AdminCore._view_message)
     query_by_id = blocking(AdminCore._query_by_id)
     trace = blocking(AdminCore._trace)
+    transactions = blocking(AdminCore._transactions)
+    transaction = blocking(AdminCore._transaction)
+    commit_transaction = blocking(AdminCore._commit_transaction)
+    rollback_transaction = blocking(AdminCore._rollback_transaction)
     cluster = blocking(AdminCore._cluster)
     broker_statistics = blocking(AdminCore._broker_statistics)
     scrub = blocking(AdminCore._scrub)

@@ -43,6 +43,10 @@ class Admin(AdminCore):
     view_message = AdminCore._view_message
     query_by_id = AdminCore._query_by_id
     trace = AdminCore._trace
+    transactions = AdminCore._transactions
+    transaction = AdminCore._transaction
+    commit_transaction = AdminCore._commit_transaction
+    rollback_transaction = AdminCore._rollback_transaction
     cluster = AdminCore._cluster
     broker_statistics = AdminCore._broker_statistics
     scrub = AdminCore._scrub

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -229,3 +232,37 @@ def test_the_asyncio_twin(namesrv: str, consumer: PullConsumer) -> None:
     bodies: list[bytes] = []
     asyncio.run(run())
     assert sorted(bodies) == [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"asked"]
+
+
+def run_zenit(namesrv: str, *arguments: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "zenitmq", "transaction", *arguments, "--namesrv", namesrv]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_an_operator_decides_what_nobody_did(namesrv: str, consumer: PullConsumer) -> None:
+    with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
+        kept, dropped = (producer.begin(Message(TOPIC, name)) for name in (b"kept", b"dropped"))
+        deadline = time.monotonic() + 20
+        with Admin(namesrv) as admin:
+            while [row["state"] for row in admin.transactions()] != ["parked", "parked"]:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert admin.transactions(topic="other") == admin.transactions(group="other") == []
+            facts, message = admin.transaction(kept.transaction_id)
+        assert (facts["group"], facts["checks"], message.body) == ("g", SETTINGS["transaction_checks_max"], b"kept")
+        with pytest.raises(TransactionDecided, match="parked"):
+            producer.commit(kept)
+        listed = json.loads(run_zenit(namesrv, "list", "--json"))
+        assert {row["transaction_id"] for row in listed} == {kept.transaction_id, dropped.transaction_id}
+        assert "parked" in run_zenit(namesrv, "list", "--topic", TOPIC)
+        assert "kept" in run_zenit(namesrv, "show", kept.transaction_id)
+        assert json.loads(run_zenit(namesrv, "show", dropped.transaction_id, "--json"))["message"]["body"] == "dropped"
+        assert "committed, queue" in run_zenit(namesrv, "commit", kept.transaction_id)
+        assert "rolled back" in run_zenit(namesrv, "rollback", dropped.transaction_id)
+        assert "committed already" in run_zenit(namesrv, "rollback", kept.transaction_id, code=1)
+        assert "no transaction" in run_zenit(namesrv, "show", kept.transaction_id, code=1)
+        assert "zenit transaction list" in run_zenit(namesrv, "commit", "x", code=1)
+        assert json.loads(run_zenit(namesrv, "list", "--json")) == []
+        assert receive(consumer, 1) == [b"kept"]
