@@ -33,7 +33,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/connection/waiting.py _ThreadSignal.wait: self._not_yet.acquire",
     ),
     "it is done, or just made and free: nothing to wait for": (
-        "cli/commands/produce.py _sender.send.on_done: future.exception",
+        "cli/commands/messages/produce.py _sender.send.on_done: future.exception",
         "client/aio/event_loop.py LoopSignal.wait: self._come.result",
         "client/sending/request_reply.py RequestReply._on_sent: send.exception",
         "client/connection/waiting.py _ThreadSignal.__init__: self._not_yet.acquire",
@@ -44,7 +44,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "remoting/sync_calls.py SyncConnection.close: self._lock.acquire",
     ),
     "the user's: a handler, or what is typed or piped in": (
-        "cli/commands/request.py request: sys.stdin.buffer.read",
+        "cli/commands/messages/request.py request: sys.stdin.buffer.read",
         "client/aio/push_consumer.py PushConsumer._handle: await",
         "client/aio/transaction_producer.py TransactionProducer._call: await",
     ),

@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 import typer
 
-from zenitmq.cli.commands.consume import register
+from zenitmq.cli.commands.messages.consume import register
 from zenitmq.cli.main import FAILED
 from zenitmq.client import pull_consumer
 from zenitmq.client.consuming.prefetch import MessagesLost
@@ -56,7 +56,7 @@ def exit_code(*more: str) -> int:
 @pytest.fixture(autouse=True)
 def damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_consumer, "PullConsumer", DamagedConsumer)
-    monkeypatch.setattr("zenitmq.cli.commands.consume.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("zenitmq.cli.commands.messages.consume.stop_on_signals", lambda _stop: None)
 
 
 def test_each_range_is_a_line_and_the_exit_code_is_1(capfd: pytest.CaptureFixture[str]) -> None:

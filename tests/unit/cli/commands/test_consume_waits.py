@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.cli.commands.consume import LostRanges, _print_messages
+from zenitmq.cli.commands.messages.consume import LostRanges, _print_messages
 from zenitmq.model.errors import NoRoute, ZenitError
 
 REASON = NoRoute("t", "broker-a, which has it, is not registered now")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from zenitmq.cli.commands.produce import _sentence
+from zenitmq.cli.commands.messages.produce import _sentence
 from zenitmq.cli.commands.store import hand_over, verify
 from zenitmq.model.errors import SendFailed
 

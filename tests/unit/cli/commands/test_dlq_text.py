@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.cli.commands.dlq import sentence
+from zenitmq.cli.commands.messages.dlq import sentence
 
 NOTHING = {"dry_run": False, "letters": 0, "redriven": 0, "passed_over": 0, "topics": {}}
 

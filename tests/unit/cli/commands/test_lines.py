@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 import typer
 
-from zenitmq.cli.commands.produce import Tally, _send_one, key_of, messages_of
+from zenitmq.cli.commands.messages.produce import Tally, _send_one, key_of, messages_of
 from zenitmq.cli.options import parse_pairs, parse_time_ms
 from zenitmq.model.errors import MessageTooLarge, StoreNotWriteable
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.cli.commands.peek import chosen, ranges_to_read
+from zenitmq.cli.commands.messages.peek import chosen, ranges_to_read
 from zenitmq.model.queue import MessageQueue
 
 A, B, EMPTY = (MessageQueue("t", "broker-a", number) for number in range(3))

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...model.errors import GroupNotFound
-from ..message_text import message_document
-from ..options import Json, Namesrv, complete_groups, parse_moment
-from ..output import note, print_table, readable_time, short_text, show
-from ..progress import count_progress
-from ..watch import watched
+from ....model.errors import GroupNotFound
+from ...message_text import message_document
+from ...options import Json, Namesrv, complete_groups, parse_moment
+from ...output import note, print_table, readable_time, short_text, show
+from ...progress import count_progress
+from ...watch import watched
 
 if TYPE_CHECKING:
-    from ...client.admin import Admin
-    from ...client.administration.dead_letters import DeadLetter
+    from ....client.admin import Admin
+    from ....client.administration.dead_letters import DeadLetter
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups)]
 
@@ -36,7 +36,7 @@ def list_groups(
     as_json: Json = False,
 ) -> None:
     """List the groups that have dead letters: how many are held, and how many of them were sent again."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         rows = admin.dead_letter_groups(group)
@@ -69,7 +69,7 @@ def show_letters(
     as_json: Json = False,
 ) -> None:
     """Print a group's dead letters, newest first: where each came from, and why it was given up."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         letters = admin.dead_letters(group, maximum)
@@ -99,7 +99,7 @@ def redrive(
     for that group alone.
     """
     begin, end = parse_moment(since, "--since"), parse_moment(until, "--until")
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin, count_progress("letters") as progress:
         summary = admin.redrive_dead_letters(

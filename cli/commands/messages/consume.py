@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from ...model.clock import datetime_of_ms, monotonic_ms
-from ..message_text import compile_format, message_document
-from ..options import Json, Namesrv, complete_groups, complete_topics, parse_time_ms, usage_of_values
-from ..output import json_line, note, reader_is_gone
-from ..roles import stop_on_signals
+from ....model.clock import datetime_of_ms, monotonic_ms
+from ...message_text import compile_format, message_document
+from ...options import Json, Namesrv, complete_groups, complete_topics, parse_time_ms, usage_of_values
+from ...output import json_line, note, reader_is_gone
+from ...roles import stop_on_signals
 
 if TYPE_CHECKING:
-    from ...client.consuming.prefetch import MessagesLost
-    from ...client.consuming.start_from import StartFrom
-    from ...client.pull_consumer import PullConsumer
-    from ...record.kernel import StoredMessage
+    from ....client.consuming.prefetch import MessagesLost
+    from ....client.consuming.start_from import StartFrom
+    from ....client.pull_consumer import PullConsumer
+    from ....record.kernel import StoredMessage
 
 POLL_MESSAGES: Final = 1000
 POLL_SECONDS: Final = 0.25
@@ -87,8 +87,8 @@ def consume(
         raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
     line = line_of(line_format, as_json)
     start_from = _start(start)
-    from ...client.pull_consumer import PullConsumer
-    from ...model.subscription import Sql
+    from ....client.pull_consumer import PullConsumer
+    from ....model.subscription import Sql
 
     wanted = expression if sql is None else Sql(sql)
     stopping = threading.Event()
@@ -200,7 +200,7 @@ def _json_bytes(message: StoredMessage) -> bytes:
 
 
 def _start(text: str) -> StartFrom | datetime:
-    from ...client.consuming.start_from import StartFrom
+    from ....client.consuming.start_from import StartFrom
 
     known = {"earliest": StartFrom.FIRST, "latest": StartFrom.LAST}
     return known.get(text) or datetime_of_ms(parse_time_ms(text, "--from"))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...model.errors import NotARequest, RequesterGone, RequestTimeout
-from ...model.message import Message
-from ..message_text import message_document
-from ..options import Json, Namesrv, complete_groups, complete_topics, parse_pairs, usage_of_values
-from ..output import note, print_json
+from ....model.errors import NotARequest, RequesterGone, RequestTimeout
+from ....model.message import Message
+from ...message_text import message_document
+from ...options import Json, Namesrv, complete_groups, complete_topics, parse_pairs, usage_of_values
+from ...output import note, print_json
 
 if TYPE_CHECKING:
-    from ...client.producer import Producer
-    from ...record.kernel import StoredMessage
+    from ....client.producer import Producer
+    from ....record.kernel import StoredMessage
 
 POLL_SECONDS = 0.25
 SECONDS_MAX = 86_400.0
@@ -53,7 +53,7 @@ def request(
     """
     properties = parse_pairs(prop, "--prop")
     asked = sys.stdin.buffer.read() if body is None else body.encode()
-    from ...client.producer import Producer
+    from ....client.producer import Producer
 
     with Producer("zenit-cli", namesrv=namesrv) as producer:
         try:
@@ -87,9 +87,9 @@ def reply(
 
     A group begins with the messages that come after it was started first. What is no request is passed over.
     """
-    from ...client.consuming.start_from import StartFrom
-    from ...client.producer import Producer
-    from ...client.pull_consumer import PullConsumer
+    from ....client.consuming.start_from import StartFrom
+    from ....client.producer import Producer
+    from ....client.pull_consumer import PullConsumer
 
     answered = 0
     with (

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from ...model.clock import monotonic_ms
-from ...model.errors import RequestTimeout
-from ...model.queue import MessageQueue
-from ..options import Json, Namesrv, complete_topics, parse_moment, usage_of_values
-from ..output import note, reader_is_gone
-from ..roles import stop_on_signals
+from ....model.clock import monotonic_ms
+from ....model.errors import RequestTimeout
+from ....model.queue import MessageQueue
+from ...options import Json, Namesrv, complete_topics, parse_moment, usage_of_values
+from ...output import note, reader_is_gone
+from ...roles import stop_on_signals
+from ..group import queue_of
 from .consume import LostRanges, line_of
-from .group import queue_of
 
 if TYPE_CHECKING:
-    from ...client.admin import Admin
-    from ...client.pull_consumer import PullConsumer
-    from ...model.subscription import Expression
-    from ...record.kernel import StoredMessage
+    from ....client.admin import Admin
+    from ....client.pull_consumer import PullConsumer
+    from ....model.subscription import Expression
+    from ....record.kernel import StoredMessage
 
 PEEK_MAX: Final = 10_000
 PATIENCE_MS: Final = 10_000  # without any message that was asked for
@@ -69,7 +69,7 @@ def peek(
     line = line_of(line_format, as_json)
     moment = None if start in ("earliest", "latest") else parse_moment(start, "--from")
     wanted = None if queue is None else queue_of(topic, queue)
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     lost = LostRanges(as_json=as_json)
     with Admin(namesrv) as admin, _reader(namesrv, lost) as reader:
@@ -99,8 +99,8 @@ def tail(
     """
     line = line_of(line_format, as_json)
     wanted = None if queue is None else queue_of(topic, queue)
-    from ...client.admin import Admin
-    from ...model.subscription import Subscription
+    from ....client.admin import Admin
+    from ....model.subscription import Subscription
 
     with usage_of_values():
         subscription = Subscription.parse(topic, expression)
@@ -135,8 +135,8 @@ def chosen(messages: Iterable[StoredMessage], count: int, *, newest: bool) -> li
 
 def _reader(namesrv: str | None, lost: LostRanges) -> PullConsumer:
     """A consumer of queues that are assigned: its group's name is in no heartbeat and in no commit."""
-    from ...client.consuming.start_from import StartFrom
-    from ...client.pull_consumer import PullConsumer
+    from ....client.consuming.start_from import StartFrom
+    from ....client.pull_consumer import PullConsumer
 
     return PullConsumer(
         "zenit-cli-peek", namesrv=namesrv, start_from=StartFrom.FIRST, auto_commit=False, on_lost=lost.add

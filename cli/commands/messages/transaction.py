@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..message_text import message_document
-from ..options import Json, Namesrv
-from ..output import print_facts, print_table, short_text, show
+from ...message_text import message_document
+from ...options import Json, Namesrv
+from ...output import print_facts, print_table, short_text, show
 
 TransactionName = Annotated[
     str, typer.Argument(metavar="ID", help="The transaction id, of a receipt or of `zenit transaction list`.")
@@ -33,7 +33,7 @@ def list_transactions(
     as_json: Json = False,
 ) -> None:
     """List what is not decided: pending, its producers are asked; parked, you decide."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         found = admin.transactions(topic=topic, group=group, max_transactions=maximum)
@@ -46,7 +46,7 @@ def list_transactions(
 
 def show_transaction(transaction_id: TransactionName, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Print one that is not decided, and its message."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         facts, message = admin.transaction(transaction_id)
@@ -60,7 +60,7 @@ def show_transaction(transaction_id: TransactionName, namesrv: Namesrv = None, a
 
 def commit(transaction_id: TransactionName, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Decide that consumers get the message."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         _tell(admin.commit_transaction(transaction_id), as_json)
@@ -68,7 +68,7 @@ def commit(transaction_id: TransactionName, namesrv: Namesrv = None, as_json: Js
 
 def rollback(transaction_id: TransactionName, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Decide that nobody gets the message."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         _tell(admin.rollback_transaction(transaction_id), as_json)

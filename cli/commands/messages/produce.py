@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from ...model.clock import monotonic_ms, sleep_ms
-from ...model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
-from ...model.message import FailedSend, Message
-from ..options import Json, Namesrv, complete_topics, parse_duration, parse_moment, parse_pairs
-from ..output import counted, note, readable_bytes, show
-from ..progress import line_progress
+from ....model.clock import monotonic_ms, sleep_ms
+from ....model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
+from ....model.message import FailedSend, Message
+from ...options import Json, Namesrv, complete_topics, parse_duration, parse_moment, parse_pairs
+from ...output import counted, note, readable_bytes, show
+from ...progress import line_progress
 
 if TYPE_CHECKING:
-    from ...client.producer import Producer
-    from ...client.sending.send_future import SendFuture
+    from ....client.producer import Producer
+    from ....client.sending.send_future import SendFuture
 
 WHOLE_BYTES_MAX: Final = 1 << 28  # more of a file is not read: it is refused by its size long before
 LOOK_S: Final = 3  # between two looks at whether brokers take anything
@@ -188,7 +188,7 @@ def _source(file: str | None) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def _producer(namesrv: str | None, trace: bool, tally: Tally) -> Iterator[Producer]:
     """A producer that tells the tally what failed, and the user why it waits."""
-    from ...client.producer import Producer
+    from ....client.producer import Producer
 
     def on_error(failed: list[FailedSend]) -> None:
         tally.on_failed(len(failed), sum(len(each.body) for each in failed), failed[0].error)
@@ -224,7 +224,7 @@ def _send_all(
 
 def _check_exists(topic: str, namesrv: str | None) -> None:
     """Raises TopicNotFound: where nothing was sent, no broker has said so."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         admin.route(topic)

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ...model.names import TRACE_TOPIC
-from ..journey_text import journey_row
-from ..message_text import message_document
-from ..options import Json, Namesrv, parse_moment
-from ..output import print_facts, print_table, readable_time, short_text, show
+from ....model.names import TRACE_TOPIC
+from ...journey_text import journey_row
+from ...message_text import message_document
+from ...options import Json, Namesrv, parse_moment
+from ...output import print_facts, print_table, readable_time, short_text, show
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Print one message."""
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         document = message_document(admin.view_message(message_id, topic=topic))
@@ -49,7 +49,7 @@ def query(
 ) -> None:
     """Print the messages of a topic that have a key, newest first."""
     begin, end = parse_moment(since, "--since"), parse_moment(until, "--until")
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         found = admin.query_by_key(topic, key, since=begin, until=end, max_messages=maximum)
@@ -73,7 +73,7 @@ def trace(
 
     Clients tell of it where they were made with trace=True; without traces only what the log holds is shown.
     """
-    from ...client.admin import Admin
+    from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
         document = admin.trace(message_id, topic=topic, trace_topic=trace_topic)

@@ -1,0 +1,1 @@
+"""Commands about messages: sending, reading, finding, deciding them."""
