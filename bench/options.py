@@ -59,7 +59,12 @@ class BenchOptions:
 
     work: str  # one of WORKS, GROUP_WORKS, SPARK_WORKS
     size: int = option(128, "Body bytes of a message.", (*_ON_CLUSTER, "limits", "restart"), between=(0, 4 << 20))
-    batch: int = option(256, "Messages a request.", ("produce", "limits"), between=(1, 65_536))
+    batch: int = option(
+        256,
+        "Messages a request; to produce: of --prebuilt, send_batch and send_bodies.",
+        ("produce", "limits"),
+        between=(1, 65_536),
+    )
     producers: int = option(1, "Processes that produce.", ("produce", "e2e", "limits"), between=(1, 64))
     consumers: int = option(1, "Processes that consume.", ("consume", "e2e"), between=(1, 64))
     seconds: float = option(10.0, "Length of the measured part.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
@@ -72,7 +77,10 @@ class BenchOptions:
     api: str = option("post", f"Method of the producer: {', '.join(APIS)}.", ("produce",), choices=APIS)
     prebuilt: bool = option(False, "Batches made beforehand: the broker's own ceiling.", ("produce",))
     in_flight: int = option(
-        0, "Requests in flight of a process; 0 = the work's own.", ("produce", "limits"), between=(0, 4096)
+        0,
+        "Requests in flight of a process, 0 = the work's own; to produce: of --prebuilt and send.",
+        ("produce", "limits"),
+        between=(0, 4096),
     )
     keys: int = option(0, "Keys a message, beside its unique id.", _TAGGED, between=(0, 16))
     tags: bool = option(False, "A tag on every message.", _TAGGED)
