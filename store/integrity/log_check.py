@@ -8,7 +8,7 @@
 
 A damaged entry is reported. If the bytes between its neighbours have the CRC that it holds, its right value is known.
 
-Pure, except that it reads the checksum file. One checker belongs to one thread.
+It reads the checksum file and nothing else. One checker belongs to one thread.
 """
 
 from __future__ import annotations
