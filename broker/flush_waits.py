@@ -52,9 +52,7 @@ class FlushWaits:
         self._broker_name = broker_name
         self._name = name
         self._incarnation = incarnation
-        self._waiting: deque[tuple[int, Call[Request], int]] = (
-            deque()
-        )  # with the end to be reached, and the time of arrival
+        self._waiting: deque[tuple[int, Call[Request], int]] = deque()  # end to be reached, call, arrival
 
     def on_flush_log(self, call: Call[FlushLog], now_ms: int) -> Done | None:
         """Answers at once if the disk has everything. Raises UnknownReplica, IncarnationUnknown if another replica is meant."""

@@ -82,7 +82,7 @@ class WorkerPool:
             self._post(partial(self._fail, call, error))
         except Exception:  # noqa: BLE001  # the thread must go on; told once, here
             _log.exception("a query failed; request=%s", type(call.request).__name__)
-            self._post(partial(self._fail, call, SystemFault("a query failed; the broker's log says how")))
+            self._post(partial(self._fail, call, SystemFault("a query failed; see the broker's log")))
         else:
             self._post(partial(self._finish, call, result, then))
 

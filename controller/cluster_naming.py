@@ -64,7 +64,7 @@ class ClusterNaming:
         held = (self._pinned, self._remembered, *known)
         offered = next((cluster_id for cluster_id in held if cluster_id), "")
         if not offered and not may_draw:
-            then(BrokerBusy(RETRY_AFTER_MS, "a broker that knows the cluster's id is waited for"))
+            then(BrokerBusy(RETRY_AFTER_MS, "waiting for a broker that knows the cluster's id"))
             return
         offered = offered or new_cluster_id()
         try:

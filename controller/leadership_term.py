@@ -493,6 +493,10 @@ def _unwritten(name: str, attempt: Attempt) -> ZenitError:
         return attempt.known
     if isinstance(attempt.outcome, Unknown):
         return ZooKeeperUnavailable(
-            f"write group {name}", f"{attempt.outcome.reason}; whether it was written is unknown"
+            f"write group {name}", f"{attempt.outcome.reason}; it is unknown whether the write was carried out"
         )
-    return ReplicaGroupNotFound(name) if attempt.known is None else BrokerBusy(100, f"others write group {name}")
+    return (
+        ReplicaGroupNotFound(name)
+        if attempt.known is None
+        else BrokerBusy(100, f"other controllers keep writing group {name}")
+    )

@@ -114,7 +114,7 @@ class Controller:
 
     def _on_dropped(self) -> None:
         """What ZooKeeper said is lost to the loop: it could wait for ever, or term on news that it never had. Any thread."""
-        self._fault = RuntimeError("the loop had no room for what ZooKeeper said")
+        self._fault = RuntimeError("the loop had no room for an answer of ZooKeeper")
         self._loop.stop()
 
 

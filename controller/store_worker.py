@@ -52,7 +52,7 @@ class StoreWorker:
         Raises BrokerBusy over the limit, and then never calls either.
         """
         if self._waiting >= self._waiting_max:
-            raise BrokerBusy(RETRY_AFTER_MS, "ZooKeeper does not keep up")
+            raise BrokerBusy(RETRY_AFTER_MS, "too many calls wait for ZooKeeper")
         self._waiting += 1
         self._executor.submit(self._work, work, then)
 
@@ -65,7 +65,7 @@ class StoreWorker:
             result = error
         except Exception as error:  # the worker must go on; told here, and to whoever asked
             log.exception("work for ZooKeeper failed")
-            result = SystemFault(f"{type(error).__name__}: the controller's log says more")
+            result = SystemFault(f"{type(error).__name__}: see the controller's log")
         try:
             self._loop.post(partial(self._finish, result, then))
         except BufferFull:

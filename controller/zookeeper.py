@@ -182,7 +182,7 @@ class ZooKeeperStore:
                 else:
                     self._ask(what, end_ms, self._client.set_async, path, encode_seen(after), version=version)
                 return
-        raise ZooKeeperUnavailable(what, "others write it all the time")
+        raise ZooKeeperUnavailable(what, "other writers keep changing it")
 
     def _read_seen(self, broker_name: str, end_ms: int) -> tuple[Seen, int]:
         """With the node's version; below FIRST_VERSION where there is none."""

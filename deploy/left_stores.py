@@ -71,7 +71,7 @@ def left_cluster_id(directory: str) -> str:
             found.setdefault(facts["cluster_id"], name)
     if len(found) > 1:
         told = ", ".join(f"{name} of {cluster_id}" for cluster_id, name in sorted(found.items()))
-        raise InvalidParameter("--dir", directory, f"stores of one cluster; there are {told}: move the other's away")
+        raise InvalidParameter("--dir", directory, f"stores of one cluster; there are {told}: move the others away")
     return next(iter(found), "")
 
 

@@ -479,7 +479,7 @@ class MessageStore:
             try:
                 data = reader.read(begin, end)
             except OSError as error:
-                raise CorruptRecordError(begin, end - begin, "the disk does not give it") from error
+                raise CorruptRecordError(begin, end - begin, "the disk cannot read it") from error
         if begin < self._log.begin:  # the bytes read may be of another segment by now
             raise OffsetOutOfRange("commit log", begin, self._log.begin, self._log.written)
         return data, is_whole

@@ -218,7 +218,7 @@ class WaitStore:
         self.is_damaged = True
         with suppress(OSError), open(self._damaged_path, "wb"):
             pass
-        return StoreFormatError(self.directory, f"{str(error)[:200]}; it is made anew when it is opened again")
+        return StoreFormatError(self.directory, f"{str(error)[:200]}; it is rebuilt when it is opened again")
 
 
 def _says_locked(text: str) -> bool:

@@ -84,7 +84,7 @@ class RequestGate:
         if master is None:
             raise self.refusal()
         if served_by in _CONFIRMED and not master.serves_state:
-            raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
+            raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master is taking over; try again")
         if served_by in _IN_SYNC and not master.takes_writes:
             raise self.refusal()
 

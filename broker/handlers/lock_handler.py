@@ -111,7 +111,7 @@ class LockHandler:
 
     def _check(self, request: LockQueues | UnlockQueues) -> None:
         if not self._leads():
-            raise BrokerBusy(RETRY_MS, "a new master takes over")
+            raise BrokerBusy(RETRY_MS, "a new master is taking over; try again")
         if not 1 <= len(request.client_id) <= CLIENT_ID_LENGTH_MAX:
             raise InvalidParameter("client_id", request.client_id[:64], f"1 to {CLIENT_ID_LENGTH_MAX} characters")
         if len(request.queues) > QUEUES_MAX:

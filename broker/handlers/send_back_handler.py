@@ -102,10 +102,10 @@ class SendBackHandler:
         """Uses the consumer's copy, if the log's bytes are damaged for good. Raises like `_on_found`."""
         store, place = self._parts.store, (physical_offset, physical_offset + 1)
         quarantine = store.damage.quarantine
-        if quarantine.is_awaited(*place) or not quarantine.ranges_in(
-            *place
-        ):  # no checksum covers it: a scrub will check
-            raise BrokerBusy(DAMAGED_RETRY_MS, f"the record at {physical_offset} is damaged, a replica may have it")
+        if quarantine.is_awaited(*place) or not quarantine.ranges_in(*place):  # not covered: a scrub will check
+            raise BrokerBusy(
+                DAMAGED_RETRY_MS, f"the record at {physical_offset} is damaged; waiting for a replica that may have it"
+            )
         if not pulled:
             raise MessageNotFound(f"physical offset {physical_offset}")
         message = _pulled_record(physical_offset, pulled)
@@ -202,7 +202,7 @@ def _pulled_record(physical_offset: PhysicalOffset, pulled: bytes) -> StoredMess
     try:
         message = decode_record(pulled)
     except CorruptRecordError as error:
-        raise MessageIllegal(f"the payload is no record: {error}") from error
+        raise MessageIllegal(f"the payload is not a valid record: {error}") from error
     if message.physical_offset != physical_offset:
         raise MessageIllegal(f"the payload is not the record that was at physical offset {physical_offset}")
     if not message.body_crc_matches:

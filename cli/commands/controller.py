@@ -283,7 +283,9 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
         return
     reaches = ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
     if not reaches and replica is None:
-        raise InvalidParameter("replica", "", f"a name; no replica answers yet (see zenit controller status {group})")
+        raise InvalidParameter(
+            "replica", "", f"the name of a replica; none answers yet (see zenit controller status {group})"
+        )
     missing = ""
     if not (node.in_sync or node.eligible):
         missing = not_compared(node, reaches, recorded_replicas(os.path.expanduser("~"), calls.addresses, group))
@@ -291,7 +293,7 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
         raise InvalidParameter(
             "replica",
             replica or "",
-            f"all replicas to be compared, and {missing}: start it, or lose what it has (--accept-loss)",
+            f"that all replicas can be compared, but no answer from {missing}: start it, or lose what it has (--accept-loss)",
         )
     if not reaches:
         return

@@ -251,7 +251,9 @@ def _print_status(document: dict[str, Any]) -> None:
     ]
     print_table(("group", "replica", *names[1:], "in_sync"), rows)
     if "controller" in document and document["controller"] is None:
-        typer.echo("no controller leads: groups go on as they are, nobody is elected, who is in sync is not known")
+        typer.echo(
+            "no controller leads: groups keep working, but no master is elected, and it is not known who is in sync"
+        )
     for group in document["groups"]:
         if group["blocked"]:
             typer.echo(f"{group['broker_name']}: {group['blocked']}")

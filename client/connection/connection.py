@@ -64,7 +64,7 @@ class Connection:
     def check_process(self, what: str) -> None:
         """Raises ClientClosed in a forked child."""
         if self.is_forked:
-            raise ClientClosed(f"{what} (it came over a fork; make a new one in the child)")
+            raise ClientClosed(f"{what} (it was made before a fork; make a new one in the child)")
 
     def new_client_id(self, room: str | None = None) -> str:
         """A name for one client object that no other has: ip@pid#number-random, and @room where it has one."""

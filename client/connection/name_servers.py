@@ -69,7 +69,9 @@ class NameServers:
                 except UnknownRequest:
                     self.on_failed(address)
                     failure = failure or InvalidParameter(
-                        "namesrv", address, "the address of a name server; a broker, or another role, answers there"
+                        "namesrv",
+                        address,
+                        "the address of a name server; a server of another role, such as a broker, answers there",
                     )
                 except (ConnectionLost, RequestTimeout) as error:
                     self.on_failed(address)

@@ -145,7 +145,7 @@ class Assignment:
         request = GetBeginOffsets(self._group, topic, tuple(queue.queue_id for queue in queues))
         reply = await self._ask(queues[0], request, timeout_ms)
         if not len(reply.offsets) == len(reply.eras) == len(queues):
-            raise RemoteProtocolError("where a group goes on was not answered with one offset a queue")
+            raise RemoteProtocolError("the reply with a group's offsets does not have one for each queue")
         begin = (committed if committed >= 0 else first for committed, first in reply.offsets)
         named = (replace(queue, era=era) for queue, era in zip(queues, reply.eras, strict=True))
         return dict(zip(named, begin, strict=True))

@@ -105,7 +105,7 @@ def restore(
         raise InvalidParameter("epoch", request.epoch, f"at most {SIGHTED_EPOCH_MAX}")
     if request.epoch < lowest:
         raise InvalidParameter(
-            "epoch", request.epoch, f"at least {lowest}: a replica or ZooKeeper knows of what is below"
+            "epoch", request.epoch, f"at least {lowest}: a replica or ZooKeeper already knows the epochs below"
         )
     is_other = known is not None and request.group_id not in ("", node.group_id)
     if known is not None and not (newer or is_other or request.force):

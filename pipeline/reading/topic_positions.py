@@ -166,7 +166,7 @@ class TopicPositions:
                 route = run_blocking(shared.routes.refresh(topic, Blocking(shared.remoting), timeout_ms=timeout_ms))
         except TopicNotFound:
             if topic in self._seen:
-                raise NoRoute(topic, "no name server knows it any more") from None
+                raise NoRoute(topic, "no name server knows it now") from None
             raise
         self._seen.add(topic)
         return route

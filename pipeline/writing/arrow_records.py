@@ -118,7 +118,7 @@ def rows_of(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> 
 
     body = batch.column(columns.body)
     if body.null_count:
-        raise UnwritableColumn(names[columns.body], "it is null in a row; a message has a body, if an empty one")
+        raise UnwritableColumn(names[columns.body], "it is null in a row; a message needs a body, which may be empty")
     bodies = body if body.type == pa.binary() else body.cast(pa.binary())
     groups = _groups(column(columns.message_group), names[columns.message_group or 0])
     delivered_ms = _milliseconds(column(columns.deliver_at))
@@ -159,7 +159,9 @@ def _topics(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> 
         return topic
     column = batch.column(columns.topic)
     if column.null_count:
-        raise UnwritableColumn(columns.names[columns.topic], "it is null in a row; the option topic says it for all")
+        raise UnwritableColumn(
+            columns.names[columns.topic], "it is null in a row; set the option topic to give one topic to all rows"
+        )
     distinct = column.unique()
     only: str = distinct[0].as_py() if len(distinct) == 1 else ""
     return only or column.to_pylist()

@@ -231,9 +231,7 @@ class PinnedSends:
             self._came_again = True
             self._looked.discard(queue)
             if self._written(queue, first + known) < found:
-                raise BatchChanged(
-                    task.identity, task.batch_id, f"{queue} does not show all that its broker knows of it"
-                )
+                raise BatchChanged(task.identity, task.batch_id, f"{queue} lacks rows that its broker remembers")
             self._check_same(queue, rows, picks[known : known + found], first + known)
         return known + found
 

@@ -213,19 +213,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Raises UnknownOption, OptionRefused, InvalidParameter, InvalidName, UnwritableColumn."""
     if overwrite:
-        raise InvalidParameter("mode", "overwrite", "append: a topic takes nothing back")
+        raise InvalidParameter("mode", "overwrite", "append: a topic cannot remove messages")
     writing = plan(options, schema)
     if writing.options.delivery == "dedup" and None in (writing.options.query_name, writing.options.batch_id):
-        raise OptionRefused(
-            "delivery", "dedup needs queryName and batchId for a batch: they say which one is written again"
-        )
+        raise OptionRefused("delivery", "dedup needs queryName and batchId for a batch: they identify a repeated batch")
     return BatchWriter(with_cluster(writing, writing.options.request_timeout_ms))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Raises UnknownOption, OptionRefused, InvalidParameter, InvalidName, UnwritableColumn."""
     if overwrite:
-        raise InvalidParameter("outputMode", "complete", "append or update: a topic takes nothing back")
+        raise InvalidParameter("outputMode", "complete", "append or update: a topic cannot remove messages")
     writing = plan(options, schema)
     try:
         writing = with_cluster(writing, min(PLAN_TIMEOUT_MS, writing.options.request_timeout_ms))
@@ -268,9 +266,7 @@ def cluster_of_query(query: str, cluster_id: str) -> str:
 def check_speculation(task: TaskContext) -> None:
     """Raises InvalidParameter where Spark may run a task twice at the same time: both would store its rows."""
     if str(task.getLocalProperty(SPECULATION)).lower() == "true":
-        raise InvalidParameter(
-            SPECULATION, "true", "false for who writes to a topic: each of two tasks would store the rows"
-        )
+        raise InvalidParameter(SPECULATION, "true", "false for a sink: two tasks would each store the rows")
 
 
 def identity_of(task: TaskContext, options: WriteOptions, *, is_stream: bool) -> tuple[str, int]:

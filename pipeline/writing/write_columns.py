@@ -58,18 +58,20 @@ def plan_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool, is_dedup
         types = TYPES.get(meant)
         if types is None:
             known = ", ".join([*TYPES, *ALIASES])
-            raise UnwritableColumn(name, f"select what is to be written ({known}), or drop it")
+            raise UnwritableColumn(name, f"select only columns that can be written ({known}), or drop it")
         if kind not in types:
             raise UnwritableColumn(name, f"it is of type {kind}, not of {' or '.join(types)}: cast it")
         if meant in at:
-            raise UnwritableColumn(name, f"column {names[at[meant]]!r} says the same")
+            raise UnwritableColumn(name, f"column {names[at[meant]]!r} has the same meaning; keep one of them")
         at[meant] = index
     if BODY not in at:
-        raise UnwritableColumn(BODY, "the data frame has neither body nor value: one of them is what is sent")
+        raise UnwritableColumn(BODY, "the data frame has neither body nor value; name the column to send body")
     if TOPIC not in at and not has_topic:
         raise UnwritableColumn(TOPIC, "the data frame has no such column, and the option topic is not given")
     if is_dedup and DELIVER_AT in at:
-        raise UnwritableColumn(DELIVER_AT, "with delivery=dedup rows cannot be for later")
+        raise UnwritableColumn(
+            DELIVER_AT, "delivery=dedup cannot delay rows; drop the column, or use delivery=at-least-once"
+        )
     return WriteColumns(
         tuple(names),
         at[BODY],

@@ -83,6 +83,6 @@ class KeyReader:
         except OffsetOutOfRange as error:
             raise MessageNotFound(what) from error
         except OSError as error:
-            raise CorruptRecordError(physical_offset, 0, "the disk does not give it") from error
+            raise CorruptRecordError(physical_offset, 0, "the disk cannot read it") from error
         decode_record(record)
         return record

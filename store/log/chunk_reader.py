@@ -69,7 +69,7 @@ def read_chunk(
     at = begin - base
     if stop >= segment.end_offset or stop - begin > bytes_max:
         if not _is_given(whole, at, at + bytes_max):
-            raise CorruptRecordError(begin, stop - begin, "the disk does not give it")
+            raise CorruptRecordError(begin, stop - begin, "the disk cannot read it")
         end, size = _records_end(whole, base, at, min(stop - base, segment.size_bytes), at + bytes_max)
     else:
         end, size = stop, stop - begin
@@ -135,7 +135,7 @@ class ChunkCheck:
                 return damaged
         if reached < at:
             self._remember(at, reached)
-            raise CorruptRecordError(at, 0, f"what lies before is looked at up to {reached} yet")
+            raise CorruptRecordError(at, 0, f"the records before it are checked only up to {reached} yet")
         if reached > at:  # a blank's filler
             raise RemoteProtocolError(f"a slave asks for the log from {at} on, where no record begins")
         return ()

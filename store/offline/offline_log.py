@@ -69,7 +69,7 @@ class Findings:
 def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
     """Raises StoreFormatError if there is no store, or one that we cannot read; OSError."""
     if not has_commit_log(directory):
-        raise StoreFormatError(directory, f"it is no store: no {COMMIT_LOG_FOLDER} in it")
+        raise StoreFormatError(directory, f"it is not a store: it has no {COMMIT_LOG_FOLDER} in it")
     log = _map_log(directory, config)
     try:
         kernel = scanning_kernel(config, log.segment_bytes)

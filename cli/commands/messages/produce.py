@@ -148,11 +148,9 @@ def produce(
 ) -> None:
     """Send one message a line of a file or of stdin, or the whole of it as one; exits 1 if any failed."""
     if shard_field is not None and sharding_key is not None:
-        raise typer.BadParameter(
-            "one of them says what the sharding key is", param_hint="--shard-field, --sharding-key"
-        )
+        raise typer.BadParameter("give only one of them", param_hint="--shard-field, --sharding-key")
     if delay is not None and deliver_at is not None:
-        raise typer.BadParameter("one of them says when", param_hint="--delay, --deliver-at")
+        raise typer.BadParameter("give only one of them", param_hint="--delay, --deliver-at")
     like = Message(
         topic,
         b"",

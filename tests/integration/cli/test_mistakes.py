@@ -63,7 +63,7 @@ def test_names_that_are_not_there(one_broker: LocalCluster) -> None:
 def test_a_broker_given_as_name_server_is_told(one_broker: LocalCluster) -> None:
     broker = one_broker.process(one_broker.brokers[0])
     code, said = fails("topic", "list", "--namesrv", broker.address)
-    assert (code, "a broker, or another role, answers there" in said) == (1, True), said
+    assert (code, "a server of another role, such as a broker, answers there" in said) == (1, True), said
 
 
 def test_ctrl_c_ends_a_bench_without_a_word(one_broker: LocalCluster) -> None:

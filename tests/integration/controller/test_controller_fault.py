@@ -53,7 +53,7 @@ def test_what_zookeeper_said_and_the_loop_dropped_ends_the_controller() -> None:
         check=False,
     )
     assert done.returncode == 87, done.stderr
-    assert "no room for what ZooKeeper said" in done.stderr.strip().splitlines()[-1]
+    assert "no room for an answer of ZooKeeper" in done.stderr.strip().splitlines()[-1]
 
 
 OTHER_CLUSTER = """

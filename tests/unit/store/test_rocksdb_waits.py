@@ -105,7 +105,7 @@ def test_damage_is_told_where_it_is_met_and_the_next_to_open_it_begins_anew(tmp_
     assert store.count == 10_000
     at, read = READS[name]
     damage(tmp_path, at=at)
-    with pytest.raises(StoreFormatError, match="made anew"):
+    with pytest.raises(StoreFormatError, match="rebuilt"):
         read(store)
     assert store.is_damaged
     store.close()

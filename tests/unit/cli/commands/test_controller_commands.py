@@ -82,7 +82,7 @@ def test_who_forces_an_election_names_a_replica_also_while_none_answers(monkeypa
             return GroupState(KnownGroup(GroupNode(broker_name="g", epoch=4), timeout_ms), None)
 
     monkeypatch.setattr("zenitmq.cli.commands.controller._leading", lambda *_: nullcontext(Calls()))
-    with pytest.raises(InvalidParameter, match="no replica answers yet"):
+    with pytest.raises(InvalidParameter, match="none answers yet"):
         elect("g", force=True)
 
 

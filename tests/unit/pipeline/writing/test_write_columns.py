@@ -39,7 +39,7 @@ def test_the_option_topic_goes_before_the_column() -> None:
     ("fields", "column", "says"),
     [
         ([("topic", "string")], "body", "neither body nor value"),
-        ([("body", "binary"), ("value", "binary")], "value", "column 'body' says the same"),
+        ([("body", "binary"), ("value", "binary")], "value", "column 'body' has the same meaning"),
         ([("body", "bigint")], "body", "of type bigint, not of binary or string: cast it"),
         ([("body", "binary"), ("deliverTimestamp", "timestamp_ntz")], "deliverTimestamp", "not of timestamp"),
         ([("body", "binary"), ("queueOffset", "bigint")], "queueOffset", "body, topic, keys.*or drop it"),
