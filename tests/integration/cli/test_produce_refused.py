@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from zenitmq import Message, Producer
-from zenitmq.cli.commands import produce
+from zenitmq.cli.commands.messages import produce
 from zenitmq.cli.main import application
 from zenitmq.model.errors import StoreNotWriteable
 from zenitmq.testing import LocalCluster
