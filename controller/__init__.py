@@ -1,1 +1,1 @@
-"""The controller: decides who is master of each replica group, and keeps what it decided in ZooKeeper."""
+"""The controller: decides who is master of each replica group, and stores its decisions in ZooKeeper."""

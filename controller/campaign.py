@@ -1,11 +1,11 @@
-"""How one controller takes part: it joins the others, and while it is the first of them it leads.
+"""One controller's campaign to lead: it joins the members in ZooKeeper, and leads while it is the first of them.
 
-    connected --join, read who takes part--> follows (says who leads) --first--> term --lost, or another is first--> ...
+        connected --join, read the members--> follows (names the leader) --first--> term --lost, or another is first--> ...
 
-Once it has a session with ZooKeeper, the controller joins the others; where it is the first it begins a term (leadership_term),
-which ends when the connection is lost or another is the first. ZooKeeper away, slow or refusing is waited for.
+Once it has a session with ZooKeeper, the controller joins the others. If it is the first it begins a term (leadership_term),
+which ends when the connection is lost or another is the first. It waits while ZooKeeper is down, slow or refuses.
 
-Loop thread. What it stands on (loop, worker, client, clock, how a session begins) is given to it: the process's own
+Loop thread. Its environment (loop, worker, client, clock, how a session begins) is passed in: the process's own
 (service), or a simulation's.
 """
 
@@ -74,7 +74,7 @@ class OpenStore(Protocol):
     """How a session begins: `ZooKeeperStore` of the configuration, or a test's model of it."""
 
     def __call__(self, listener: Listener) -> AbstractContextManager[GroupStore]:
-        """The session; entering it raises ZooKeeperUnavailable where none begins in time."""
+        """The session; entering it raises ZooKeeperUnavailable if none begins in time."""
 
 
 class CampaignLoop(TermLoop, Protocol):
@@ -92,8 +92,8 @@ class CampaignLoop(TermLoop, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What a campaign stands on. `session`: left when the process ends, in the worker's worker. `on_dropped`: the loop had no
-    room for what ZooKeeper said, so that nobody will ever know it: the process ends; from any thread."""
+    """The environment of a campaign. `session`: left in the worker when the process ends. `on_dropped`: the loop had no
+    room for an answer of ZooKeeper, which is lost, so the process ends; called by any thread."""
 
     loop: CampaignLoop
     worker: StoreWorker
@@ -105,7 +105,7 @@ class Ground:
 
 
 class Campaign:
-    """`address`: what brokers and tools reach this controller by. Serves from construction on; `begin` connects."""
+    """`address`: under which brokers and tools reach this controller. It serves from construction on; `begin` connects."""
 
     def __init__(
         self,
@@ -127,16 +127,16 @@ class Campaign:
         self._naming = naming
         self._new_group_replicas = new_group_replicas
         self._leadership = Leadership()
-        self._names: tuple[str, ...] = ()  # groups, as they were listed last while another led
+        self._names: tuple[str, ...] = ()  # groups, as last listed while another led
         self._store: GroupStore | None = None
         self._term: LeadershipTerm | None = None
         self._attempts = 0  # to begin a session
-        self._session_changes = 0  # who took part before the last one says nothing about now
+        self._session_changes = 0  # the members read before the last change are outdated
         self._campaigning = self._must_campaign = False
         self._serve()
 
     def begin(self) -> None:
-        """Begins a session with ZooKeeper; from then on all goes by itself."""
+        """Begins a session with ZooKeeper; the rest follows by itself."""
         self._connect()
 
     # ---- requests
@@ -159,7 +159,7 @@ class Campaign:
             self._loop.handle(one.request_class, one.handler)
 
     def _led(self, handler: Callable[[LeadershipTerm, Call[_R]], Reply | None]) -> Callable[[Call[_R]], Reply | None]:
-        """The handler of whichever term there is; without one the request is sent on to the controller that leads."""
+        """The handler of the present term; without a term the sender is directed to the leading controller."""
 
         def while_leading(call: Call[_R]) -> Reply | None:
             if self._term is None or not self._term.is_ready:
@@ -182,7 +182,7 @@ class Campaign:
     # ---- the session with ZooKeeper
 
     def _connect(self) -> None:
-        """Begins a session; tries again until one begins. From then on the store renews it by itself."""
+        """Begins a session; tries until one begins. From then on the store renews it by itself."""
         self._attempts += 1
         store = self._ground.open_store(partial(self._post_event, self._attempts))
         self._worker.ask(partial(self._ground.session.enter_context, store), self._on_connected)
@@ -220,7 +220,7 @@ class Campaign:
     # ---- who leads
 
     def _campaign(self) -> None:
-        """Takes part, and reads who else does; once more where something changes meanwhile."""
+        """Joins, and reads the members; again if something changes meanwhile."""
         if self._store is None or not self._leadership.is_connected:
             return
         self._must_campaign = True
@@ -250,7 +250,7 @@ class Campaign:
             self._loop.call_later(TRY_AGAIN_MS, self._campaign)
 
     def _change_term(self) -> None:
-        """A term begins or ends, where who leads has changed."""
+        """Begins or ends a term, if the leader has changed."""
         if self._term is not None and not self._leadership.leads:
             log.warning("leading no more leader=%s", self._leadership.leader or "unknown")
             self._term.end()

@@ -1,9 +1,9 @@
-"""The id of the cluster whose folder in ZooKeeper a controller looks after: `/zenit/{cluster}/id`.
+"""The id of the cluster, in its folder in ZooKeeper: `/zenit/{cluster}/id`.
 
-    read with the members --> known; else the first registration makes it: the operator's, what was read before ZooKeeper was
-    emptied, that of the group nodes, the one that the broker brings, or a new one --> whoever comes later is told what it says
+        read with the members --> known; otherwise the first registration makes it: the operator's, the one read before
+        ZooKeeper was emptied, that of the group nodes, the broker's, or a new one --> later brokers get the stored one
 
-A controller with the setting `cluster_id` ends where ZooKeeper holds another. Loop thread; the worker's worker asks ZooKeeper.
+A controller whose setting `cluster_id` differs from ZooKeeper's id ends. Loop thread; the worker asks ZooKeeper.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class ClusterNaming:
-    """`cluster_id`: "" = ZooKeeper has none yet, or was not read yet."""
+    """`cluster_id`: "" = ZooKeeper has none yet, or it was not read yet."""
 
     def __init__(self, *, cluster: str, pinned: str = "", on_known: Callable[[str], None] = lambda _: None) -> None:
-        """`pinned`: the operator's setting, "" = none. `on_known`: called with the id whenever another one is known."""
+        """`pinned`: the operator's setting, "" = none. `on_known`: called with the id whenever it changes."""
         self.cluster_id = ""
         self._cluster = cluster
         self._pinned = pinned
@@ -32,7 +32,7 @@ class ClusterNaming:
         self._on_known = on_known
 
     def on_read(self, cluster_id: str) -> None:
-        """What ZooKeeper holds; "" = nothing. Raises ConfigError where that is not what the operator set."""
+        """The id in ZooKeeper; "" = none. Raises ConfigError if the operator's setting differs."""
         if self._pinned and cluster_id and cluster_id != self._pinned:
             held = f"{cluster_id}, which ZooKeeper holds in /zenit/{self._cluster}/id, or the ZooKeeper of that cluster"
             raise ConfigError("cluster_id", self._pinned, held)
@@ -43,7 +43,7 @@ class ClusterNaming:
             self._on_known(cluster_id)
 
     def check(self, cluster_id: str) -> None:
-        """What a broker brings. Raises WrongCluster where it is another cluster's; "" = it has none yet."""
+        """Checks a broker's id. Raises WrongCluster if it is of another cluster; "" = it has none yet."""
         if cluster_id and cluster_id != self.cluster_id:
             raise WrongCluster(self._cluster, self.cluster_id, cluster_id)
 
@@ -56,8 +56,8 @@ class ClusterNaming:
         *,
         may_draw: bool,
     ) -> None:
-        """Makes the node where there is none. `known`: what group nodes and the broker hold, "" = nothing. `may_draw`: where
-        nobody knows an id, a new one is drawn; else the broker is told to come again, since another one may bring it.
+        """Makes the node if there is none. `known`: the id of group nodes and the broker, "" = none. `may_draw`: if
+        nobody knows an id, a new random one is made; otherwise the broker has to come again, since another one may bring an id.
 
         `then(error)`: None = `cluster_id` is known now.
         """

@@ -1,4 +1,4 @@
-"""What a controller can be told. Pure."""
+"""The settings of a controller. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..model.groups.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, ch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewGroupConfig:
-    """What a replica group begins with when its first broker registers. Groups that exist keep what their nodes say."""
+    """The settings of a new replica group, when its first broker registers. Existing groups keep those in their nodes."""
 
     min_in_sync: int = setting(
         2,
@@ -59,7 +59,7 @@ class NewGroupConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControllerConfig:
-    """Read once at start; nothing here changes online."""
+    """Read once at the start; nothing here changes online."""
 
     cluster: str = setting("zenit", "cluster whose groups it looks after; its folder in ZooKeeper is /zenit/NAME")
     cluster_id: str = setting(

@@ -1,7 +1,7 @@
-"""Asks replicas to make their whole logs durable, all at once, and tells who has.
+"""Asks replicas to make their whole logs durable, all at once, and reports which ones have.
 
-Before a group goes over to synchronous flushing each replica that may be elected must say so, in the life that the
-group knows: what was acknowledged before was perhaps in the memory of each of them only. Loop thread; answers come from
+Before a group changes to synchronous flushing, each replica that may be elected must confirm that, in the incarnation that the
+group knows: acknowledged bytes may have been only in the memory of each of them. Loop thread; answers come from
 the client's threads and are posted to the loop.
 """
 
@@ -35,7 +35,7 @@ class Asker(Protocol):
 
 
 class FlushRound:
-    """One question to each of the replicas of `node` that are named, asked by `begin`. `then` with the names of those that
+    """One request to each of the named replicas of `node`, sent by `begin`. `then` gets the names of those that
     have flushed, once all have answered or their time is over."""
 
     def __init__(self, client: Asker, loop: Poster, node: GroupNode, names: frozenset[str], then: Then) -> None:

@@ -1,10 +1,10 @@
-"""Changes of groups on their way into ZooKeeper: one at a time for each group, each decided when its turn comes.
+"""Writes changes of groups into ZooKeeper: one at a time for each group, each decided when its turn comes.
 
-    submit -> (its turn) decide: from what is known then -> the worker: audit record, conditional write, read -> settle
+        submit -> (its turn) decide: from the present state -> the worker: audit record, conditional write, read -> settle
 
-Those of a group on hold wait until its release. So two changes of one group never race each other, and one that
-waited behind an election is decided from the node that the election made: it is refused where it named an earlier
-version. What the write came to is told with the node as it is now; a write without an answer is not repeated.
+Changes of a group on hold wait until its release. So two changes of one group never race each other, and one that
+waited behind an election is decided from the node that the election made: it is refused if it named an earlier
+version. The result of a write is reported with the present node; a write without an answer is not repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .store_worker import StoreWorker
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write this node on condition of this version; NO_VERSION: the group's first. `record`: to be kept before that."""
+    """Write this node on condition of this version; NO_VERSION: the group's first. `record`: to be stored before that."""
 
     node: GroupNode
     version: int
@@ -31,7 +31,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of a write. `known`: the node as it is now; None: there is none; an error: it could not be read."""
+    """The result of a write. `known`: the present node; None: there is none; an error: it could not be read."""
 
     outcome: Outcome
     known: KnownGroup | ZenitError | None
@@ -39,9 +39,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`decide`: the write, or None where nothing is to be written; may raise a ZenitError. `settle`: what came of it.
+    """`decide`: the write, or None if nothing is to be written; may raise a ZenitError. `settle`: gets the result.
 
-    `refuse`: what `decide` raised, or why the write was not even tried.
+    `refuse`: gets what `decide` raised, or why the write was not even tried.
     """
 
     decide: Callable[[], Write | None]
@@ -50,7 +50,7 @@ class Change:
 
 
 class GroupChanges:
-    """The changes under way and those that wait. Loop thread."""
+    """The present changes and those that wait. Loop thread."""
 
     def __init__(self, store: GroupStore, worker: StoreWorker) -> None:
         self._store = store
@@ -61,16 +61,16 @@ class GroupChanges:
         self._closed: ZenitError | None = None
 
     def hold(self, broker_name: str) -> None:
-        """Its changes wait from now on."""
+        """Puts the group on hold: its changes wait from now on."""
         self._on_hold.add(broker_name)
 
     def release(self, broker_name: str) -> None:
-        """They take their turns."""
+        """Ends the hold: its changes take their turns."""
         self._on_hold.discard(broker_name)
         self._go_on(broker_name)
 
     def submit(self, broker_name: str, change: Change, *, first: bool = False) -> None:
-        """Takes its turn; before the others that wait where it is `first`. Refused once they were closed."""
+        """Queues a change; before the others that wait if it is `first`. Refused after `close`."""
         if self._closed is not None:
             change.refuse(self._closed)
             return
@@ -82,7 +82,7 @@ class GroupChanges:
         self._go_on(broker_name)
 
     def close(self, error: ZenitError) -> None:
-        """Refuses all of them; what a write under way comes to is told to nobody."""
+        """Refuses all waiting ones; the result of a write in progress is not reported."""
         self._closed = error
         waiting = [change for changes in self._waiting.values() for change in changes]
         refused = [*self._under_way.values(), *waiting]
@@ -122,7 +122,7 @@ class GroupChanges:
 
 
 def carry_out(store: GroupStore, write: Write) -> Attempt:
-    """Worker thread. Raises ZooKeeperUnavailable where the record may not be kept: then nothing was written."""
+    """Worker thread. Raises ZooKeeperUnavailable if the record may not be stored: then nothing was written."""
     if write.record is not None:
         store.append_record(write.record)
     outcome = store.create(write.node) if write.version == NO_VERSION else store.write(write.node, write.version)

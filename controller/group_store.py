@@ -1,14 +1,14 @@
-"""Where groups are kept, as the controller sees it: a `Protocol` that ZooKeeper and its model in the tests fulfil.
+"""The storage of groups, as the controller sees it: a `Protocol` that ZooKeeper and the tests' model of it implement.
 
-A write names the version it was built on and has three outcomes, and only three: `Written`, `Stale` (the node has
-another version, or is there already, or is not there), and `Unknown`: the connection was lost or too slow, and the write
-may have been carried out or may yet be. After `Unknown` one reads and decides anew; the write itself is not repeated.
+A write names the version it was built on and has exactly three outcomes: `Written`; `Stale` (the node has
+another version, or already exists, or does not exist); and `Unknown`: the connection was lost or too slow, and the write
+may have been carried out or may still be. After `Unknown` one reads and decides anew; the write itself is not repeated.
 
-What was read is watched: the next change of it comes to the listener once, as a `Touched`, which says only that it is
-time to read again. A session that was suspended has missed nothing it will not be told: after CONNECTED everything is
-read anew. The listener is called on a thread of the store's own and must return at once.
+What was read is watched: the listener gets its next change once, as a `Touched`, which only says that it is
+time to read again. A suspended session misses no change for good: after CONNECTED everything is
+read again. The listener is called on a thread of the store's own and must return at once.
 
-Every call has a deadline and raises ZooKeeperUnavailable where no answer came within it. Pure.
+Every call has a deadline and raises ZooKeeperUnavailable if no answer came within it. Pure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..model.groups.group import GroupNode, KnownGroup, Seen, Sighting
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The node is this now, at this version."""
+    """The write was carried out: the node now has this content and version."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """Nothing was written: the node is not at the version named."""
+    """Nothing was written: the node does not have the named version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class SessionChanged:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What was read has changed. `broker_name`: of the group; None for the list of groups."""
+    """A watched node has changed. `broker_name`: of the group; None for the list of groups."""
 
     broker_name: str | None
 
@@ -76,7 +76,7 @@ Listener = Callable[[StoreEvent], None]
 
 @dataclass(frozen=True, slots=True)
 class ControllerMember:
-    """A controller that takes part: where brokers and tools reach it. `own`: it is this process."""
+    """A controller that is a member: the address for brokers and tools. `own`: it is this process."""
 
     address: str
     own: bool
@@ -86,43 +86,44 @@ class GroupStore(Protocol):
     """One cluster's groups, controllers and records. Called from any thread; calls block until their deadline."""
 
     def read(self, broker_name: str) -> KnownGroup | None:
-        """The group as it is now, not as it was; None where there is none. Raises GroupNodeDamaged."""
+        """The present state of the group; None if there is none. Raises GroupNodeDamaged."""
 
     def broker_names(self) -> tuple[str, ...]:
-        """The groups there are, sorted."""
+        """The names of all groups, sorted."""
 
     def create(self, node: GroupNode) -> Outcome:
-        """A group's first node; Stale where it has one."""
+        """Writes a group's first node; Stale if it has one."""
 
     def write(self, node: GroupNode, version: int) -> Outcome:
-        """The group's next node, where it is still at `version`."""
+        """Writes the group's next node, if it is still at `version`."""
 
     def seen_names(self) -> tuple[str, ...]:
-        """The groups of which a replica was ever heard to know more than ZooKeeper did, sorted."""
+        """The groups of which some replica ever knew more than ZooKeeper did, sorted."""
 
     def read_seen(self, broker_name: str) -> Seen:
-        """What replicas were heard to know of a group. Raises SightingsDamaged."""
+        """The sightings of a group. Raises SightingsDamaged."""
 
     def remember(self, broker_name: str, sighting: Sighting) -> None:
-        """Keeps one sighting more for ever. ZooKeeperUnavailable: whether it is kept is unknown. Raises SightingsDamaged."""
+        """Stores another sighting for ever. ZooKeeperUnavailable: it is unknown whether it is stored. Raises
+        SightingsDamaged."""
 
     def renew_seen(self, broker_name: str, sighting: Sighting) -> None:
-        """The same; what was there and cannot be read goes."""
+        """The same; replaces a record that cannot be read."""
 
     def cluster_id(self) -> str:
         """The id of the cluster; "" where none was made yet."""
 
     def make_cluster_id(self, offered: str) -> str:
-        """Makes `offered` the cluster's id where it has none; returns the one that it has."""
+        """Makes `offered` the cluster's id if it has none; returns the id that it has."""
 
     def join(self, address: str) -> None:
-        """Takes part in leading, as long as the session lasts; once more in the same session changes nothing."""
+        """Joins the members, as long as the session lasts; a second call in the same session changes nothing."""
 
     def members(self) -> tuple[ControllerMember, ...]:
-        """The controllers that take part, oldest first: the first one leads."""
+        """The members, oldest first: the first one leads."""
 
     def append_record(self, record: bytes) -> str:
-        """Keeps an audit record for ever; returns its name. ZooKeeperUnavailable: whether it is kept is unknown."""
+        """Stores an audit record for ever; returns its name. ZooKeeperUnavailable: it is unknown whether it is stored."""
 
     def records(self) -> tuple[bytes, ...]:
         """All audit records, oldest first."""

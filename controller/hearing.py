@@ -1,12 +1,12 @@
-"""What one term hears of replicas besides the node: who knows more than ZooKeeper, and who was not heard yet. Loop thread.
+"""Listens to replicas in one term: which know more than ZooKeeper, and which were not heard yet. Loop thread.
 
-A new term has only what ZooKeeper holds, which may be older than it was (set_back). So before it writes a group that it
-has found it *listens*: until each replica of the group has registered or sent a heartbeat, for LISTEN_MS at most. A replica
-that lives beats each 0.5 s; what it knows is heard before anything is built on a node that was set back. Before it founds a
-group that it has not found it listens longer (founding): who registers first may be the one that was wiped.
+A new term has only the data in ZooKeeper, which may have been set back (set_back). So before it writes an existing group
+it *listens*: until each replica of the group has registered or sent a heartbeat, for LISTEN_MS at most. A living replica
+sends a heartbeat each 0.5 s, so its knowledge is heard before anything is built on a node that was set back. Before the term
+founds a group it listens longer (founding): the first replica to register may be the one that was wiped.
 
-A sighting counts from the moment it is heard and is kept in ZooKeeper at once, so that the next term knows it too. Where
-that fails it is tried again with the next sign of the kind: the replica goes on registering.
+A sighting counts from the moment it is heard and is stored in ZooKeeper at once, so that the next term knows it too. If
+that fails it is tried again with the next heartbeat or registration: the replica goes on registering.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .store_worker import StoreWorker
 log = logging.getLogger(__name__)
 
 LISTEN_MS: Final = 1000
-"""Two heartbeats. Longer: a new leading controller writes later where a replica is dead; shorter: a slow replica is missed."""
+"""Two heartbeats. Longer: a new leading controller writes later if a replica is dead; shorter: a slow replica is missed."""
 
 
 SEEN_GROUPS_MAX: Final = 1000
-"""Groups without a node of which anything is remembered: whoever reaches the port may name one."""
+"""The most groups without a node that are remembered: anybody who reaches the port may name one."""
 
 _ANYBODY: Final = ""
-"""No replica has this name: who has not been heard is not known."""
+"""Not a valid replica name: stands for unknown replicas that have not been heard."""
 
 
 class Hearing:
@@ -55,7 +55,7 @@ class Hearing:
     # ---- listening
 
     def listen(self, broker_name: str, names: Iterable[str], now_ms: int) -> bool:
-        """Begins to listen to a group; False where there is nobody to wait for."""
+        """Begins to listen to a group; False if there is nobody to wait for."""
         unheard = set(names)
         if not unheard or self._listen_ms == 0:
             return False
@@ -63,16 +63,16 @@ class Hearing:
         return True
 
     def listen_to_all(self, broker_name: str, ends_ms: int) -> None:
-        """Begins to listen for anybody who knows of a group that ZooKeeper does not know."""
+        """Begins to listen for replicas of a group that ZooKeeper does not know."""
         self._unheard[broker_name], self._ends_ms[broker_name] = {_ANYBODY}, ends_ms
 
     def end_listening_to_all(self, broker_name: str) -> None:
-        """Nobody is left who could know of the group."""
+        """No replica is left that could know of the group."""
         if self._unheard.get(broker_name) == {_ANYBODY}:
             self._end(broker_name)
 
     def listens_to(self, broker_name: str) -> bool:
-        """Its replicas were not all heard yet, and it is not time."""
+        """True while not all of its replicas were heard and the time is not over."""
         return broker_name in self._unheard
 
     def on_heard(self, broker_name: str, name: str) -> None:
@@ -102,29 +102,29 @@ class Hearing:
         return frozenset(self._seen)
 
     def is_damaged(self, broker_name: str) -> bool:
-        """What was seen of it cannot be read."""
+        """The sightings of a group cannot be read."""
         return isinstance(self._seen.get(broker_name), SightingsDamaged)
 
     def on_seen(self, broker_name: str, seen: Seen | SightingsDamaged) -> None:
-        """As ZooKeeper has it."""
+        """The sightings stored in ZooKeeper."""
         self._seen[broker_name] = seen
 
     def seen(self, broker_name: str) -> Seen | None:
-        """What was seen of a group. Raises SightingsDamaged."""
+        """The sightings of a group. Raises SightingsDamaged."""
         seen = self._seen.get(broker_name)
         if isinstance(seen, SightingsDamaged):
             raise seen
         return seen
 
     def epoch_seen(self, broker_name: str, known: KnownGroup | None) -> int:
-        """The epoch of the newest node that a replica knows, where ZooKeeper's is older; else 0. SEEN_DAMAGED where what was
-        seen makes no sense."""
+        """The epoch of the newest node that a replica knows, if ZooKeeper's is older; otherwise 0. SEEN_DAMAGED if the
+        sightings are invalid."""
         seen = self._seen.get(broker_name)
         return SEEN_DAMAGED if isinstance(seen, SightingsDamaged) else newest_epoch_seen(seen, known)
 
     def check(self, broker_name: str, known: KnownGroup | None) -> None:
-        """Raises GroupNodeLost where a replica knows of a newer node, SightingsDamaged where that cannot be told; of a group
-        that has no node, TooManyLostGroups where it would not have been remembered."""
+        """Raises GroupNodeLost if a replica knows of a newer node, SightingsDamaged if that cannot be told; for a group
+        without a node, TooManyLostGroups if it would not have been remembered."""
         if known is None and broker_name not in self._seen and self._is_full:
             raise TooManyLostGroups(SEEN_GROUPS_MAX)
         check_not_set_back(broker_name, self.seen(broker_name), known)
@@ -134,7 +134,7 @@ class Hearing:
         return len(self._seen) >= SEEN_GROUPS_MAX
 
     def remember(self, broker_name: str, sighting: Sighting, *, has_node: bool) -> None:
-        """A replica was heard to know of a newer node than ZooKeeper's. `has_node`: there is one of its group."""
+        """A replica knows of a newer node than ZooKeeper's. `has_node`: its group has a node."""
         if not has_node and broker_name not in self._seen and self._is_full:
             if not self._said_full:
                 log.error("replicas of too many unknown groups, no more are remembered group=%s", broker_name)
@@ -162,7 +162,7 @@ class Hearing:
             return
 
     def renew(self, broker_name: str, sighting: Sighting, then: Callable[[ZenitError | None], None]) -> None:
-        """An operator's word takes the place of what cannot be read. `then(error)`: None = it is kept. Raises BrokerBusy."""
+        """An operator's word replaces a record that cannot be read. `then(error)`: None = it is stored. Raises BrokerBusy."""
         log.warning("what was seen of a group is written anew group=%s epoch=%s", broker_name, sighting.epoch)
 
         def on_renewed(result: ZenitError | None) -> None:

@@ -1,13 +1,13 @@
 """One term of the leading controller: it answers brokers and operators, writes groups, tells replicas. Loop thread.
 
-    begin: read every node -> is_ready -> listen (hearing) -> requests, ticks, watches -> Detection and the rules -> writes,
-    probes, pushes
-    -> end: another leads, or ZooKeeper is away; all that waits is refused
+        begin: read every node -> is_ready -> listen (hearing) -> requests, ticks, watches -> Detection and the rules -> writes,
+        probes, pushes
+        -> end: another leads, or ZooKeeper is down; all waiting requests are refused
 
-A term begins with nothing but what ZooKeeper holds and ends with everything it knew. What was written is adopted, then
-told: pushed to each replica on the connection that its registration or last heartbeat came from, so that brokers hear of
-an election at once. Nodes that could not be read are tried again until they can be. A node that a replica knows to be older
-than it was is not written by anything but an operator's `restore` (set_back).
+A term begins with only the data in ZooKeeper, and its knowledge ends with it. A written node is adopted, then
+pushed to each replica on the connection of its registration or last heartbeat, so that brokers hear of
+an election at once. Unreadable nodes are tried again until they can be read. If a replica knows that a node was set
+back, only an operator's `restore` writes that node (set_back).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ TRIES: Final = 3
 
 
 Flush = Callable[[GroupNode, frozenset[str], int, Callable[[frozenset[str]], None]], None]
-"""Asks the replicas of a node that are named to flush within so many ms; calls back, on the loop, with those that did."""
+"""Asks the named replicas of a node to flush within so many ms; calls back, on the loop, with those that did."""
 
 
 class TermLoop(Protocol):
@@ -83,14 +83,14 @@ class TermLoop(Protocol):
         """Answers a call with an error."""
 
     def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
-        """Pushes to a connection; False where it is gone."""
+        """Pushes to a connection; False if it is gone."""
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
         """Calls back each interval."""
 
 
 class LeadershipTerm:
-    """Made when this controller finds itself first; `end` it, then drop it."""
+    """Made when this controller is the first; call `end`, then drop it."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class LeadershipTerm:
         new_group_replicas: int = 0,
         naming: ClusterNaming,
     ) -> None:
-        """`listen_ms`: to a group that has a node; `found_listen_ms`: before anything is founded. `new_group_replicas`: how
-        many a new group has, 0 = not known."""
+        """`listen_ms`: for a group that has a node; `found_listen_ms`: before a group is founded.
+        `new_group_replicas`: the number of replicas of a new group, 0 = unknown."""
         self._store = store
         self._worker = worker
         self._naming = naming
@@ -121,7 +121,9 @@ class LeadershipTerm:
         self._reader = NodeReader(store, worker, clock, on_found=self._on_found, on_seen=self._hearing.on_seen)
         self._names: set[str] = set()
         self._damaged: dict[str, GroupNodeDamaged] = {}
-        self._connections: dict[tuple[str, str], bytes] = {}  # (group, replica) -> where it was heard last
+        self._connections: dict[
+            tuple[str, str], bytes
+        ] = {}  # (group, replica) -> the connection on which it was last heard
         self._ticking: Timer | None = None
 
     # ---- beginning and end
@@ -132,7 +134,7 @@ class LeadershipTerm:
         self._reader.begin()
 
     def end(self) -> None:
-        """Another leads, or nobody knows: whoever waits is told to look for the leader."""
+        """Another controller leads, or it is unknown: waiting callers are directed to look for the leader."""
         self._reader.close()
         if self._ticking is not None:
             self._ticking.cancel()
@@ -145,7 +147,7 @@ class LeadershipTerm:
 
     @property
     def broker_names(self) -> tuple[str, ...]:
-        """The groups there are, and those that replicas know of though ZooKeeper does not; sorted."""
+        """All groups, and those that replicas know though ZooKeeper does not; sorted."""
         return tuple(sorted(self._names | self._damaged.keys() | self._hearing.broker_names))
 
     # ---- what is known
@@ -155,7 +157,7 @@ class LeadershipTerm:
         self._reader.on_touched(broker_name)
 
     def _on_found(self, name: str, found: Found) -> None:
-        """A node as it is now: adopt it, and act."""
+        """The present content of a node: adopt it, and act."""
         if isinstance(found, KnownGroup):
             self._names.add(name)
             self._damaged.pop(name, None)
@@ -175,19 +177,19 @@ class LeadershipTerm:
             self._damaged[name] = found
 
     def _remember_own(self, known: KnownGroup) -> None:
-        """A node is gone that this controller has known itself."""
+        """A node that this controller has known itself is gone."""
         node = known.node
         if node.group_id and node.epoch > 0:
             self._hearing.remember(node.broker_name, Sighting(node.group_id, node.epoch, known.version), has_node=True)
 
     def _on_heard_out(self, name: str) -> None:
-        """Whoever lives of the group was heard: changes take their turns, and whom to elect is decided anew."""
+        """All living replicas of the group were heard: changes take their turns, and elections are decided anew."""
         self._changes.release(name)
         if name in self._names:
             self._on_found(name, self._detection.known(name))
 
     def _known(self, name: str) -> KnownGroup | None:
-        """The group; None where there is none. Raises GroupNodeDamaged."""
+        """The group; None if there is none. Raises GroupNodeDamaged."""
         if name in self._damaged:
             raise self._damaged[name]
         return self._detection.known(name) if name in self._names else None
@@ -203,7 +205,7 @@ class LeadershipTerm:
     # ---- requests of brokers
 
     def on_register(self, call: Call[RegisterReplica]) -> None:
-        """RegisterReplica. Where ZooKeeper has no id of the cluster, the first makes it. Raises WrongCluster."""
+        """RegisterReplica. If ZooKeeper has no id of the cluster, the first registration makes it. Raises WrongCluster."""
         if self._naming.cluster_id:
             self._register(call)
             return
@@ -270,7 +272,7 @@ class LeadershipTerm:
         self._connections[request.broker_name, request.name] = call.identity
         known = self._detection.known(request.broker_name)
         sighting = sighting_in_heartbeat(request, known)
-        if sighting is not None:  # the node was set back, or another controller wrote it: we may not lead any more
+        if sighting is not None:  # the node was set back, or another controller wrote it: this one may no longer lead
             self._hearing.remember(request.broker_name, sighting, has_node=True)
             self._reader.read_soon(request.broker_name)
         self._carry_out(effects)
@@ -308,7 +310,7 @@ class LeadershipTerm:
         return self._reply(known)
 
     def on_elect(self, call: Call[ElectMaster]) -> None:
-        """ElectMaster. The record of a forced one is kept before the election is written."""
+        """ElectMaster. The record of a forced election is stored before the election is written."""
         request = call.request
 
         def decide() -> Write:
@@ -326,7 +328,7 @@ class LeadershipTerm:
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
     def on_change_group(self, call: Call[ChangeGroup], flush: Flush, flushed: frozenset[str] | None = None) -> None:
-        """ChangeGroup. One that needs replicas to have flushed their logs asks them when its turn comes, and takes another
+        """ChangeGroup. If replicas must first flush their logs, it asks them when its turn comes, and takes another
         turn with those that did (`flushed`)."""
         request = call.request
 
@@ -354,7 +356,7 @@ class LeadershipTerm:
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
     def on_restore(self, call: Call[RestoreGroup]) -> None:
-        """RestoreGroup. Where what replicas know cannot be read, the operator's word is kept in its place first."""
+        """RestoreGroup. If the sightings cannot be read, the operator's word is stored in their place first."""
         request = call.request
         name = request.broker_name
         if not self._hearing.is_damaged(name):
@@ -382,7 +384,7 @@ class LeadershipTerm:
         self._submit(call, name, decide, partial(self._on_changed, call))
 
     def _whole(self, name: str) -> KnownGroup:
-        """The group, where no replica knows of a newer node than this. Raises GroupNodeLost, ReplicaGroupNotFound."""
+        """The group, unless a replica knows of a newer node. Raises GroupNodeLost, ReplicaGroupNotFound."""
         self._hearing.check(name, self._known(name))
         return self._detection.known(name)
 
@@ -396,7 +398,7 @@ class LeadershipTerm:
         on_written: Callable[[KnownGroup], None],
         tries: int = TRIES,
     ) -> None:
-        """A change that somebody waits for. Decided anew where the node was written meanwhile: the rules refuse it then,
+        """A change that a caller waits for. Decided anew if the node was written meanwhile: the rules then refuse it,
         if it named the earlier version."""
 
         def settle(attempt: Attempt) -> None:
@@ -412,7 +414,7 @@ class LeadershipTerm:
         self._changes.submit(name, Change(decide, settle, partial(self._loop.fail, call)))
 
     def _on_attempt(self, name: str, attempt: Attempt) -> None:
-        """What the node is after a write, whatever came of it; read again where that is not known."""
+        """The node after a write, whatever its outcome; read again if that is unknown."""
         if isinstance(attempt.known, ZenitError) and not isinstance(attempt.known, GroupNodeDamaged):
             self._reader.read_soon(name)
         else:
@@ -452,7 +454,7 @@ class LeadershipTerm:
                 self._tell(effect)
 
     def _elect(self, effect: WriteGroup) -> None:
-        """Detection wants another master; it is told what the node is then, whatever came of it."""
+        """Detection wants another master; it gets the node after that, whatever the outcome."""
         node, name = effect.node, effect.node.broker_name
         if self._hearing.listens_to(name):
             return  # decided anew then
@@ -471,7 +473,7 @@ class LeadershipTerm:
         self._changes.submit(name, Change(decide, partial(self._on_attempt, name), refuse), first=True)
 
     def _reply(self, known: KnownGroup, *, asked: tuple[int, int] = (0, NO_VERSION)) -> GroupReply:
-        """The node, unless whoever asks has it: (epoch, version)."""
+        """The node, unless the sender already has it: (epoch, version)."""
         data = b"" if (known.node.epoch, known.version) == asked else encode_node(known.node)
         return GroupReply(known.version, data, self._hearing.epoch_seen(known.node.broker_name, known))
 
@@ -488,7 +490,7 @@ class LeadershipTerm:
 
 
 def _unwritten(name: str, attempt: Attempt) -> ZenitError:
-    """Why a change did not come about, as far as is known."""
+    """Why a change was not made, as far as known."""
     if isinstance(attempt.known, ZenitError):
         return attempt.known
     if isinstance(attempt.outcome, Unknown):

@@ -1,8 +1,8 @@
-"""Reads groups for a term: all of them first, then each that ZooKeeper says has changed; again where it did not answer.
+"""Reads groups for a term: all of them first, then each one that changed; again if ZooKeeper did not answer.
 
-`is_ready` once all that there were have been read. What replicas were heard to know (`seen`) is read with all of them: a
-term writes that itself, and no other does meanwhile. Watches tell only that it is time to read; what is touched while it
-is being read is read once more. Loop thread, but for the functions at the end.
+`is_ready` once all existing groups have been read. The sightings (`seen`) are read once, with all of them: the
+term itself writes them, and no other does meanwhile. A watch only says that it is time to read; a group that changes while
+it is being read is read again. Loop thread, except the functions at the end.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .store_worker import StoreWorker
 READ_AGAIN_MS: Final = 500
 
 Found = KnownGroup | GroupNodeDamaged | None
-"""A node as it was read; None: there is none."""
+"""A node as read; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of some groups; `seen`: where all of them were."""
+    """The result of reading some groups; `seen`: if all were read."""
 
     found: dict[str, Found]
     seen: dict[str, Seen | SightingsDamaged] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class NodeReader:
         self._read()
 
     def close(self) -> None:
-        """What is answered from now on is told to nobody."""
+        """Later answers are ignored."""
         self._closed = True
 
     def on_touched(self, broker_name: str | None) -> None:
@@ -73,11 +73,11 @@ class NodeReader:
         self._read()
 
     def read_soon(self, broker_name: str) -> None:
-        """With the next of those that are due."""
+        """Reads the next of those that are due."""
         self._unread.add(broker_name)
 
     def on_tick(self) -> None:
-        """Asks again for what was not answered."""
+        """Reads again what was not answered."""
         if (self._unread or self._must_list) and self._clock.monotonic_ms() >= self._again_ms:
             self._read()
 
@@ -107,7 +107,7 @@ class NodeReader:
 
 
 def read_all(store: GroupStore, also: frozenset[str]) -> Reading:
-    """Worker thread: every group there is, and what was seen of any. Raises ZooKeeperUnavailable."""
+    """Worker thread: every group, and all sightings. Raises ZooKeeperUnavailable."""
     seen: dict[str, Seen | SightingsDamaged] = {}
     for name in store.seen_names():
         try:
@@ -120,7 +120,7 @@ def read_all(store: GroupStore, also: frozenset[str]) -> Reading:
 
 
 def read_each(store: GroupStore, names: frozenset[str]) -> Reading:
-    """Worker thread: these groups. A name that cannot be a group's is left out. Raises ZooKeeperUnavailable."""
+    """Worker thread: these groups. An invalid group name is left out. Raises ZooKeeperUnavailable."""
     found: dict[str, Found] = {}
     for name in sorted(names):
         try:

@@ -2,8 +2,8 @@
 
     ZooKeeper's own threads --post--> loop thread --StoreWorker--> one worker that asks ZooKeeper --post--> loop thread
 
-The loop answers brokers and operators and never waits for ZooKeeper. Only SIGTERM, a wrong configuration and a fault of
-our own end the process: what a callback left half done is not gone on with, and all that counts is in ZooKeeper.
+The loop answers brokers and operators and never waits for ZooKeeper. Only SIGTERM, a wrong configuration or a defect of
+our own ends the process: after a failed callback it does not continue, because all that counts is in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EXIT_FAULT: Final = 87
 
 
 class Controller:
-    """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError where the port is taken."""
+    """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError if the port is taken."""
 
     def __init__(
         self, config: ControllerConfig, *, open_store: OpenStore | None = None, clock: Clock | None = None
@@ -85,9 +85,9 @@ class Controller:
             log.critical("controller ended by a fault of its own, start it again; error=%r", self._fault)
 
     def run(self) -> int:
-        """Serves in the calling thread until `stop`; returns the exit status: 0, or 87 after a fault of our own.
+        """Serves in the calling thread until `stop`; returns the exit status: 0, or 87 after a defect of our own.
 
-        Raises ConfigError where ZooKeeper holds another cluster than the settings name.
+        Raises ConfigError if ZooKeeper's cluster id differs from the setting.
         """
         log.info("controller started address=%s zookeeper=%s", self.address, ",".join(self._config.zookeeper))
         try:
@@ -104,7 +104,7 @@ class Controller:
         self._loop.cluster_id = cluster_id
 
     def _refuse(self, _: Request, asked_id: str) -> None:
-        """Whoever names a cluster before ours has an id may be the one that brings it."""
+        """While our cluster has no id, a broker with an id may be the one that brings it."""
         if self._loop.cluster_id:
             raise WrongCluster(self._config.cluster, self._loop.cluster_id, asked_id)
 
@@ -113,7 +113,7 @@ class Controller:
         self._loop.stop()
 
     def _on_dropped(self) -> None:
-        """What ZooKeeper said is lost to the loop: it could wait for ever, or term on news that it never had. Any thread."""
+        """An answer of ZooKeeper is lost to the loop: it could wait for ever, or lead by outdated news. Any thread."""
         self._fault = RuntimeError("the loop had no room for an answer of ZooKeeper")
         self._loop.stop()
 

@@ -1,10 +1,10 @@
-"""Where the loop leaves what must be asked of ZooKeeper: one worker does it, in order, and brings the answers back.
+"""The worker that asks ZooKeeper for the loop: one thread, in order, which posts the answers back.
 
-Calls to ZooKeeper block for up to their deadline, the loop never does. One worker, so that what was asked first is
-answered first: a read that is answered after a write shows what was written. Bounded: over the limit, which only a
-ZooKeeper that does not answer can reach, callers are told to come again. That it does not answer is said in the log
-once, and once that it does again. An answer that the loop has no room for cannot be made up for: whoever waits for it would
-wait for ever, so that the process ends and another begins with what ZooKeeper holds.
+Calls to ZooKeeper block for up to their deadline; the loop never does. There is one worker, so that answers come in the order
+of the requests: a read that is answered after a write shows what was written. Bounded: over the limit, which only an
+unresponsive ZooKeeper can cause, callers get BrokerBusy. The log says once that ZooKeeper does not answer, and
+once that it does again. If the loop has no room for an answer, its waiter would
+wait for ever: so the process ends, and the next one begins with the data in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Poster(Protocol):
 
 
 class StoreWorker:
-    """Hands work to an executor of one thread. Loop thread, but for `_work`."""
+    """Passes work to an executor of one thread. Loop thread, except `_work`."""
 
     def __init__(
         self, executor: Executor, loop: Poster, *, waiting_max: int = WAITING_MAX, on_dropped: Callable[[], None]
@@ -47,7 +47,7 @@ class StoreWorker:
         self._is_failing = False
 
     def ask(self, work: Callable[[], _T], then: Callable[[_T | ZenitError], None]) -> None:
-        """`work` runs in the worker; `then` on the loop, with what it returned or the ZenitError it raised.
+        """`work` runs in the worker; `then` on the loop, with its result or the ZenitError it raised.
 
         Raises BrokerBusy over the limit, and then never calls either.
         """

@@ -2,13 +2,13 @@
 
     /zenit/{cluster}/id                        the cluster's id, made once and never changed
     /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (model/groups/group_codec.py); conditional writes
-    /zenit/{cluster}/seen/{broker_name}        what its replicas were heard to know that ZooKeeper did not: JSON, it only grows
+        /zenit/{cluster}/seen/{broker_name}        what its replicas knew that ZooKeeper did not: JSON, it only grows
     /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
     /zenit/{cluster}/audit/record-{n}          what operators forced
 
-n is the sequence number ZooKeeper gives; the controller with the lowest leads. A node of a group is never deleted and
-made again: its versions would start over. kazoo repeats no request of ours by itself; one that waits for a lost
-connection may be sent after our deadline, which conditional writes make harmless (`Unknown` says so).
+n is the sequence number ZooKeeper gives; the controller with the lowest leads. A group's node is never deleted and
+created again: its versions would start over. kazoo repeats no request of ours by itself. A request that waits for a lost
+connection may be sent after our deadline, which conditional writes make harmless (`Unknown`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 FIRST_VERSION: Final = 0
 RECORDS_MAX: Final = 10_000
 REMEMBER_TRIES: Final = 5
-"""Another controller may write what it saw at the same time, when two believe that they lead."""
+"""Another controller may store a sighting at the same time, when two believe that they lead."""
 _SEQUENCE_DIGITS: Final = 10
 
 _NO_ANSWER: Final = (
@@ -67,7 +67,7 @@ _NO_ANSWER: Final = (
     SessionExpiredError,
 )
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5}
-"""Seconds between tries; kazoo's own grow to a minute, and so long after an outage nobody would lead."""
+"""Seconds between tries; kazoo's own grow to a minute, and for so long after an outage nobody would lead."""
 
 _STATES: Final = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -86,7 +86,7 @@ class ZooKeeperStore:
         self._hosts = hosts
         self._listener = listener
         self._timeout_ms = timeout_ms
-        self._token = uuid.uuid4().hex  # finds our own member again after a lost connection
+        self._token = uuid.uuid4().hex  # identifies our own member after a lost connection
         root = f"/zenit/{check_name('cluster', cluster)}"
         self._id = f"{root}/id"
         self._groups = f"{root}/groups"
@@ -99,7 +99,7 @@ class ZooKeeperStore:
         self._client.add_listener(self._on_session)
 
     def __enter__(self) -> Self:
-        """Raises ZooKeeperUnavailable where no session begins within the deadline."""
+        """Raises ZooKeeperUnavailable if no session begins within the deadline."""
         try:
             self._client.start(timeout=self._timeout_ms / 1000)
             self._make_folders()
@@ -185,12 +185,12 @@ class ZooKeeperStore:
         raise ZooKeeperUnavailable(what, "other writers keep changing it")
 
     def _read_seen(self, broker_name: str, end_ms: int) -> tuple[Seen, int]:
-        """With the node's version; below FIRST_VERSION where there is none."""
+        """The sightings with the node's version; below FIRST_VERSION if there is none."""
         data, version = self._read_seen_bytes(broker_name, end_ms)
         return Seen(broker_name) if data is None else decode_seen(data, broker_name), version
 
     def _read_seen_whole(self, broker_name: str, end_ms: int) -> tuple[Seen, int]:
-        """The same; nothing where it cannot be read."""
+        """The same; nothing if it cannot be read."""
         data, version = self._read_seen_bytes(broker_name, end_ms)
         try:
             return Seen(broker_name) if data is None else decode_seen(data, broker_name), version
@@ -264,7 +264,7 @@ class ZooKeeperStore:
     # ---- what ZooKeeper tells, on kazoo's threads
 
     def _on_session(self, state: str) -> None:
-        """A server that has less than the client has seen refuses it: one that was emptied or set back, for ever.
+        """A server that has an older state than the client has seen refuses it: after it was emptied or set back, for ever.
 
         So the client forgets what it has seen. A server that only lags behind the others catches up: lists are synced first.
         """
@@ -273,7 +273,7 @@ class ZooKeeperStore:
         self._listener(SessionChanged(_STATES[state]))
 
     def _on_group(self, event: WatchedEvent) -> None:
-        if event.type != EventType.NONE:  # else the session changed, which is told apart
+        if event.type != EventType.NONE:  # otherwise the session changed, which is reported separately
             self._listener(Touched(event.path.rpartition("/")[2]))
 
     def _on_groups(self, event: WatchedEvent) -> None:
@@ -292,7 +292,7 @@ class ZooKeeperStore:
     def _ask(self, what: str, end_ms: int, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """The answer to one request, waited for until `end_ms`.
 
-        Raises ZooKeeperUnavailable where none came or ZooKeeper refused, but NoNodeError, NodeExistsError and
+        Raises ZooKeeperUnavailable if none came or ZooKeeper refused, but NoNodeError, NodeExistsError and
         BadVersionError as they are.
         """
         try:
@@ -309,7 +309,7 @@ class ZooKeeperStore:
             self._make_path(path)
 
     def _make_path(self, path: str) -> None:
-        """Every folder on the way; one that is there already stays."""
+        """Creates every folder on the way; existing ones stay."""
         parts = path.split("/")[1:]
         for count in range(1, len(parts) + 1):
             folder = "/" + "/".join(parts[:count])
@@ -321,7 +321,7 @@ class ZooKeeperStore:
         return list(self._ask(f"list {path}", end_ms, self._client.get_children_async, path, watch=watch))
 
     def _is_of_this_session(self, path: str, end_ms: int) -> bool:
-        """Whether a member node of ours will last; one of a session that has ended is taken away."""
+        """True if our member node will last; one of a session that has ended is deleted."""
         status = self._ask("join", end_ms, self._client.exists_async, path)
         if status is None:
             return False
@@ -343,6 +343,6 @@ class ZooKeeperStore:
 
 
 def _sequence(name: str) -> int:
-    """The number that ZooKeeper gave a node; names that it did not number come last."""
+    """The sequence number of a node; names without one come last."""
     digits = name[-_SEQUENCE_DIGITS:]
     return int(digits) if digits.isascii() and digits.isdigit() else 1 << 62

@@ -1,1 +1,1 @@
-"""A client's way to a cluster: connections, name servers, routes, membership, waiting."""
+"""A client's connection to a cluster: sockets, name servers, routes, membership, waiting."""

@@ -1,4 +1,4 @@
-"""What callers give: counts within bounds, seconds as milliseconds, settings as texts. Pure."""
+"""Checks of callers' arguments: counts within limits, seconds to milliseconds, settings to texts. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_MAX: Final = 7 * 24 * 3600
 
 
 def check_count(name: str, value: int, minimum: int, maximum: int) -> int:
-    """The value. Raises InvalidParameter where it is none of the whole numbers from `minimum` to `maximum`."""
+    """The value. Raises InvalidParameter if it is not a whole number from `minimum` to `maximum`."""
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
         raise InvalidParameter(name, value, f"a whole number, {minimum} to {maximum}")
     return value
@@ -26,14 +26,14 @@ def milliseconds(name: str, seconds: float) -> int:
 
 
 def wait_milliseconds(name: str, seconds: float) -> int:
-    """A time to wait, which may be over already: 0 where it is negative. Raises InvalidParameter."""
+    """A time to wait, which may already be over: 0 if it is negative. Raises InvalidParameter."""
     if not _is_time(seconds) or seconds > SECONDS_MAX:
         raise InvalidParameter(name, seconds, f"seconds, at most {SECONDS_MAX}")
     return max(0, round(seconds * 1000))
 
 
 def settings_of(attributes: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-    """(name, value), sorted. Raises InvalidParameter for what is no text, as a number is."""
+    """(name, value), sorted. Raises InvalidParameter for a value that is no text."""
     for name, value in (attributes or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             expected = f"name and value as text, as {str(name)!r}: {str(value)!r}"

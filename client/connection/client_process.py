@@ -1,4 +1,4 @@
-"""What a client's heartbeats tell of its process, so that an operator finds it, and brokers tell two of one id apart."""
+"""What heartbeats say about the client's process: an operator finds it, and brokers can tell two of one id apart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClientProcess:
 
 
 def this_process() -> ClientProcess:
-    """The process that asks, as of now."""
+    """The present process."""
     return ClientProcess(LANGUAGE, _version(), socket.gethostname()[:255], os.getpid(), now_ms())
 
 

@@ -1,4 +1,4 @@
-"""Where the name servers are: the argument, $ZENIT_NAMESRV, the cluster `zenit up` started last here, or the default.
+"""Finds the name servers: the argument, $ZENIT_NAMESRV, the cluster `zenit up` started last here, or the default.
 
 The record of the last cluster is `~/.zenit/last` (a directory's path) and `cluster.json` in that directory; it counts
 only while one of its name server processes lives.
@@ -23,7 +23,7 @@ _EXPECTED: Final = 'addresses like "127.0.0.1:9876", several separated by commas
 def name_servers(
     argument: str | None = None, *, environ: Mapping[str, str] | None = None, home: str | None = None
 ) -> tuple[str, ...]:
-    """The addresses to ask, in order. Raises InvalidParameter for text that is no list of addresses."""
+    """The addresses to ask, in order. Raises InvalidParameter if the text is no list of addresses."""
     settings = os.environ if environ is None else environ
     if argument is not None:
         return parse_addresses("namesrv", argument)
@@ -50,7 +50,7 @@ def parse_addresses(name: str, text: str) -> tuple[str, ...]:
 
 
 def recorded_name_servers(home: str) -> tuple[str, ...]:
-    """The name servers of the cluster recorded under `home`/.zenit; empty where there is none that still runs."""
+    """The name servers of the cluster recorded under `home`/.zenit; empty if none of them runs."""
     document = _recorded_cluster(home)
     if not _name_server_lives(document.get("processes")):
         return ()
@@ -58,7 +58,7 @@ def recorded_name_servers(home: str) -> tuple[str, ...]:
 
 
 def recorded_controllers(home: str, name_servers: tuple[str, ...]) -> tuple[str, ...]:
-    """The controllers of the recorded cluster, where its name servers are among those; else empty."""
+    """The controllers of the recorded cluster, if its name servers are among those; otherwise empty."""
     document = _recorded_cluster(home)
     if not set(_recorded_addresses(document)) & set(name_servers):
         return ()
@@ -72,7 +72,7 @@ def recorded_controllers(home: str, name_servers: tuple[str, ...]) -> tuple[str,
 
 
 def recorded_replicas(home: str, controllers: tuple[str, ...], group: str) -> tuple[str, ...]:
-    """The replicas of a group in the recorded cluster, where one of these controllers is its own; else empty."""
+    """The replicas of a group in the recorded cluster, if one of these controllers belongs to it; otherwise empty."""
     document = _recorded_cluster(home)
     if not set(recorded_controllers(home, _recorded_addresses(document))) & set(controllers):
         return ()
@@ -81,7 +81,7 @@ def recorded_replicas(home: str, controllers: tuple[str, ...], group: str) -> tu
 
 
 def _recorded_cluster(home: str) -> dict[str, Any]:
-    """What `cluster.json` of the last cluster holds; empty where there is none, or it makes no sense."""
+    """The content of the last cluster's `cluster.json`; empty if there is none, or it is invalid."""
     try:
         with open(os.path.join(home, ".zenit", "last"), encoding="utf-8") as record:
             directory = record.read().strip()
@@ -118,5 +118,5 @@ def _is_alive(pid: object) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # it lives, as somebody else's
+        return True  # it lives, under another user
     return True

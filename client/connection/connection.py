@@ -1,7 +1,7 @@
 """One connection to a cluster for all producers, consumers and admins of this process: sockets, routes, heartbeats.
 
-The first client of a cluster opens it, the last one closes it. A process that forks starts anew in the child: what
-came over from the parent counts as closed there (neither sockets nor the I/O thread survive a fork).
+The first client of a cluster opens it, the last one closes it. After a fork the child begins with new ones: the
+parent's connections count as closed there (neither sockets nor the I/O thread survive a fork).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ LOOK_MS: Final = 1000
 LOOK_TIMEOUT_MS: Final = 500
 
 _Key = tuple[tuple[str, ...], str]
-_open: dict[_Key, Connection] = {}  # (name servers, the cluster id that was given): what who begins shares
-_live: WeakSet[Connection] = WeakSet()  # these, and those that only who has one still uses
+_open: dict[_Key, Connection] = {}  # (name servers, the given cluster id): the connection that new clients share
+_live: WeakSet[Connection] = WeakSet()  # these, and those that only their present users still have
 _lock = threading.Lock()
 _serial: Iterator[int] = count(1)
 
 
 class Connection:
-    """Shared parts of the clients of one cluster. Got by `connect`, given back by `release`.
+    """The parts shared by the clients of one cluster. `connect` returns it, `release` gives it back.
 
-    `cluster_id`: of the cluster that is meant; "" = the first one that is met. It is remembered as long as this lives.
+    `cluster_id`: of the intended cluster; "" = the first one that answers, which is then remembered.
 
-    `forget_in_child`: called in a forked child, for what would otherwise go on as if nothing had happened.
+    `forget_in_child`: called in a forked child, for parts that would otherwise continue as if nothing had happened.
     """
 
     def __init__(self, addresses: tuple[str, ...], cluster_id: str = "") -> None:
@@ -57,7 +57,7 @@ class Connection:
         self.routes = RouteCache(self.remoting, self.servers)
         self.members = Membership(self.remoting, self.routes.masters)
         self.local_ip = local_ip_towards(addresses[0])
-        self._looking = threading.RLock()  # who comes while another looks waits for what that one sees
+        self._looking = threading.RLock()  # a second caller waits for the result of the first check
         self._look_ms = 0
         self._is_doubtful = False
 
@@ -67,7 +67,7 @@ class Connection:
             raise ClientClosed(f"{what} (it was made before a fork; make a new one in the child)")
 
     def new_client_id(self, room: str | None = None) -> str:
-        """A name for one client object that no other has: ip@pid#number-random, and @room where it has one."""
+        """A unique name for one client object: ip@pid#number-random, and @room if it has one."""
         ip = socket.inet_ntop(socket.AF_INET6 if len(self.local_ip) == 16 else socket.AF_INET, self.local_ip)
         return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}{'@' + room if room else ''}"
 
@@ -77,10 +77,9 @@ class Connection:
         return ",".join(self.key[0])
 
     def is_outdated(self) -> bool:
-        """Whether the name servers tell of another cluster by now than the one that was met here, or do not say: they may be
-        those of another cluster that has just begun. Who begins needs a new connection then, who has this one goes on refusing
-        that cluster. Asks at most once a second."""
-        if self.is_forked:  # the lock may be held by a thread that is not here
+        """True if the name servers now belong to another cluster than the one met here, or do not say. New clients then need a
+        new connection; the present ones go on refusing the other cluster. Asks at most once a second."""
+        if self.is_forked:  # the lock may be held by a thread that did not survive the fork
             return False
         with self._looking:
             now_ms = monotonic_ms()
@@ -90,14 +89,14 @@ class Connection:
                 self._is_doubtful = False
                 try:
                     run_blocking(asked)
-                except TopicNotFound:  # it is in no route; only whether its cluster is still there matters
+                except TopicNotFound:  # it is in no route; this only tests whether its cluster still exists
                     pass
                 except ZenitError:
                     self._is_doubtful = True
             return self._is_doubtful or self.routes.met_other_cluster
 
     def run_soon(self, callback: Callable[[], None]) -> None:
-        """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""
+        """Runs `callback` in the I/O thread; in this one if that has ended or its queue is full."""
         try:
             self.remoting.run_soon(callback)
         except (BufferFull, ClientClosed):
@@ -111,12 +110,12 @@ class Connection:
 
 
 def connect(namesrv: str | None, *, cluster_id: str = "") -> Connection:
-    """The connection to the cluster that `namesrv` (or what stands for it, see `cluster`) names. The first one opens no socket
-    yet; what others use already is shared while its cluster is still there. `cluster_id`: of the cluster that is meant, where
-    the caller has met it before; nothing else is taken for it."""
+    """The connection to the cluster that `namesrv` names (or its substitutes, see `cluster`). It opens no socket
+    yet. An existing connection is shared while its cluster still exists. `cluster_id`: of the intended cluster, if
+    the caller knows it; no other cluster is then accepted."""
     key = name_servers(namesrv), cluster_id
     shared = _open.get(key)
-    is_outdated = not cluster_id and shared is not None and shared.is_outdated()  # may ask: not under the lock
+    is_outdated = not cluster_id and shared is not None and shared.is_outdated()  # may send: not under the lock
     with _lock:
         connection = _open.get(key)
         if connection is None or (is_outdated and connection is shared):
@@ -126,7 +125,7 @@ def connect(namesrv: str | None, *, cluster_id: str = "") -> Connection:
 
 
 def share(connection: Connection) -> None:
-    """One more user of a connection that has some; each gives it back by `release`."""
+    """Another user of a connection that has some; each gives it back by `release`."""
     with _lock:
         connection.users += 1
 
@@ -141,7 +140,7 @@ class Use:
 
 
 async def release(connection: Connection, waits: Waits, use: Use | None = None) -> None:
-    """Gives the connection back; the last user closes it. `use`: of one who may have to do it again, being interrupted."""
+    """Gives the connection back; the last user closes it. `use`: of a user who may call again after an interrupt."""
     use = use or Use()
     with _lock:
         if not use.is_over:
@@ -155,7 +154,7 @@ async def release(connection: Connection, waits: Waits, use: Use | None = None) 
 
 
 def local_ip_towards(address: str) -> bytes:
-    """The packed address of the interface that leads to "host:port"; 127.0.0.1 where none does. Sends nothing."""
+    """The packed address of the interface that leads to "host:port"; 127.0.0.1 if there is none. Sends nothing."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
@@ -181,7 +180,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def client_repr(client: object, state: str = "", **facts: object) -> str:
-    """What the repr of a client says; facts that are None are left out.
+    """The repr of a client; facts that are None are left out.
 
     `<Producer group='orders' namesrv='127.0.0.1:9876' closed>`
     """

@@ -1,9 +1,8 @@
-"""Asking controllers from a tool: find the one that leads, ask it, or say in one line why not.
+"""Requests of a tool to the controllers: finds the leading one, asks it, or says in one line why not.
 
-Whoever does not lead names the one that does. Where one cannot be reached the next is asked, until the deadline; but a
-change whose answer is only late is not asked of another: it names the version it was built on, so that its second try
-would do no harm, and be told that the version is old.
-"""
+A controller that does not lead names the one that does. If one cannot be reached the next is asked, until the deadline. But a
+change whose answer is only late is not sent to another: it names the version it was built on, so a second try
+would do no harm, but would be refused because of the version."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ from .waiting import Blocking, run_blocking
 TRY_MS: Final = 4000
 PAUSE_MS: Final = 100
 HEARD_MS: Final = 5000
-"""Replicas that run register with a group that was restored within this time."""
+"""Running replicas register with a restored group within this time."""
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -59,7 +58,7 @@ _R = TypeVar("_R", bound=Reply)
 @dataclass(frozen=True, slots=True)
 class GroupState:
     """A group as the leading controller knows it. `lost`: replicas know more of it than ZooKeeper, or may, and nothing
-    changes it until it is restored; `known` is None where ZooKeeper has no node of it."""
+    changes it until it is restored; `known` is None if ZooKeeper has no node of it."""
 
     known: KnownGroup | None
     lost: GroupNodeLost | SightingsDamaged | None
@@ -73,7 +72,7 @@ class ControllerCalls:
         self.addresses = addresses
 
     def metadata(self, *, timeout_ms: int) -> ControllerReply:
-        """Who leads, and which groups there are, by the one that leads. Raises NotLeadingController, ConnectionLost,
+        """The leader and the groups, as the leader says. Raises NotLeadingController, ConnectionLost,
         RequestTimeout."""
         deadline_ms = monotonic_ms() + timeout_ms
         is_told = False
@@ -110,9 +109,9 @@ class ControllerCalls:
         return GroupState(known, lost_at)
 
     def elect(self, broker_name: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
-        """Makes `candidate` ("" = the best) master; returns the group as it is then. Raises what the controller answers.
+        """Makes `candidate` ("" = the best) master; returns the group after that. Raises what the controller answers.
 
-        In a group that was just restored a forced election is asked for again once the dead time is over, and while the replica
+        In a group that was just restored a forced election is requested again once the dead time is over, and while the replica
         has not registered again.
         """
         deadline_ms = monotonic_ms() + timeout_ms
@@ -135,9 +134,9 @@ class ControllerCalls:
     def change_settings(
         self, broker_name: str, settings: tuple[tuple[str, str], ...], *, timeout_ms: int
     ) -> KnownGroup:
-        """Changes those settings that are named, as `ChangeGroup` takes them; returns the group as it is then.
+        """Changes the named settings, as `ChangeGroup` takes them; returns the group after that.
 
-        Asked again where a set of the group has changed meanwhile: what is wanted does not depend on that.
+        Requested again if a set of the group has changed meanwhile: the change does not depend on that.
         """
         deadline_ms = monotonic_ms() + timeout_ms
         while True:
@@ -152,14 +151,14 @@ class ControllerCalls:
                 sleep_ms(PAUSE_MS)
 
     def remove_replica(self, broker_name: str, name: str, *, timeout_ms: int) -> KnownGroup:
-        """Makes the group forget a replica; returns the group as it is then."""
+        """Removes a replica from the group; returns the group after that."""
         return self._change_present(broker_name, lambda version: RemoveReplica(broker_name, version, name), timeout_ms)
 
     def restore(
         self, broker_name: str, epoch: int, *, group_id: str = "", force: bool = False, timeout_ms: int
     ) -> KnownGroup:
-        """Begins a group anew above `epoch` after ZooKeeper lost its data; returns it. `group_id`: which group it is, ""
-        where its replicas agree. `force`: though nothing is known to be lost."""
+        """Begins a group again above `epoch` after ZooKeeper lost its data; returns it. `group_id`: its id, ""
+        if its replicas agree. `force`: though nothing is known to be lost."""
         return self._change_present(
             broker_name, lambda version: RestoreGroup(broker_name, version, epoch, group_id, force), timeout_ms
         )
@@ -167,7 +166,7 @@ class ControllerCalls:
     def _change_present(
         self, broker_name: str, request_at: Callable[[int], RequestFor[GroupReply]], timeout_ms: int
     ) -> KnownGroup:
-        """A change that is built on the version that the group has now; NO_VERSION where there is no such group."""
+        """A change built on the group's present version; NO_VERSION if there is no such group."""
         deadline_ms = monotonic_ms() + timeout_ms
         try:
             version = self.group(broker_name, timeout_ms=timeout_ms).version
@@ -176,12 +175,12 @@ class ControllerCalls:
         return self.change(request_at(version), broker_name, timeout_ms=max(1, deadline_ms - monotonic_ms()))
 
     def change(self, request: RequestFor[GroupReply], broker_name: str, *, timeout_ms: int) -> KnownGroup:
-        """Any request that is answered with the group."""
+        """Any request whose answer is the group."""
         reply = self._of_leader(request, timeout_ms)
         return KnownGroup(decode_node(reply.node, broker_name), reply.version)
 
     def _of_leader(self, request: RequestFor[GroupReply], timeout_ms: int) -> GroupReply:
-        """The answer of whoever leads. A question whose last try had too little time left ends with what was told before."""
+        """The answer of the leader. If the last try had too little time left, the error of the one before is raised."""
         deadline_ms = monotonic_ms() + timeout_ms
         addresses = self.addresses
         told: NotLeadingController | None = None
@@ -201,7 +200,7 @@ class ControllerCalls:
                 addresses = tuple(dict.fromkeys((error.leader, *self.addresses))) if error.leader else self.addresses
 
     def _first_answer(self, request: RequestFor[_R], addresses: tuple[str, ...], deadline_ms: int) -> _R:
-        """Of the first that can be reached. A question goes on to the next where one is silent; a change does not."""
+        """The answer of the first that can be reached. A query goes on to the next if one is silent; a change does not."""
         asks = isinstance(request, GetController | GetGroup)
         failure: ZenitError | None = None
         for address in addresses:
@@ -222,7 +221,7 @@ class ControllerCalls:
 
 
 def controllers_of(remoting: RemotingClient, name_servers: tuple[str, ...], *, timeout_ms: int) -> tuple[str, ...]:
-    """The controllers that the cluster's brokers run with. Raises InvalidParameter where no broker that answers has any."""
+    """The controllers that the cluster's brokers use. Raises InvalidParameter if no broker that answers has any."""
     asked = NameServers(name_servers).ask(GetClusterInfo(), Blocking(remoting), timeout_ms=timeout_ms)
     _, payload, _ = run_blocking(asked)
     for broker in json.loads(payload)["brokers"]:

@@ -1,7 +1,7 @@
-"""Telling the brokers who is there: heartbeats of every producer and consumer of this process, and who heard of changes.
+"""Heartbeats of every producer and consumer of this process to the brokers, and the notices that come back.
 
-Heartbeats go over the shared channel of each broker, since a broker sends `ConsumersChanged` back on the channel that
-a group's heartbeat came by. They are sent at once when a member joins and then as often as the broker asks.
+Heartbeats use the shared channel of each broker, since a broker sends `ConsumersChanged` back on the channel of
+a group's heartbeat. They are sent at once when a member joins, and then at the broker's interval.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ OnPushedReply = Callable[[PushReply, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One client object as the brokers know it. `consumer`: (group, model, ((topic, kind, expression), ...)) or None.
+    """One client object, as brokers know it. `consumer`: (group, model, ((topic, kind, expression), ...)) or None.
 
-    `allocation`: the name of how it shares out queues.
+    `allocation`: the name of its allocation.
     """
 
     client_id: str
@@ -66,12 +66,12 @@ class Membership:
         self._remoting = remoting
         self._brokers = brokers
         self._members: dict[str, Member] = {}
-        self._leaving: set[str] = set()  # whose goodbye is not said yet
+        self._leaving: set[str] = set()  # members whose sign-off is not sent yet
         self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
         self._movers: dict[str, dict[str, Callable[[OffsetsReset], None]]] = {}
         self._on_reply: dict[str, OnPushedReply] = {}
         self._checkers: dict[str, dict[str, OnCheck]] = {}
-        self._known: frozenset[str] = frozenset()  # addresses of brokers besides those that the routes tell
+        self._known: frozenset[str] = frozenset()  # addresses of brokers that are in no route
         self._due_ms: dict[str, int] = {}
         self._conflicts: set[tuple[str, str, str]] = set()  # told already
         self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class Membership:
         self._timer = remoting.every(TICK_MS, self._tick)
 
     def reach(self, addresses: Iterable[str]) -> None:
-        """Brokers at these addresses hear of the members too, though no route names them."""
+        """Brokers at these addresses get heartbeats too, though no route names them."""
         self._known = frozenset(addresses)
 
     def _addresses(self) -> set[str]:
@@ -103,9 +103,10 @@ class Membership:
         on_reply: OnPushedReply | None = None,
         on_check: OnCheck | None = None,
     ) -> None:
-        """Adds or replaces a member. Called in the I/O thread, must not block: `on_change` when its consumer group changes,
-        `on_reset` when an operator moved the group, `on_reply` when a reply to a request of its own comes, `on_check` when a
-        broker asks what becomes of a transaction of its producer group.
+        """Adds or replaces a member. The callbacks run in the I/O thread and must not block: `on_change` when its
+        consumer group
+        changes, `on_reset` when an operator moved the group, `on_reply` when a reply to its request comes, `on_check` when a
+        broker asks for the decision of a transaction of its producer group.
         """
         with self._lock:
             self._members[member.client_id] = member
@@ -119,9 +120,9 @@ class Membership:
                 self._movers.setdefault(member.consumer[0], {})[member.client_id] = on_reset
 
     async def announce(self, member: Member, addresses: list[str], waits: Waits, *, timeout_ms: int) -> int:
-        """Sends the member's heartbeat to these brokers and waits; returns how many took it.
+        """Sends the member's heartbeat to these brokers and waits; returns how many accepted it.
 
-        Raises DuplicateClient, GroupNotFound and whatever else another try would not mend; ClientClosed where it has left.
+        Raises DuplicateClient, GroupNotFound and other errors that a retry cannot mend; ClientClosed if it has left.
         """
         if member.client_id not in self._members:
             raise ClientClosed("client")
@@ -132,7 +133,7 @@ class Membership:
         return taken
 
     async def leave(self, client_id: str, waits: Waits, *, timeout_ms: int = LEAVE_MS) -> None:
-        """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
+        """Removes a member, signs off at the brokers and waits a little, so that its queues are free at once."""
         try:
             await self._leave(client_id, waits, timeout_ms)
         except BaseException as error:
@@ -151,7 +152,7 @@ class Membership:
             self._leaving.discard(client_id)
 
     def forget(self, client_id: str) -> bool:
-        """Takes a member out and tells nobody: its locks last until their leases end. False where it is out already."""
+        """Removes a member without signing off: its locks last until their leases end. False if it is already removed."""
         with self._lock:
             member = self._members.pop(client_id, None)
             self._on_reply.pop(client_id, None)
@@ -163,7 +164,7 @@ class Membership:
         return member is not None
 
     def _heartbeat(self, member: Member) -> Heartbeat:
-        """The request that says so."""
+        """The heartbeat request."""
         process = self._process
         return Heartbeat(
             member.client_id,
@@ -180,7 +181,7 @@ class Membership:
     async def _tell(
         self, request: RequestFor[HeartbeatReply | Done], addresses: list[str], waits: Waits, timeout_ms: int
     ) -> tuple[int, list[ZenitError]]:
-        """Sends to all and waits for all; returns how many took it, and why others did not."""
+        """Sends to all and waits for all; returns how many accepted it, and why others did not."""
         pending = len(addresses)
         errors: list[ZenitError] = []
         lock = threading.Lock()
@@ -238,7 +239,7 @@ class Membership:
                 on_reply(None, b"", error)
 
     def _note_conflicts(self, reply: HeartbeatReply) -> None:
-        """Says once what a broker found of a group's members; bounded, as the members may be many."""
+        """Logs each finding of a broker about a group's members once; limited, as the members may be many."""
         fresh = set(reply.conflicts) - self._conflicts
         if len(self._conflicts) + len(fresh) > CONFLICTS_MAX:
             self._conflicts.clear()
@@ -264,13 +265,13 @@ class Membership:
             on_reply(push, payload)
 
     def _on_check(self, _address: str, request: CheckTransaction, payload: bytes) -> None:
-        """One of the group's members in this process answers for all."""
+        """One of the group's members in this process handles it for all."""
         with self._lock:
             checkers = list(self._checkers.get(request.producer_group, {}).values())
         if checkers:
             checkers[0](request, payload)
 
     def _on_lost(self, address: str) -> None:
-        """I/O thread: a broker that comes back knows nobody; the next tick tells it."""
+        """I/O thread: a broker that comes back knows nobody; the next tick sends it heartbeats."""
         if address in self._due_ms:
             self._due_ms[address] = 0

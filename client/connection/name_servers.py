@@ -1,4 +1,4 @@
-"""Asking the name servers. They share nothing, so one that restarted may not know yet what another knows."""
+"""Requests to the name servers. They share nothing, so a restarted one may not know yet what another knows."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ class NameServers:
         return self.addresses[self._turn % len(self.addresses)]
 
     def on_failed(self, address: str) -> None:
-        """This one did not answer; the next is asked first from now on."""
+        """This one did not answer; another is asked first from now on."""
         if address == self.preferred:
             self._turn += 1
 
     async def ask(self, request: RequestFor[_Reply], waits: Waits, *, timeout_ms: int) -> tuple[_Reply, bytes, str]:
-        """The first good answer: (reply, payload, who gave it).
+        """The first good answer: (reply, payload, the server's address).
 
-        A server that cannot be reached, does not know the topic, knows no broker that serves it or is another cluster's leaves
-        it to the next; the time is shared among those that are left. Raises the first error, but TopicNotFound before it,
-        NoRoute before that and WrongCluster before all.
+        If a server cannot be reached, does not know the topic, knows no broker that serves it or belongs to another
+        cluster, the next
+        is asked; the remaining time is divided among the remaining servers. Raises the first error, but rather
+        TopicNotFound, rather than that NoRoute, and rather than all WrongCluster.
         """
         deadline_ms = monotonic_ms() + timeout_ms
         first = self._turn

@@ -1,12 +1,12 @@
-"""The end of the program: clients that were left open send what they have, commit and leave, within a bound.
+"""The end of the program: clients that were left open send, commit and leave, within a time limit.
 
 Python calls this once all threads but the daemons have ended, so the I/O threads still run. In a child of `multiprocessing`
-(before Python 3.13) that is never: there a thread waits for the others instead, and Python waits for that thread. What
-ends a process at once (`os._exit`, SIGKILL, a signal that Python has no handler for) cannot be helped. A forked child
-knows nothing of its parent's clients.
+(before Python 3.13) Python does not: there a thread waits for the others instead, and Python waits for that thread. If the
+process ends at once (`os._exit`, SIGKILL, a signal that Python has no handler for), nothing is sent. A forked child
+does not know its parent's clients.
 
-Messages go first, so that no consumer commits what its results were made of before those are stored. Lost messages are
-told in one line on stderr, and the process ends with exit code 1.
+Messages go first, so that no consumer commits inputs before their results are stored. Lost messages are
+reported in one line on stderr, and the process ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -29,31 +29,33 @@ from ...model.errors import ZenitError
 log = logging.getLogger(__name__)
 
 EXIT_MS: Final = 10_000
-"""How long all of it takes at most, and one client's goodbye besides."""
+"""The time limit of all of it, without the sign-off of one client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """Messages that nobody acknowledged, and why the first of them failed."""
+    """Unacknowledged messages, and why the first of them failed."""
 
     messages: int
     reason: str
 
 
 class OpenClient(Protocol):
-    """What is left of a client at the end of the program. Called in one thread, which may be any."""
+    """A client that is open at the end of the program. Called in any one thread."""
 
     def unsent(self) -> int:
         """How many messages wait to be sent, or for their answers."""
 
     def send_rest(self, deadline_ms: int) -> None:
-        """Sends what waits, and waits for the answers until the deadline at most. Raises nothing that can be expected."""
+        """Sends what waits, and waits for the answers until the deadline at most. Raises no expected errors."""
 
     def end(self, deadline_ms: int) -> Unsent | None:
-        """Closes. Returns which messages were not acknowledged, where there are any."""
+        """Closes. Returns the unacknowledged messages, if there are any."""
 
 
-_open: Final[dict[int, OpenClient]] = {}  # changed by single operations only: any thread, and within a collection
+_open: Final[
+    dict[int, OpenClient]
+] = {}  # changed by single operations only: in any thread, and during a garbage collection
 _serial: Final = count()
 _has_child_hook = False
 
@@ -72,7 +74,7 @@ def remove(key: int) -> None:
 
 
 def warn_unsent(what: str, messages: int) -> None:
-    """A ResourceWarning: nobody closed `what`, which has unsent messages."""
+    """A ResourceWarning: `what` was not closed, and has unsent messages."""
     warnings.warn(
         f"{what} was not closed while {messages} of its messages were not acknowledged; call close()",
         ResourceWarning,
@@ -81,14 +83,14 @@ def warn_unsent(what: str, messages: int) -> None:
 
 
 def end_clients(exit_ms: int) -> Unsent | None:
-    """Closes all that is open. Returns what was not acknowledged, all clients together. A KeyboardInterrupt meanwhile ends
-    the waiting, not the telling."""
+    """Closes all that is open. Returns the unacknowledged messages of all clients together. A KeyboardInterrupt meanwhile ends
+    the waiting, not the report."""
     deadline_ms = monotonic_ms() + exit_ms
     clients = sorted(_open.items(), key=lambda item: item[0])
     for _, client in clients:
         waiting = client.unsent()
         if waiting:
-            with contextlib.suppress(Warning):  # made an error by a filter: the end goes on
+            with contextlib.suppress(Warning):  # a filter made the warning an error: the end goes on
                 warn_unsent(repr(client), waiting)
     lost: list[Unsent] = []
     try:
@@ -96,7 +98,7 @@ def end_clients(exit_ms: int) -> Unsent | None:
             client.send_rest(deadline_ms)
     except KeyboardInterrupt:
         deadline_ms = monotonic_ms()
-    for key, client in reversed(clients):  # what was made last ends first, as `with` has it
+    for key, client in reversed(clients):  # the newest first, like nested `with` blocks
         remove(key)
         try:
             unsent = client.end(deadline_ms)
@@ -134,8 +136,9 @@ def _at_exit() -> None:
 
 
 def _end_with_code_1() -> None:
-    """Python has chosen its exit code by now. So the C library is told to end the process with ours, once Python has ended."""
-    with contextlib.suppress(OSError, AttributeError):  # a C library that has no such function: the line has to do
+    """Python has already chosen its exit code. So the C library is asked to end the process with ours, after Python
+    has ended."""
+    with contextlib.suppress(OSError, AttributeError):  # a C library without such a function: only the line is printed
         libc = ctypes.CDLL(None)
         register = libc["__cxa_atexit"]
         register(libc["_exit"], ctypes.c_void_p(1), None)

@@ -1,8 +1,8 @@
-"""When a failed request is tried again, and how long each try may take. Pure.
+"""Decides when a failed request is tried again, and how long each try may take. Pure.
 
-The deadline over all tries is the caller's; one try takes a share of it, so that a silent broker leaves time for
-another. An error that cannot pass (a bad message) ends it at once; one that says "ask for the route again" without
-being retriable by itself (no such topic here) gets one more try on the fresh route.
+The deadline over all tries is the caller's. One try gets a share of it, so that a silent broker leaves time for
+another. A permanent error (a bad message) ends it at once. An error with `route_stale` that is not
+retriable (no such topic here) gets one more try on a fresh route.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...model.errors import BrokerBusy, ZenitError
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """`tries_max` 0: as many as the deadline allows. `try_share`: the part of the total that one try may take, at most
-    `try_ms_max`: a master that is stopped is replaced sooner than that, and does not say that it is.
+    `try_ms_max`: a stopped master is replaced sooner than that, and does not say so.
 
     `backoff_ms` doubles from try to try up to `backoff_ms_max` where the same broker must be asked again; another
     broker is asked at once.
@@ -34,7 +34,7 @@ class RetryPolicy:
         return max(1, min(left_ms, share_ms))
 
     def delay_ms(self, error: ZenitError, *, tries: int, left_ms: int, elsewhere: bool) -> int | None:
-        """How long to wait before the next try after `tries` failed ones; None = give up.
+        """The pause before the next try after `tries` failed ones; None = give up.
 
         `left_ms`: until the deadline. `elsewhere`: the next try goes to another broker.
         """

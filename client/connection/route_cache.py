@@ -1,10 +1,10 @@
-"""What this process knows of where topics live.
+"""The routes of topics that this process knows.
 
-The first route says which cluster it is that this process works with: its id is in all requests from then on, and brokers of
-another one are left out of every route (WrongCluster where there are no others), whatever address they have.
+The first route fixes the cluster that this process works with: its id is in all later requests, and brokers of
+another cluster are left out of every route (WrongCluster if no others are left), whatever their address.
 
 A route is fetched at first use, then every 30 s, when a name server publishes a change, and at once when a broker's
-answer says that the route is stale. Routes are immutable: a reader compares identities to see a change.
+answer says that it is stale. Routes are immutable: a reader compares identities to see a change.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 REFRESH_MS: Final = 30_000
 FETCH_TIMEOUT_MS: Final = 3_000
-SERVED_LOOK_MS: Final = 200  # between two questions for a topic that no broker serves at present
+SERVED_LOOK_MS: Final = 200  # between two requests for a topic that no broker serves now
 
 
 def route_of(topic: str, reply: RouteReply) -> TopicRoute:
-    """The reply of a name server as a route."""
+    """A route from the reply of a name server."""
     ids = dict(reply.cluster_ids)
     incarnations = chain(reply.incarnations, repeat(0))
     return TopicRoute(
@@ -45,7 +45,7 @@ def route_of(topic: str, reply: RouteReply) -> TopicRoute:
 
 
 def route_within(route: TopicRoute, cluster_id: str) -> TopicRoute:
-    """What a route has of one cluster. Raises WrongCluster where it has nothing of it."""
+    """The brokers of one cluster in a route. Raises WrongCluster if there are none."""
     brokers = tuple(broker for broker in route.brokers if broker.cluster_id == cluster_id)
     if len(brokers) == len(route.brokers):
         return route
@@ -64,7 +64,7 @@ class RouteCache:
         self._routes: dict[str, TopicRoute] = {}
         self._fetching: set[str] = set()
         self._listening: set[str] = set()
-        self._refused: set[str] = set()  # other clusters that the log has told of
+        self._refused: set[str] = set()  # other clusters that were logged
         self._watchers: list[Callable[[str], None]] = []
         self._lock = threading.Lock()
         self._timer = remoting.every(REFRESH_MS, self._refresh_all)
@@ -74,7 +74,8 @@ class RouteCache:
         self._timer.cancel()
 
     def watch(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Calls back with the topic when its route changed (in the I/O thread; must not block). Returns how to stop."""
+        """Calls back with the topic when its route changed (in the I/O thread; must not block). Returns a function
+        that ends it."""
         with self._lock:
             self._watchers.append(callback)
         return lambda: self._unwatch(callback)
@@ -85,21 +86,21 @@ class RouteCache:
                 self._watchers.remove(callback)
 
     def cached(self, topic: str) -> TopicRoute | None:
-        """The route as last seen, or None."""
+        """The last known route, or None."""
         return self._routes.get(topic)
 
     @property
     def met_other_cluster(self) -> bool:
-        """A name server told of another cluster than the one that this process works with: that one has perhaps gone."""
+        """A name server belongs to another cluster than ours, which may have gone."""
         return bool(self._refused)
 
     async def route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
-        """The route, fetched where it is not known. Raises TopicNotFound, NoRoute, or why no name server answered."""
+        """The route, fetched if unknown. Raises TopicNotFound, NoRoute, or why no name server answered."""
         known = self._routes.get(topic)
         return known if known is not None else await self.refresh(topic, waits, timeout_ms=timeout_ms)
 
     async def served_route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
-        """The same, but while no broker is registered for the topic it asks again. Raises NoRoute at the end of the time."""
+        """The same, but asks again while no broker is registered for the topic. Raises NoRoute when the time is over."""
         deadline_ms = monotonic_ms() + timeout_ms
         while True:
             try:
@@ -110,7 +111,7 @@ class RouteCache:
             await waits.sleep(SERVED_LOOK_MS)
 
     async def refresh(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
-        """The route as the name servers have it now. Raises as `route` does, WrongCluster among it."""
+        """The route fetched now. Raises like `route`, also WrongCluster."""
         try:
             reply, _, address = await self._servers.ask(GetRoute(topic), waits, timeout_ms=timeout_ms)
         except (TopicNotFound, NoRoute):
@@ -125,7 +126,7 @@ class RouteCache:
         return route
 
     def refresh_soon(self, topic: str) -> None:
-        """Asks again without waiting for the answer; a topic that is being asked for already is not asked twice."""
+        """Fetches it again without waiting for the answer; not twice at a time for a topic."""
         with self._lock:
             if topic in self._fetching:
                 return
@@ -145,7 +146,7 @@ class RouteCache:
                 self._on_other_cluster(address, error)
             elif isinstance(error, (TopicNotFound, NoRoute)) and len(self._servers.addresses) == 1:
                 self._adopt(topic, None)
-            else:  # the route known so far stays: better old than none
+            else:  # the known route stays: an old one is better than none
                 self._servers.on_failed(address)
 
         try:
@@ -154,7 +155,7 @@ class RouteCache:
             on_reply(None, b"", error)
 
     def address_of(self, topic: str, broker_name: str, broker_id: int = MASTER_ID) -> str:
-        """That member of a group that serves the topic, its master where the member is not there. Raises NoRoute."""
+        """The address of that member of a group for the topic; its master's if the member is missing. Raises NoRoute."""
         route = self._routes.get(topic)
         address = route.address_of(broker_name, broker_id) if route is not None else None
         if address is None:
@@ -171,7 +172,7 @@ class RouteCache:
         }
 
     def document_of_ours(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document of GetClusterInfo without what is another cluster's; where it knows one cluster only, that one is ours
+        """The document of GetClusterInfo without other clusters; if it has only one cluster, that becomes ours
         from then on."""
         found = {broker["cluster_id"] for broker in document["brokers"]}
         with self._lock:
@@ -186,14 +187,14 @@ class RouteCache:
         return {**document, "clusters": clusters, "brokers": brokers}
 
     def _ours(self, route: TopicRoute) -> TopicRoute:
-        """The first route that anybody gets names the cluster; of all others what is that cluster's. Raises WrongCluster."""
+        """The first route fixes the cluster; later ones are reduced to that cluster. Raises WrongCluster."""
         with self._lock:
             if not self._remoting.cluster_id and route.brokers:
                 self._remoting.name_cluster(route.brokers[0].cluster_id)
         return route_within(route, self._remoting.cluster_id)
 
     def _on_other_cluster(self, address: str, error: WrongCluster) -> None:
-        """The route known so far stays: our own cluster may come back."""
+        """The known route stays: our own cluster may come back."""
         self._servers.on_failed(address)
         if error.cluster_id not in self._refused:
             self._refused.add(error.cluster_id)
@@ -219,7 +220,7 @@ class RouteCache:
             self.refresh_soon(topic)
 
     def _listen(self, address: str, publish_port: int) -> None:
-        """Hears what the name server that answered publishes; once for each."""
+        """Subscribes to the changes of the name server that answered; once for each."""
         if not publish_port:
             return
         publisher = f"{address.rpartition(':')[0]}:{publish_port}"
@@ -229,7 +230,7 @@ class RouteCache:
             self._listening.add(publisher)
         try:
             self._remoting.subscribe(publisher, self._on_published)
-        except BufferFull:  # the 30 s refresh does without
+        except BufferFull:  # the refresh every 30 s is enough
             log.warning("cannot hear route changes publisher=%s", publisher)
 
     def _on_published(self, frames: list[bytes]) -> None:

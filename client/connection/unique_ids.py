@@ -1,6 +1,6 @@
-"""What makes a message id unique: the 10 bytes of who made it, and the milliseconds since the month began.
+"""The unique parts of a message id: 10 bytes for its maker, and the milliseconds since the month began.
 
-Each accumulator counts for itself, so each gets a random salt of its own: two of them, or a parent and its forked
+Each accumulator counts for itself, so each gets its own random salt: two of them, or a parent and its forked
 child, never make the same id in the same millisecond.
 """
 
@@ -28,9 +28,9 @@ def month_bounds_ms(timestamp_ms: int) -> tuple[int, int]:
 
 
 class BornTime:
-    """The two times of a new batch. Never goes back, so that a clock set back makes no id twice.
+    """The two times of a new batch. They never decrease, so a clock that is set back makes no id twice.
 
-    Owned by one accumulator's owner.
+    Used by the owner of one accumulator.
     """
 
     __slots__ = ("_begin_ms", "_end_ms", "_last_ms")

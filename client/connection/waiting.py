@@ -1,10 +1,10 @@
-"""How a client waits: client code that waits is written once, as coroutines over `Waits`, and run in one of two ways.
+"""How a client waits: code that waits is written once, as coroutines over `Waits`, and run in one of two ways.
 
-- `Blocking` waits in the calling thread, so a coroutine over it never suspends: `run_blocking` runs it to its end as a
-  plain call. That is what the classes of `zenitmq` do.
-- `OnLoop` (event_loop.py) suspends until an asyncio event loop goes on: the classes of `zenitmq.aio`.
+- `Blocking` waits in the calling thread, so a coroutine over it never suspends: `run_blocking` runs it to its end like a
+  plain call. The classes of `zenitmq` do that.
+- `OnLoop` (event_loop.py) suspends until the asyncio event loop resumes it: the classes of `zenitmq.aio`.
 
-A coroutine over `Waits` holds no lock where it awaits, and may be cancelled there: it must leave its state whole.
+A coroutine over `Waits` holds no lock where it awaits, and may be cancelled there: it must leave its state consistent.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _Reply = TypeVar("_Reply", bound=Reply)
 
 
 class Signal(Protocol):
-    """Something that comes once. Whoever made it waits for it, once; any thread sets it."""
+    """An event that happens once. Its maker waits for it, once; any thread sets it."""
 
     def set(self) -> None:
-        """It has come."""
+        """Sets it."""
 
     async def wait(self, timeout_ms: int | None) -> bool:
-        """True once it has come, False after `timeout_ms` (None: however long it takes)."""
+        """True once it is set, False after `timeout_ms` (None: no limit)."""
 
 
 class Waits(Protocol):
@@ -45,29 +45,29 @@ class Waits(Protocol):
     async def call(
         self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[_Reply, bytes]:
-        """As `RemotingClient.call`: sends and waits for the reply. `payload` may change once this has ended only."""
+        """Like `RemotingClient.call`: sends and waits for the reply. `payload` may change only after this has ended."""
 
     async def sleep(self, delay_ms: int) -> None:
         """Waits for a time."""
 
     async def run_apart(self, function: Callable[[], None]) -> None:
-        """Runs what may block for a while, as the end of a connection does."""
+        """Runs a function that may block for a while, such as closing a connection."""
 
     def new_signal(self) -> Signal:
         """A signal to wait for."""
 
     def new_lock(self) -> Lock:
-        """A lock that may be held where its holder waits."""
+        """A lock that its holder may keep while waiting."""
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Runs a coroutine beside the caller: in a thread of that name, or as a task of the loop. Any thread."""
 
     def is_end(self, error: BaseException) -> bool:
-        """Whether what was raised where somebody else's code runs is the end of the one who waits for that."""
+        """True if an error from user code is our own cancellation."""
 
     def block(self) -> bool:
-        """From now on it waits in the calling thread, so that `run_blocking` may run what waits. For the end of a client whose
-        event loop may be gone. Returns whether what `start` began goes on."""
+        """From now on it waits in the calling thread, so that `run_blocking` may run the coroutines. For the end of a
+        client whose event loop may be gone. Returns whether tasks begun by `start` continue."""
 
 
 class Blocking:
@@ -112,7 +112,7 @@ class Blocking:
 
 
 class _ThreadSignal:
-    """A lock that is free once it has come: a `threading.Event` takes three times as long to make, set and wait for."""
+    """A lock that is free once set: a `threading.Event` takes three times as long to make, set and wait for."""
 
     __slots__ = ("_not_yet",)
 
@@ -123,14 +123,14 @@ class _ThreadSignal:
     def set(self) -> None:
         try:
             self._not_yet.release()
-        except RuntimeError:  # free already
+        except RuntimeError:  # already set
             return
 
     async def wait(self, timeout_ms: int | None) -> bool:
         check_may_wait("a call that waits")
         if not self._not_yet.acquire(timeout=-1 if timeout_ms is None else max(0, timeout_ms) / 1000):
             return False
-        self.set()  # for whoever waits again
+        self.set()  # for a second waiter
         return True
 
 
@@ -150,7 +150,7 @@ class ThreadLock:
 
 
 def take(lock: threading.Lock, *, blocking: bool = True) -> bool:
-    """Takes the lock; False where it is not free and `blocking` is False. A signal's handler that raises leaves it free.
+    """Takes the lock; False if it is not free and `blocking` is False. A signal handler that raises leaves it free.
 
     For those who cannot use `with`, which is safe by itself.
     """
@@ -165,7 +165,7 @@ def take(lock: threading.Lock, *, blocking: bool = True) -> bool:
 
 
 class Signals:
-    """Those who wait for one thing to change. Guarded by the lock of whoever owns it, so that no change is missed."""
+    """The waiters for one condition. Guarded by the lock of its owner, so that no change is missed."""
 
     __slots__ = ("_waiting",)
 
@@ -178,7 +178,7 @@ class Signals:
         return signal
 
     def discard(self, signal: Signal) -> None:
-        """It is not waited for any more."""
+        """Stops waiting for it."""
         self._waiting.pop(signal, None)
 
     def set_all(self) -> None:

@@ -1,1 +1,1 @@
-"""What both consumers need: which queues are whose, positions, prefetching, committing."""
+"""The common parts of both consumers: assignment, positions, prefetching, commits."""

@@ -1,10 +1,10 @@
-"""How the queues of a topic are shared out among the members of a consumer group. Pure.
+"""Divides the queues of a topic among the members of a consumer group. Pure.
 
-Every member computes its own share from the same two lists, members and queues, and so nobody has to hand it out. That
-asks of an allocation, whoever writes it: the same lists give the same answer in every process, whatever their order; no
-queue goes to two members; each queue goes to one. All members of a group must use the same one.
+Every member computes its own share from the same two lists, members and queues, so there is no coordinator. Every allocation
+must therefore give the same answer in every process, whatever the order of the lists, and give each queue to exactly one
+member. All members of a group must use the same one.
 
-All but one of the kinds here keep that by themselves (`by_configuration` says what its user says), and follow
+All allocations here guarantee that, except `by_configuration`, which does what its user says. They follow
 RocketMQ's arithmetic, so that a group may be moved from RocketMQ's clients to these member by member.
 """
 
@@ -24,11 +24,11 @@ Allocation = Callable[[str, Sequence[str], Sequence[MessageQueue]], Iterable[Mes
 
 VIRTUAL_NODES: Final = 10
 CUSTOM: Final = "custom"
-"""What a member says of an allocation that has no name here."""
+"""The name of an allocation that is a function of the user's."""
 
 
 def averaging(client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
-    """Neighbouring queues, as evenly as they divide; the first members take one more where they do not.
+    """Neighbouring queues, as evenly as possible; the first members take one more if they do not divide.
 
     A member that is not in the list gets nothing.
     """
@@ -50,10 +50,10 @@ def averaging_by_circle(client_id: str, members: Sequence[str], queues: Sequence
 
 
 def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Allocation:
-    """Members stand on a ring, each at `virtual_nodes` points; a queue goes to the next point from its own on.
+    """Members are on a ring, each at `virtual_nodes` points; a queue goes to the next point from its own on.
 
-    Who joins takes queues from others and moves none between them; who leaves moves only its own. The shares are less
-    even than `averaging`'s: more points, evener shares. Raises InvalidParameter.
+    A member that joins takes queues from others and moves none between them; one that leaves moves only its own. The shares are
+    less even than `averaging`'s: more points, more even shares. Raises InvalidParameter.
     """
     if not 1 <= virtual_nodes <= 1000:
         raise InvalidParameter("virtual_nodes", virtual_nodes, "1 to 1000")
@@ -67,7 +67,7 @@ def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Allocation:
 
 
 def by_configuration(queues: Iterable[MessageQueue]) -> Allocation:
-    """Exactly these queues, as far as they exist, whoever else there is: that all are somebody's is the user's affair."""
+    """Exactly these queues, as far as they exist, whoever else there is: the user must make sure that each has an owner."""
     own = frozenset(queues)
 
     def allocate(_client_id: str, _members: Sequence[str], existing: Sequence[MessageQueue]) -> list[MessageQueue]:
@@ -82,11 +82,11 @@ ALLOCATIONS: Final[dict[str, Allocation]] = {
     "averaging_by_circle": averaging_by_circle,
     "consistent_hash": consistent_hash(),
 }
-"""Those that need no more than a name."""
+"""The allocations that need only a name."""
 
 
 def allocation_of(choice: str | Allocation) -> Allocation:
-    """An allocation by name, or the one that is given. Raises InvalidParameter."""
+    """The allocation of this name, or the given function. Raises InvalidParameter."""
     if callable(choice):
         return choice
     if choice not in ALLOCATIONS:
@@ -95,14 +95,14 @@ def allocation_of(choice: str | Allocation) -> Allocation:
 
 
 def name_of(allocation: Allocation) -> str:
-    """What the members of a group tell the brokers about it."""
+    """The name that the members of a group send to the brokers."""
     return next((name for name, known in ALLOCATIONS.items() if known is allocation), CUSTOM)
 
 
 def share_of(
     allocation: Allocation, client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]
 ) -> list[MessageQueue]:
-    """This member's queues, sorted, each once. Raises InvalidParameter for a share of queues that were not there."""
+    """This member's queues, sorted, each once. Raises InvalidParameter for a share with queues that do not exist."""
     share = sorted(set(allocation(client_id, members, queues)))
     known = frozenset(queues)
     for queue in share:
@@ -114,12 +114,12 @@ def share_of(
 # ---- the ring of consistent hashing: where members and queues stand on it, as RocketMQ places them
 
 Ring = tuple[tuple[int, ...], tuple[str, ...]]
-"""(points, ascending; whose each is)."""
+"""(points, ascending; the owner of each)."""
 
 
 @lru_cache(maxsize=64)
 def hash_ring(members: tuple[str, ...], virtual_nodes: int) -> Ring:
-    """`members`: sorted. Where two points fall together, the later member's counts."""
+    """`members`: sorted. If two points are equal, the later member's counts."""
     owners = {_hash(f"{member}-{index}"): member for member in members for index in range(virtual_nodes)}
     points = tuple(sorted(owners))
     return points, tuple(owners[point] for point in points)

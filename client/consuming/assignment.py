@@ -1,25 +1,25 @@
-"""Which queues a consumer should have now, and where it begins in one: asked of the brokers, decided by pure parts.
+"""Finds which queues a consumer should have now, and where it begins in each: asks the brokers, pure parts decide.
 
-Coroutines of the one who polls; every question has a deadline.
+Coroutines of the poller; every request has a deadline.
 
-Why each queue has an owner, and one only
+Why each queue has exactly one owner
 -----------------------------------------
-All members ask the same brokers, in the same order, who subscribes to a topic, and share out the topic's queues by what
-they are told and nothing else (allocation). Shares computed from one list are disjoint, and together they are all
-queues; members that do not subscribe to the topic are not on it. Lists differ for as long as news travels:
+All members ask the same brokers, in the same order, who subscribes to a topic, and divide the topic's queues by that
+answer alone (allocation). Shares computed from one list are disjoint, and together they are all
+queues; members that do not subscribe to the topic are not on it. The lists of members differ only while news is in transit:
 
-- Whoever has a share is on the list: a member announces itself, waits for the answer, and only then asks. If it does not
+- Every member with a share is on the list: a member announces itself, waits for the answer, and only then asks. If it does not
   find itself it has no share, and announces itself again.
-- A broker tells the members of each change (`ConsumersChanged`). A notice that is lost is made up for by the look that
-  each member takes every 20 s, a broker that could not be asked by the look that follows.
-- A broker that has just begun to lead knows nobody: its list is not `settled` before all have had the time to report.
-  Until then a member that misses another there keeps its share as it was.
+- A broker notifies the members of each change (`ConsumersChanged`). The check that each member makes every 20 s covers a lost
+  notice, and a broker that could not be asked.
+- A broker that has just become master knows nobody: its list is not `settled` before all have had the time for a heartbeat.
+  Until then a member that misses another one there keeps its share.
 
-So once the members have seen a change, a queue has one owner, and only that one hands out its messages: a member gives up
-a queue at the look, before it is handed anything more. Until then two may hand out the same messages. What is handled
-twice are messages that the former owner had in hand and not yet committed when the new one asked where to begin. They
-are few: who is told of a change commits what it is done with at once, and the rest at its next poll; who takes a queue
-over gives the others a moment for that. What is committed later than that never takes the group back.
+So once the members have seen a change, a queue has one owner, and only that one delivers its messages: a member gives up
+a queue at the check, before it delivers anything more. Until then two may deliver the same messages. Handled
+twice are the messages that the former owner had and had not committed when the new one asked for the offset. They
+are few: a notified member commits what it has finished at once, and the rest at its next poll; the new owner of a queue
+gives the others a moment for that. Later commits never move the group back.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ HANDOVER_MS: Final = 50
 
 
 def _shares_out(member: Member) -> bool:
-    """Who reads all queues by itself is on no topic's list, only on the group's."""
+    """A broadcasting consumer is on no topic's list, only on the group's."""
     return member.consumer is not None and member.consumer[1] == MessageModel.CLUSTERING.value
 
 
@@ -78,15 +78,17 @@ class Assignment:
         self._client_id = client_id
         self._allocation = allocation
         self._announced: dict[str, Member] = {}
-        self._seen: dict[str, tuple[tuple[str, ...], list[MessageQueue]]] = {}  # by topic: members, our share of then
-        self._lives: dict[tuple[str, str], int] = {}  # by (topic, broker name): which one was seen last
+        self._seen: dict[
+            str, tuple[tuple[str, ...], list[MessageQueue]]
+        ] = {}  # by topic: members, our share at that time
+        self._lives: dict[tuple[str, str], int] = {}  # by (topic, broker name): the last seen incarnation
         self._started: set[tuple[str, str]] = set()  # (topic, broker name) that have recorded where the group begins
 
     async def start(self, topic: str, start_from: StartFrom | datetime, *, timeout_ms: int) -> None:
-        """Has every broker of the topic record where the group begins there, so that nothing sent from now on is skipped.
+        """Makes every broker of the topic record where the group begins there, so that nothing sent from now on is skipped.
 
-        A broker that the topic came to later is told to begin where the group did on the others. What is recorded is not
-        asked again. Raises why a broker could not be asked, once the others were.
+        A broker that got the topic later begins where the group did on the others. A recorded begin is not
+        requested again. Raises why a broker could not be asked, after the others were.
         """
         route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
         names = sorted(broker.broker_name for broker in route.brokers)
@@ -119,9 +121,9 @@ class Assignment:
         return reply.since_ms
 
     def may_pass(self, error: ZenitError, topics: Iterable[str]) -> bool:
-        """True if a consumer waits for the end of this error: a broker is missing, or one that the routes name does not serve.
+        """True if a consumer should wait until this error ends: a broker is missing, or one in the routes does not serve.
 
-        Without a route the name servers themselves do not answer: perhaps their address is wrong, and that is told at once.
+        Without a route the name servers themselves do not answer. Their address may be wrong, so that is raised at once.
         """
         if isinstance(error, NoRoute):
             return True
@@ -130,15 +132,15 @@ class Assignment:
         return all(self._connection.routes.cached(topic) is not None for topic in topics)
 
     def refresh_soon(self, topics: Iterable[str]) -> None:
-        """Asks where another broker may serve the topics by now, without waiting for the answer."""
+        """Refreshes the routes of the topics, without waiting for the answer."""
         for topic in topics:
             self._connection.routes.refresh_soon(topic)
 
     async def begin_offsets(
         self, queues: Sequence[MessageQueue], start_from: StartFrom | datetime, *, timeout_ms: int
     ) -> dict[MessageQueue, int]:
-        """Where the group goes on in queues of one topic and broker: one without an offset begins at its first. The names say
-        in which era.
+        """The group's offsets in queues of one topic and broker; a queue without one begins at its first message. The
+        names have the era.
         """
         topic = queues[0].topic
         await self.start(topic, start_from, timeout_ms=timeout_ms)
@@ -151,9 +153,9 @@ class Assignment:
         return dict(zip(named, begin, strict=True))
 
     async def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
-        """(this member's queues, whether the brokers know it and its fellows yet).
+        """(this member's queues, whether the brokers already know it and its fellows).
 
-        Raises what keeps a topic's route or the group's members from being known: the queues then stay as they are; and
+        Raises what prevents knowing a topic's route or the group's members: the queues then stay as they are; and
         DuplicateClient, InvalidParameter (the allocation).
         """
         mine: list[MessageQueue] = []
@@ -187,12 +189,12 @@ class Assignment:
         return share, self._client_id in members
 
     async def wait_for_fellows(self) -> None:
-        """Before it is asked where to begin in a queue: gives who had it a moment to commit what it is done with."""
+        """Called before the offset of a queue is requested: gives the former owner a moment to commit."""
         if any(member != self._client_id for members, _ in self._seen.values() for member in members):
             await self._waits.sleep(HANDOVER_MS)
 
     def forget_announcements(self) -> None:
-        """Says hello again to every broker at the next look: one of them does not know this member."""
+        """Sends a heartbeat to every broker at the next check: one of them does not know this member."""
         self._announced.clear()
 
     async def _announce(self, member: Member, addresses: list[str], timeout_ms: int) -> None:
@@ -202,7 +204,7 @@ class Assignment:
             self._announced.update(dict.fromkeys(fresh, member))
 
     async def _members(self, addresses: list[str], topic: str, timeout_ms: int) -> ConsumerListReply:
-        """As the first broker that answers tells: all members ask in the same order, so they see the same list."""
+        """The answer of the first broker: all members ask in the same order, so they see the same list."""
         failure: ZenitError | None = None
         for address in addresses:
             try:
@@ -216,13 +218,13 @@ class Assignment:
         raise failure or NoRoute(self._group, "no broker answered")
 
     async def committed_offset(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
-        """(What the group has committed in the queue; -1 = nothing, in which era)."""
+        """(the group's committed offset in the queue, -1 = none; its era)."""
         request = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
         reply = await self._ask(queue, request, timeout_ms)
         return reply.offset, reply.era
 
     async def start_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
-        """Where that is in a queue now."""
+        """The offset of that place in a queue now."""
         request: RequestFor[OffsetReply]
         if isinstance(start_from, datetime):
             request = SearchOffset(queue.topic, queue.queue_id, ms_of_datetime(start_from))
@@ -234,7 +236,7 @@ class Assignment:
         return reply.offset
 
     async def as_routed(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> list[MessageQueue]:
-        """The same queues, each of the topic that there is now."""
+        """The same queues, each of the present topic."""
         named = []
         for queue in queues:
             route = await self._connection.routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
@@ -244,7 +246,7 @@ class Assignment:
         return named
 
     def _watch_lives(self, topic: str, route: TopicRoute) -> None:
-        """Tells of a topic that was made again, whether or not a look fell between its deletion and that."""
+        """Reports a topic that was created again, even if no check fell between its deletion and that."""
         lives = {(topic, data.broker_name): data.incarnation for data in route.queues if data.incarnation}
         anew = [name for (_, name), life in sorted(lives.items()) if self._lives.get((topic, name), life) != life]
         if anew:
@@ -263,13 +265,13 @@ class Assignment:
 
 
 def made_anew(held: Iterable[MessageQueue], present: Iterable[MessageQueue]) -> set[MessageQueue]:
-    """The queues that are held of a topic that was deleted, and made again since."""
+    """The owned queues of a topic that was deleted and created again."""
     lives = {queue: queue.incarnation for queue in present}
     return {queue for queue in held if queue.incarnation and lives.get(queue, 0) not in (0, queue.incarnation)}
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:
-    """The queues in parts of one topic and broker each: what one question is about."""
+    """The queues by topic and broker: one request for each."""
     parts: dict[tuple[str, str], list[MessageQueue]] = {}
     for queue in queues:
         parts.setdefault((queue.topic, queue.broker_name), []).append(queue)

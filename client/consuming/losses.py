@@ -1,6 +1,6 @@
-"""Messages that nobody has any more: their bytes rotted at the broker, and no replica could give them back.
+"""Reports messages that no broker has any more: their bytes rotted, and no replica could return them.
 
-A consumer goes on behind them. So that this is never silent it is logged, counted, and told to whoever asked for it.
+A consumer continues behind them. So that this is never silent, it is logged, counted, and passed to `on_lost`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OnLost = Callable[[MessagesLost], object]
 
 
 class LossNotices:
-    """One consumer's. `count`: messages passed over so far. Used by one thread at a time, the I/O thread."""
+    """The losses of one consumer. `count`: messages skipped so far. Used by one thread at a time, the I/O thread."""
 
     def __init__(self, group: str, on_lost: OnLost | None) -> None:
         """`on_lost`: called for each loss; must not block."""
@@ -26,7 +26,7 @@ class LossNotices:
         self.count = 0
 
     def tell(self, lost: MessagesLost) -> None:
-        """A pull came to these; what the caller's function raises is logged, and changes nothing."""
+        """A pull met lost messages; an exception of the user's function is logged, and changes nothing."""
         self.count += lost.end - lost.begin
         log.warning(
             "messages lost, their bytes are damaged at the broker group=%s queue=%s begin=%d end=%d physical=%s",

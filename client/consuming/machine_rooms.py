@@ -1,7 +1,7 @@
-"""Sharing out queues where brokers and members stand in several machine rooms. Pure.
+"""Allocations for brokers and members in several machine rooms. Pure.
 
-Brokers are told apart by their names, members by their client ids, since that is all that each member knows of every
-other: a consumer that is given `room="fra1"` ends its client id with "@fra1". Who keeps other books passes a function.
+Broker names and client ids are all that each member knows of the others, so they must tell the room. A
+consumer with `room="fra1"` has a client id that ends with "@fra1". For other rules pass a function.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ...model.queue import MessageQueue
 from .allocation import Allocation, averaging
 
 RoomOf = Callable[[str], str | None]
-"""The room of a broker by its name, or of a member by its client id; None = not known."""
+"""The room of a broker by its name, or of a member by its client id; None = unknown."""
 
 _ROOM: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def check_room(room: str) -> str:
-    """Returns it. Raises InvalidParameter for what cannot be the end of a client id."""
+    """Returns it. Raises InvalidParameter if it cannot be the end of a client id."""
     if _ROOM.fullmatch(room) is None:
         raise InvalidParameter("room", room[:80], "letters, digits, '_' and '-' only, 1 to 64 characters")
     return room
 
 
 def room_of_client(client_id: str) -> str | None:
-    """What a consumer was given as its room: the third part of address@instance@room."""
+    """A consumer's room: the third part of address@instance@room."""
     parts = client_id.split("@")
     return parts[2] if len(parts) == 3 and parts[2] else None
 
@@ -57,8 +57,8 @@ def by_machine_room(rooms: Iterable[str], room_of_broker: RoomOf) -> Allocation:
 def nearby_machine_room(
     room_of_broker: RoomOf, room_of_member: RoomOf = room_of_client, *, within: Allocation = averaging
 ) -> Allocation:
-    """Queues go to members in their broker's room, shared among those by `within`; where a room has no member, or is not
-    known, all members share its queues. A member whose room is not known shares those only."""
+    """Queues go to members in their broker's room, divided among those by `within`. All members share the queues of a room
+    without members, and of an unknown one. A member whose room is unknown shares only those."""
 
     def allocate(client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
         by_room: dict[str | None, list[str]] = {}

@@ -1,8 +1,8 @@
-"""Committing a group's offsets: one request a broker, over its shared channel, so that an older one never overtakes.
+"""Commits a group's offsets: one request a broker, over its shared channel, so that an older one never overtakes.
 
-A commit only goes forward: another member may have had the queue since, whatever kept this one from noticing. It goes back
-where the consumer was told to seek. What an operator moved begins a new era at the broker, which takes nothing of an older
-one; the names of the queues carry theirs.
+A commit only moves forward: another member may have owned the queue since, unnoticed. It moves back
+after the consumer called seek. A reset by an operator begins a new era at the broker, which accepts nothing of an earlier
+one; the names of the queues carry their era.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..connection.connection import Connection
 from ..connection.waiting import Waits
 
 OnCommitted = Callable[[list[tuple[MessageQueue, int]], ZenitError | None], None]
-"""Told of each request: the offsets, and why it failed or None. In the thread that got the reply; must not block."""
+"""Called after each request: the offsets, and why it failed or None. In the thread that got the reply; must not block."""
 OnMoved = Callable[[list[MessageQueue]], None]
-"""Told of queues of which nothing was taken: the group was moved there, and they are to be begun anew. As OnCommitted."""
+"""Called with queues whose commits were refused because the group was reset: they must begin anew. Like OnCommitted."""
 
 
 def commit_nowait(
@@ -33,10 +33,10 @@ def commit_nowait(
     client_id: str = "",
     may_go_back: Collection[MessageQueue] = (),
 ) -> None:
-    """Sends the offsets; `on_done` is called once a request.
+    """Sends the offsets; calls `on_done` once for each request.
 
-    `client_id`: who has the locks of these queues; else "". Where another has one of them, the broker takes none.
-    `may_go_back`: the queues whose offset counts although it is below what is committed.
+    `client_id`: the holder of these queues' locks; otherwise "". If another holds one of them, the broker accepts none.
+    `may_go_back`: the queues whose offset counts although it is below the committed one.
     """
     for part in _parts(offsets, may_go_back):
         _send_part(connection, group, part, timeout_ms, on_done, on_moved, client_id, part[0][0] not in may_go_back)
@@ -45,7 +45,7 @@ def commit_nowait(
 def _parts(
     offsets: Mapping[MessageQueue, int], may_go_back: Collection[MessageQueue]
 ) -> list[list[tuple[MessageQueue, int]]]:
-    """What goes into one request each."""
+    """The offsets of each request."""
     parts: dict[tuple[str, bool], list[tuple[MessageQueue, int]]] = {}
     for queue, offset in offsets.items():
         parts.setdefault((queue.broker_name, queue in may_go_back), []).append((queue, offset))
@@ -81,7 +81,7 @@ def _send_part(
 
 
 def moved_queues(reset: OffsetsReset) -> dict[MessageQueue, int]:
-    """{queue, in the era that begins: where the group goes on}."""
+    """{queue, in the era that begins: the group's offset}."""
     return {
         MessageQueue(reset.topic, reset.broker_name, queue_id, era=reset.era): offset
         for queue_id, offset in reset.offsets
@@ -100,7 +100,7 @@ async def commit_and_wait(
     client_id: str = "",
     may_go_back: Collection[MessageQueue] = (),
 ) -> None:
-    """The same, and waits for every broker. Raises the first error, RequestTimeout where one did not answer in time."""
+    """The same, and waits for every broker. Raises the first error, RequestTimeout if one did not answer in time."""
     lock = threading.Lock()
     all_answered = waits.new_signal()
     errors: list[ZenitError] = []

@@ -1,12 +1,12 @@
-"""What a pull consumer knows of each of its queues: what to ask for next, what lies ready, what was handed out. Pure.
+"""A pull consumer's state of each of its queues: what to pull next, what is ready, what was delivered. Pure.
 
     committed <= settled <= position <= (ready) <= next_pull        queue offsets of one queue
 
-`position` is what the caller gets next; only what lies before it was handed out and may be committed. `settled` is
-where `position` stood when the caller last came back for more, or committed: what lies before it was surely dealt with, so
-that is what is committed by itself. Ready bytes are bounded: each queue has its share, a pull goes out only where its share
-has room for the answer. A pull that was sent before a seek or a revocation has an old generation; its answer counts
-for nothing.
+`position` is what the caller gets next; only messages before it were delivered and may be committed. `settled` is
+`position` when the caller last polled again, or committed: messages before it were surely handled, so
+the automatic commit uses it. Ready bytes are limited: each queue has a share, and a pull is sent only if its share
+has room for the answer. A pull that was sent before a seek or a revocation has an old generation; its answer is
+ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...remoting.commands import PullReply
 PREFETCH_BYTES: Final = 16 * 1024 * 1024
 PULL_BYTES: Final = 1024 * 1024
 PULL_BYTES_MIN: Final = 64 * 1024
-EMPTY_PAUSE_MS: Final = 100  # between pulls that come back empty at once, against a broker that does not suspend
+EMPTY_PAUSE_MS: Final = 100  # between empty answers of a broker that does not suspend pulls
 ERROR_PAUSE_MS: Final = 100
 ERROR_PAUSE_MS_MAX: Final = 2_000
 
@@ -45,7 +45,7 @@ _MOVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """A pull to send now. `is_doubted`: what was answered here was damaged; the broker is to look at its log."""
+    """A pull to send now. `is_doubted`: the last answer from here was damaged; the broker is to check its log."""
 
     queue: MessageQueue
     offset: int
@@ -58,7 +58,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The broker does not hold the offset that was asked for; the queue goes on elsewhere."""
+    """The broker does not hold the requested offset; the queue continues elsewhere."""
 
     queue: MessageQueue
     status: GetStatus
@@ -68,8 +68,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class MessagesLost:
-    """Messages [begin, end) of a queue are lost; a filter might have passed none of them. `damaged`: the bytes of the broker's
-    commit log that they lay in, [begin, end)."""
+    """Messages [begin, end) of a queue are lost; a filter might have matched none of them. `damaged`: their bytes in
+    the broker's commit log, [begin, end)."""
 
     queue: MessageQueue
     begin: int
@@ -82,12 +82,12 @@ Event: TypeAlias = Moved | MessagesLost | DamageAwaited
 
 @dataclass(slots=True)
 class _Chunk:
-    """One answer: as bytes until it is first taken from, then as the batches that are left of it."""
+    """One answer: as bytes until its first use, then as its remaining batches."""
 
     payload: bytes
     next_offset: int
     size_bytes: int
-    count: int  # as the broker says; once decoded, as it is
+    count: int  # by the broker's count; once decoded, the real one
     batches: deque[MessageBatch] | None = None
 
 
@@ -118,7 +118,7 @@ class _Queue:
         self.subscription = subscription
         self.next_pull = self.position = self.settled = offset
         self.committed = committed
-        self.sought = 0  # which seek of the consumer is not committed yet; 0 = none
+        self.sought = 0  # the number of a seek that is not committed yet; 0 = none
         self.generation = 0
         self.in_flight = False
         self.is_paused = False
@@ -133,15 +133,15 @@ class _Queue:
 
 
 class Prefetch:
-    """The queues of one consumer. Not thread-safe: its owner holds a lock. Times are given, nothing is sent here."""
+    """The queues of one consumer. Not thread-safe: its owner holds a lock. Times are arguments, nothing is sent here."""
 
     def __init__(self, bound_bytes: int = PREFETCH_BYTES, pull_bytes: int = PULL_BYTES) -> None:
         self._bound_bytes = bound_bytes
         self._pull_bytes = pull_bytes
         self._queues: dict[MessageQueue, _Queue] = {}
         self._wanting: dict[MessageQueue, None] = {}  # queues that may be due for a pull
-        self._ready: OrderedDict[MessageQueue, None] = OrderedDict()  # queues with something to hand out, in turn
-        self._handed: _Queue | None = None  # the queue that was handed out from last
+        self._ready: OrderedDict[MessageQueue, None] = OrderedDict()  # queues with ready messages, in turn
+        self._handed: _Queue | None = None  # the last queue that was delivered from
         self._generation = 0
         self._seeks = 0
 
@@ -152,14 +152,14 @@ class Prefetch:
         return sorted(self._queues)
 
     def assign(self, name: MessageQueue, offset: int, *, committed: int, subscription: Subscription) -> None:
-        """Takes a queue from `offset` on. `committed`: what the broker has for the group, -1 = nothing."""
+        """Takes over a queue from `offset` on. `committed`: the group's offset at the broker, -1 = none."""
         self._generation += 1
         queue = self._queues[name] = _Queue(name, offset, committed, subscription)
         queue.generation = self._generation
         self._wanting[name] = None
 
     def revoke(self, name: MessageQueue) -> None:
-        """Drops a queue with all that was prefetched of it."""
+        """Drops a queue with everything prefetched of it."""
         queue = self._queues.pop(name, None)
         self._wanting.pop(name, None)
         self._ready.pop(name, None)
@@ -200,12 +200,12 @@ class Prefetch:
         return pulls
 
     def next_due_ms(self) -> int | None:
-        """When `due` is worth another look by time alone; None = not before something happens."""
+        """When time alone makes another call of `due` useful; None = not before something happens."""
         return min((self._queues[name].not_before_ms for name in self._wanting), default=None)
 
     def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Event | None:
-        """Takes an answer in. Returns an event where the queue had to go on elsewhere, or behind lost messages, or waits before
-        messages that may come back."""
+        """Adds an answer. Returns an event if the queue had to continue elsewhere, or behind lost messages, or waits before
+        messages that may be repaired."""
         queue = self._answered(pull)
         if queue is None:
             return None
@@ -227,14 +227,14 @@ class Prefetch:
         if status is GetStatus.OFFSET_OVERFLOW_ONE and reply.next_offset < reply.max_offset:
             event = DamageAwaited(queue.name.topic, queue.name.broker_name, queue.name.queue_id, reply.next_offset)
         queue.next_pull = reply.next_offset
-        if not queue.chunks:  # nothing between `position` and there for this consumer
+        if not queue.chunks:  # nothing for this consumer between `position` and there
             self._skip_to(queue, reply.next_offset)
         elif not payload:
             queue.chunks[-1].next_offset = reply.next_offset
         return event
 
     def on_error(self, pull: Pull, now_ms: int) -> bool:
-        """A pull failed; it is sent again after a pause that grows. False where its answer counts for nothing any more."""
+        """A pull failed; it is sent again after a growing pause. False if its answer no longer counts."""
         queue = self._answered(pull)
         if queue is None:
             return False
@@ -258,11 +258,11 @@ class Prefetch:
     # ---- handing out
 
     def take(self, max_messages: int) -> tuple[MessageQueue, MessageBatch] | None:
-        """The next messages, all of one queue; they count as handed out. None where nothing is ready.
+        """The next messages, all of one queue; they count as delivered. None if nothing is ready.
 
-        An answer that cannot be decoded, or with a body that has not its checksum, is asked for once more, in doubt. Raises
-        CorruptRecordError where that one cannot be decoded either; the queue then stays where it is. A body that is wrong
-        even then is handed out: who reads it is told.
+        An answer that cannot be decoded, or with a body whose checksum is wrong, is requested once more, in doubt. Raises
+        CorruptRecordError if the second one cannot be decoded either; the queue then stays where it is. A body that is
+        still wrong is delivered: its reader gets the error.
         """
         while (name := self.next_ready()) is not None:
             batch = self.take_of(name, max_messages)
@@ -271,11 +271,11 @@ class Prefetch:
         return None
 
     def next_ready(self) -> MessageQueue | None:
-        """The queue whose turn it is; None where nothing is ready."""
+        """The queue whose turn it is; None if nothing is ready."""
         return next(iter(self._ready), None)
 
     def take_of(self, name: MessageQueue, max_messages: int) -> MessageBatch | None:
-        """The next messages of a queue that is ready, as `take`; None where an answer held nothing for this consumer."""
+        """The next messages of a ready queue, like `take`; None if an answer held nothing for this consumer."""
         queue = self._queues[name]
         batch = self._take_from(queue, max_messages)
         if not queue.chunks:
@@ -326,9 +326,9 @@ class Prefetch:
             self._ready.move_to_end(queue.name)
 
     def put_back(self, name: MessageQueue, batch: MessageBatch, *, settled: int | None) -> None:
-        """Messages that were taken but not handed on; they come first again, and `position` goes back to them.
+        """Messages that were taken but not passed on; they come first again, and `position` moves back to them.
 
-        `settled`: where the message stands that was handed on last; those before it are dealt with.
+        `settled`: the offset of the last message that was passed on; those before it were handled.
         """
         queue = self._queues.get(name)
         if queue is None:
@@ -347,8 +347,8 @@ class Prefetch:
             self._ready.move_to_end(name, last=False)
 
     def abandon_pulls(self, until_ms: int) -> None:
-        """Pulls sent up to then get no answer any more: they are sent again, and what comes for them all the same counts for
-        nothing."""
+        """Pulls sent up to then will get no answer: they are sent again, and a late answer is
+        ignored."""
         for queue in self._queues.values():
             if queue.in_flight and queue.pulled_ms <= until_ms:
                 self._generation += 1
@@ -357,7 +357,7 @@ class Prefetch:
                 self._wanting[queue.name] = None
 
     def go_back(self, name: MessageQueue, offset: int) -> None:
-        """Messages from `offset` on were taken, or half taken, and reached nobody: they are fetched anew."""
+        """Messages from `offset` on were taken, at least in part, and reached nobody: they are pulled again."""
         queue = self._queues.get(name)
         if queue is not None:
             queue.position = offset
@@ -365,13 +365,13 @@ class Prefetch:
             self._fetch_anew(queue)
 
     def settle(self) -> None:
-        """The caller came back: it has dealt with what it was handed last."""
+        """The caller polled again: it has handled what it got last."""
         if self._handed is not None:
             self._handed.settled = self._handed.position
             self._handed = None
 
     def settle_all(self, *, but: MessageQueue | None) -> None:
-        """The caller has dealt with all that it was handed. `but`: a queue that it is handed message by message."""
+        """The caller has handled everything it got. `but`: a queue that it gets message by message."""
         for queue in self._queues.values():
             if queue.name != but:
                 queue.settled = queue.position
@@ -379,12 +379,12 @@ class Prefetch:
     # ---- positions
 
     def position(self, name: MessageQueue) -> QueueOffset | None:
-        """What is handed out next; None for a queue that is not assigned."""
+        """The next offset to deliver; None for a queue that is not assigned."""
         queue = self._queues.get(name)
         return None if queue is None else QueueOffset(queue.position)
 
     def seek(self, name: MessageQueue, offset: int) -> bool:
-        """Goes on at `offset`; what was prefetched is dropped. False for a queue that is not assigned."""
+        """Continues at `offset`; what was prefetched is dropped. False for a queue that is not assigned."""
         queue = self._queues.get(name)
         if queue is None:
             return False
@@ -394,14 +394,15 @@ class Prefetch:
         return True
 
     def move(self, name: MessageQueue, offset: int) -> bool:
-        """An operator moved the group to `offset`, which begins the era that `name` says. False for a queue that is not
+        """An operator moved the group to `offset`, which begins the era in `name`. False for a queue that is not
+        assigned, or is already of that era.
         assigned, or is of that era already.
         """
         queue = self._queues.get(name)
         if queue is None or queue.name.era >= name.era:
             return False
         for names in (self._queues, self._wanting, self._ready):
-            names.pop(name, None)  # those that come in are of the new era
+            names.pop(name, None)  # those that arrive are of the new era
         queue.name = replace(queue.name, era=name.era)
         self._queues[queue.name] = queue
         queue.committed, queue.sought = offset, 0
@@ -415,14 +416,14 @@ class Prefetch:
             self._handed = None
 
     def resubscribe(self, name: MessageQueue, subscription: Subscription) -> None:
-        """Something else is wanted of an assigned queue from its position on; what was prefetched is dropped."""
+        """The subscription of an assigned queue changed, from its position on; what was prefetched is dropped."""
         queue = self._queues[name]
         if queue.subscription != subscription:
             queue.subscription = subscription
             self._fetch_anew(queue)
 
     def _fetch_anew(self, queue: _Queue) -> None:
-        """From its position on; an answer that is under way counts for nothing."""
+        """Pulls again from its position on; an answer in flight is ignored."""
         self._generation += 1
         queue.generation = self._generation
         queue.next_pull = queue.position
@@ -434,7 +435,7 @@ class Prefetch:
         self._wanting[queue.name] = None
 
     def pause(self, names: Iterable[MessageQueue]) -> None:
-        """Hands nothing out of these queues; what is prefetched stays."""
+        """Delivers nothing of these queues; what is prefetched stays."""
         for name in names:
             queue = self._queues.get(name)
             if queue is not None:
@@ -452,7 +453,7 @@ class Prefetch:
                     self._ready[name] = None
 
     def hold(self, name: MessageQueue) -> None:
-        """Sends no further pulls to a queue until `release`; what is ready is handed out all the same."""
+        """Sends no further pulls to a queue until `release`; ready messages are still delivered."""
         self._queues[name].is_held = True
 
     def release(self, name: MessageQueue) -> None:
@@ -466,7 +467,7 @@ class Prefetch:
         return queue.ready_count, queue.ready_bytes, queue.next_pull
 
     def uncommitted(self, *, handed: bool) -> dict[MessageQueue, int]:
-        """What to commit: `handed` all that was handed out, otherwise only what is settled."""
+        """The offsets to commit: with `handed` all delivered messages, otherwise only settled ones."""
         return {
             queue.name: offset
             for queue in self._queues.values()
@@ -474,13 +475,13 @@ class Prefetch:
         }
 
     def sought(self) -> dict[MessageQueue, int]:
-        """{queue whose consumer was told to seek, which is not committed yet: which seek}."""
+        """{queue whose seek is not committed yet: the number of the seek}."""
         return {queue.name: queue.sought for queue in self._queues.values() if queue.sought}
 
     def on_committed(
         self, offsets: Iterable[tuple[MessageQueue, int]], sought: Mapping[MessageQueue, int] = _NONE
     ) -> None:
-        """The broker has these now. `sought`: as it was when they were sent."""
+        """The broker has committed these. `sought`: as it was when they were sent."""
         for name, offset in offsets:
             queue = self._queues.get(name)
             if queue is None or queue.name.era != name.era:
@@ -491,7 +492,7 @@ class Prefetch:
 
 
 def wanted_runs(batch: MessageBatch, subscription: Subscription) -> list[MessageBatch]:
-    """The parts of a batch whose tags are truly wanted: the broker tells them by hash alone, and hashes collide."""
+    """The parts of a batch whose tags really match: the broker compares hashes only, and hashes collide."""
     if not subscription.tags:
         return [batch] if len(batch) else []
     runs = []

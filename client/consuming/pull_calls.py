@@ -1,4 +1,4 @@
-"""Sending pulls: to which replica, and what a failed one says of the route. What to pull is decided elsewhere (prefetch)."""
+"""Sends pulls: to which replica, and what a failed one means for the route. `prefetch` decides what to pull."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..connection.connection import Connection
 from .prefetch import Pull
 
 SUSPEND_MS: Final = 15_000
-PULL_GRACE_MS: Final = 5_000  # a long poll's answer may take so much longer than it is suspended
+PULL_GRACE_MS: Final = 5_000  # how much later than its suspension a long poll may be answered
 
 LOST_MS: Final = SUSPEND_MS + 2 * PULL_GRACE_MS
-"""A pull that was sent so long ago, and has neither an answer nor a time-out, gets none any more."""
+"""After this time a pull without an answer or a time-out will never get one."""
 
 OnAnswer = Callable[[Pull, PullReply | None, bytes, ZenitError | None], None]
 """(pull, reply, payload, None) or (pull, None, b"", error), in the thread that got the answer; must not block."""
@@ -26,7 +26,7 @@ class PullCalls:
     """The pulls of one consumer. Any thread."""
 
     def __init__(self, connection: Connection, group: str, messages_max: int, on_answer: OnAnswer) -> None:
-        """`messages_max`: of one answer; the broker's own bound may be lower."""
+        """`messages_max`: of one answer; the broker's own limit may be lower."""
         self._connection = connection
         self._group = group
         self._messages_max = messages_max
@@ -75,7 +75,7 @@ class PullCalls:
                 self._connection.routes.refresh_soon(pull.queue.topic)
 
     def _note_where_to_read(self, queue: MessageQueue, broker_id: int) -> None:
-        """A reader far behind is sent to a slave, and back when it has caught up."""
+        """A reader far behind is directed to a slave, and back when it has caught up."""
         if broker_id != MASTER_ID:
             self._read_from[queue] = broker_id
         elif self._read_from:

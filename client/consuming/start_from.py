@@ -1,4 +1,4 @@
-"""Where a group begins in a queue of which it has committed nothing yet. Pure."""
+"""Where a group begins in a queue in which it has committed nothing yet. Pure."""
 
 from __future__ import annotations
 
