@@ -46,11 +46,12 @@ class Kind:
 
 
 KINDS = (
-    Kind("others", "computes", ("tests",)),
+    # In memory: waiting for the disk's syncs would be a third of these parts, and most of those that tear files.
+    Kind("others", "in_memory", ("tests",)),
     # Unit tests alone are traced: properties would take thrice as long. `--cov` would take a file behind it for its own.
-    Kind("covered", "computes", ("tests/unit",), ("--cov", "--cov-report=term"), whole=True),
+    Kind("covered", "in_memory", ("tests/unit",), ("--cov", "--cov-report=term"), whole=True),
     Kind("fuzz", "in_memory", ("tests/fuzz",)),
-    Kind("crash", "in_memory", ("tests/crash",)),  # tears files itself, thousands of times: syncs would be most of it
+    Kind("crash", "in_memory", ("tests/crash",)),
     # Apart from each other: one Java for all of Spark's tests ended early.
     Kind("spark", "clusters", ("tests/spark",), whole=True, busy=True),
     Kind("matrix", "clusters", ("tests/spark/matrix",), whole=True, busy=True),
