@@ -10,16 +10,14 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 from ..model.errors import InvalidParameter, OutcomeUnknown, ZenitError
-from ..model.handles.transaction import Resolution, TransactionId, TransactionState
+from ..model.handles.transaction import Resolution, TransactionId
 from ..model.message import Message
-from ..model.queue import MessageQueue
 from ..record.kernel import StoredMessage
-from ..remoting.commands import CheckTransaction, EndTransaction
+from ..remoting.commands import CheckTransaction
 from .connection.argument_checks import check_count
 from .connection.connection import Connection
 from .connection.waiting import Blocking, Waits, blocking
@@ -30,28 +28,13 @@ from .sending.latency_fault import LatencyTable
 from .sending.outgoing import COMPRESS_OVER_BYTES
 from .sending.transactions.half_attempts import half_attempts
 from .sending.transactions.transaction_checks import TransactionChecks
+from .sending.transactions.transaction_receipt import TransactionReceipt as TransactionReceipt
+from .sending.transactions.transaction_sends import TransactionSends
 
 log = logging.getLogger(__name__)
 
 CHECK_WORKERS: Final = 4
 CHECK_WORKERS_MAX: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionReceipt:
-    """What became of a transaction.
-
-    `state`: None where the broker has not said, so it asks `check` later: nothing was decided, or the answer was lost.
-    `transaction_id`: by which any producer of the group, or an operator, may decide it. `queue`: where the message is, or would
-    be. `queue_offset`, `physical_offset`: of the committed message, else -1.
-    """
-
-    transaction_id: str
-    message_id: str
-    queue: MessageQueue
-    state: TransactionState | None = None
-    queue_offset: int = -1
-    physical_offset: int = -1
 
 
 class TransactionProducerCore(ProducerCore):
@@ -94,6 +77,7 @@ class TransactionProducerCore(ProducerCore):
             trace=trace,
         )
         self._user_check = check
+        self._sends = TransactionSends(self.group, self._waits, self._waited, self._compress_over)
         self._checks = TransactionChecks(
             self._connection, self._waits, self._on_check, self._on_resolved, workers=check_workers
         )
@@ -151,7 +135,8 @@ class TransactionProducerCore(ProducerCore):
         Raises as `send` does."""
         if is_delayed(message):
             raise InvalidParameter("message", "delayed", "one without a delay: it is delivered once it is committed")
-        sent = await self._send(message, sharding_key=sharding_key, timeout=timeout)
+        self._check_usable()
+        sent = await self._sends.store(message, sharding_key, self._total_ms(timeout))
         if sent.physical_offset < 0:
             raise OutcomeUnknown(str(sent.queue), "it was stored by an earlier try, the broker cannot tell where")
         which = TransactionId(sent.queue.broker_name, message.topic, int(sent.physical_offset), sent.message_id)
@@ -186,17 +171,7 @@ class TransactionProducerCore(ProducerCore):
             raise InvalidParameter("transaction", type(text).__name__, "what begin returned, or its transaction_id")
         which = TransactionId.parse(text)
         self._check_usable()
-        queue = MessageQueue(which.topic, which.broker_name, 0)
-        request = EndTransaction(which.topic, self.group, text, resolution.value, half_offset)
-        reply = await self._waited.ask(queue, request, self._total_ms(timeout))
-        return TransactionReceipt(
-            text,
-            which.message_id,
-            MessageQueue(which.topic, which.broker_name, max(0, reply.queue_id)),
-            TransactionState(reply.state),
-            reply.queue_offset,
-            reply.physical_offset,
-        )
+        return await self._sends.end(which, resolution, half_offset, self._total_ms(timeout))
 
     async def _on_check(self, message: StoredMessage) -> object:
         return await self._call(self._user_check, message)

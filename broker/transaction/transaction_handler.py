@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any, Final
 
-from ...model.errors import InvalidParameter, MessageIllegal
+from ...model.errors import InvalidParameter, MessageIllegal, StoreNotWriteable, StorePoisoned, ZenitError
 from ...model.handles.transaction import Resolution, TransactionId
 from ...model.ids import HostAddress
 from ...model.names import UNDECIDED_TOPIC, check_group
@@ -16,7 +17,7 @@ from ...remoting.commands import (
     CheckTransaction,
     DelayedReply,
     EndReply,
-    EndTransaction,
+    EndTransactions,
     GetTransactions,
     SendHalves,
 )
@@ -34,8 +35,13 @@ from ..waiting.copies import real_queue
 from .half_records import check_times, first_offset, half_record
 from .transactions import Outcome, Traces, Transactions
 
+ENDS_MAX: Final = 256
 LISTED_MAX: Final = 200
 """In one answer: each is read on the loop."""
+
+
+_Ended = Outcome | ZenitError | TransactionId
+"""What became of a transaction; its name where that has to be looked for."""
 
 
 class TransactionHandler:
@@ -111,35 +117,58 @@ class TransactionHandler:
 
     # ---- deciding
 
-    def on_end(self, call: Call[EndTransaction]) -> None:
-        """Decides a transaction. Raises InvalidParameter, TransactionDecided, TopicNotFound; later TransactionNotFound."""
+    def on_end(self, call: Call[EndTransactions]) -> None:
+        """Decides transactions, each by itself. Raises InvalidParameter (their number), StoreNotWriteable, StorePoisoned."""
         request = call.request
-        which = TransactionId.parse(request.transaction_id)
-        if which.topic != request.topic:
-            raise InvalidParameter("topic", request.topic, f"{which.topic}, as in the transaction id")
-        if request.resolution not in (Resolution.COMMIT.value, Resolution.ROLLBACK.value):
-            raise InvalidParameter("resolution", request.resolution, "8 (commit) or 12 (rollback)")
-        resolution = Resolution(request.resolution)
-        outcome = self._transactions.decide(which, resolution, request.producer_group, hint=request.half_offset)
-        if outcome is not None:
-            self._answer(call, outcome)
-        elif not self._has_index:
-            raise InvalidParameter(
-                "transaction_id",
-                request.transaction_id,
-                "one that is not decided yet: this broker has no index to look in",
-            )
+        if not 1 <= len(request.ends) <= ENDS_MAX:
+            raise InvalidParameter("ends", len(request.ends), f"1 to {ENDS_MAX}")
+        outcomes = [self._decided(request.producer_group, end) for end in request.ends]
+        missing = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TransactionId)}
+        if missing:
+            work = partial(self._find_all, missing)
+            self._workers.run(call, work, partial(self._end_found, call, outcomes))
         else:
-            work = partial(self._transactions.find, which)
-            self._workers.run(call, work, partial(self._end_found, call, which, resolution))
+            self._answer(call, outcomes)
 
-    def _end_found(self, call: Call[Any], which: TransactionId, resolution: Resolution, traces: Traces) -> None:
-        group = call.request.producer_group
-        self._answer(call, self._transactions.decide_found(which, resolution, group, traces))
+    def _decided(self, group: str, end: tuple[str, str, int, int]) -> _Ended:
+        """What became of one, or that it has to be looked for. Raises StoreNotWriteable, StorePoisoned."""
+        topic, text, number, half_offset = end
+        try:
+            which = TransactionId.parse(text)
+            if which.topic != topic:
+                raise InvalidParameter("topic", topic, f"{which.topic}, as in the transaction id")
+            outcome = self._transactions.decide(which, _resolution(number), group, hint=half_offset)
+            if outcome is None and not self._has_index:
+                raise InvalidParameter(
+                    "transaction_id", text, "one that is not decided yet: this broker has no index to look in"
+                )
+            return which if outcome is None else outcome
+        except (StoreNotWriteable, StorePoisoned):
+            raise
+        except ZenitError as error:
+            return error
 
-    def _answer(self, call: Call[Any], outcome: Outcome) -> None:
-        reply = EndReply(outcome.state.value, outcome.queue_id, outcome.queue_offset, outcome.physical_offset)
-        self._acknowledgements.staged.append((call, reply, outcome.end, ()))
+    def _find_all(self, missing: dict[int, TransactionId]) -> dict[int, Traces]:
+        """Worker thread."""
+        return {at: self._transactions.find(which) for at, which in missing.items()}
+
+    def _end_found(self, call: Call[Any], outcomes: list[_Ended], found: dict[int, Traces]) -> None:
+        request = call.request
+        for at, traces in found.items():
+            _, text, number, _ = request.ends[at]
+            try:
+                outcomes[at] = self._transactions.decide_found(
+                    TransactionId.parse(text), _resolution(number), request.producer_group, traces
+                )
+            except (StoreNotWriteable, StorePoisoned):
+                raise
+            except ZenitError as error:
+                outcomes[at] = error
+        self._answer(call, outcomes)
+
+    def _answer(self, call: Call[Any], outcomes: list[_Ended]) -> None:
+        end = max((outcome.end for outcome in outcomes if isinstance(outcome, Outcome)), default=0)
+        self._acknowledgements.staged.append((call, EndReply(tuple(map(_row, outcomes))), end, ()))
 
     # ---- for operators
 
@@ -192,6 +221,21 @@ class Asking:
             self._turn += 1
             request = CheckTransaction(group, which.encode(), half_offset)
             self._loop.send_to(identities[self._turn % len(identities)], request, (record,))
+
+
+def _resolution(number: int) -> Resolution:
+    """Raises InvalidParameter."""
+    if number not in (Resolution.COMMIT.value, Resolution.ROLLBACK.value):
+        raise InvalidParameter("resolution", number, "8 (commit) or 12 (rollback)")
+    return Resolution(number)
+
+
+def _row(outcome: _Ended) -> tuple[int, str, int, int, int]:
+    """Of the reply."""
+    if isinstance(outcome, Outcome):
+        return 0, outcome.state.value, outcome.queue_id, outcome.queue_offset, outcome.physical_offset
+    assert isinstance(outcome, ZenitError)
+    return outcome.code, json.dumps([fact if isinstance(fact, int) else str(fact) for fact in outcome.args]), -1, -1, -1
 
 
 def sender_kernel(config: StoreConfig, store_host: HostAddress) -> RunKernel:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...model.errors import NoRoute, TransactionNotFound
+from ...model.errors import NoRoute, TransactionNotFound, ZenitError
 from ...model.handles.transaction import Resolution, TransactionId
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch
-from ...remoting.commands import EndTransaction, GetTransactions, ViewMessage
+from ...remoting.commands import EndTransactions, GetTransactions, ViewMessage
+from ..sending.transactions.transaction_receipt import receipts_of
 from .admin_calls import AdminCalls, document_of
 from .admin_merge import Document
 
@@ -80,13 +81,17 @@ class TransactionAdmin(AdminCalls):
         deadline_ms = self._deadline(timeout)
         which = TransactionId.parse(text)
         address = await self._master_of(which, deadline_ms)
-        reply, _ = await self._call(address, EndTransaction(which.topic, "", text, resolution.value), deadline_ms)
+        request = EndTransactions("", ((which.topic, text, resolution.value, -1),))
+        reply, _ = await self._call(address, request, deadline_ms)
+        (receipt,) = receipts_of(reply, [which])
+        if isinstance(receipt, ZenitError):
+            raise receipt
         return {
             "transaction_id": text,
-            "state": reply.state,
-            "queue_id": reply.queue_id,
-            "queue_offset": reply.queue_offset,
-            "physical_offset": reply.physical_offset,
+            "state": None if receipt.state is None else receipt.state.value,
+            "queue_id": receipt.queue.queue_id,
+            "queue_offset": receipt.queue_offset,
+            "physical_offset": receipt.physical_offset,
         }
 
     async def _master_of(self, which: TransactionId, deadline_ms: int) -> str:

@@ -118,6 +118,6 @@ from .sending import SendSequenced as SendSequenced
 from .sending import SequencedReply as SequencedReply
 from .transactions import CheckTransaction as CheckTransaction
 from .transactions import EndReply as EndReply
-from .transactions import EndTransaction as EndTransaction
+from .transactions import EndTransactions as EndTransactions
 from .transactions import GetTransactions as GetTransactions
 from .transactions import SendHalves as SendHalves

@@ -12,8 +12,8 @@ from .sending import DelayedReply
 @request(9132, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendHalves(RequestFor[DelayedReply]):
-    """As SendSequenced, of messages that nobody sees until EndTransaction commits them. The reply's places tell where each half
-    message is; its transaction is named after that (model.handles.transaction)."""
+    """As SendSequenced, of messages that nobody sees until EndTransactions commits them. The reply's places tell where each
+    half message is; its transaction is named after that (model.handles.transaction)."""
 
     topic: str
     queue_id: int
@@ -25,33 +25,28 @@ class SendHalves(RequestFor[DelayedReply]):
 
 @dataclass(frozen=True, slots=True)
 class EndReply(Reply):
-    """`state`: "committed" or "rolled back". Offsets are of the committed message; -1 where there is none."""
+    """One row for each: (0, "committed" or "rolled back", queue id, queue offset, physical offset of the committed message, or
+    -1); or (the code of an error, its facts as a JSON list, -1, -1, -1)."""
 
-    state: str
-    queue_id: int = -1
-    queue_offset: int = -1
-    physical_offset: int = -1
+    rows: tuple[tuple[int, str, int, int, int], ...]
 
 
-@request(37, Lane.SEND, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(37, Lane.SEND, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_topic(Action.SEND, "ends"),))
 @dataclass(frozen=True, slots=True)
-class EndTransaction(RequestFor[EndReply]):
-    """END_TRANSACTION: decides a transaction; once more, and it is answered as the first time. `resolution`: 8 commit, 12
-    rollback. `producer_group`: "" for an operator. `half_offset`: where its half message begins now, as CheckTransaction told
-    it; -1: not known. Refused with TransactionDecided, TransactionNotFound."""
+class EndTransactions(RequestFor[EndReply]):
+    """END_TRANSACTION: decides transactions, at most 256, each by itself; once more, and it is answered as the first time.
+    `producer_group`: "" for an operator. `ends`: ((topic, transaction id, 8 commit or 12 rollback, where its half message
+    begins now as CheckTransaction told it, or -1), ...). One may be refused with TransactionDecided, TransactionNotFound."""
 
-    topic: str
     producer_group: str
-    transaction_id: str
-    resolution: int
-    half_offset: int = -1
+    ends: tuple[tuple[str, str, int, int], ...]
 
 
 @request(39, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class CheckTransaction(RequestFor[Done]):
     """CHECK_TRANSACTION_STATE: broker to a producer of the group, one way: what becomes of it? Payload: the message's record,
-    in its real topic and queue. It is answered with EndTransaction."""
+    in its real topic and queue. It is answered with EndTransactions."""
 
     producer_group: str
     transaction_id: str

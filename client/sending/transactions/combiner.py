@@ -1,0 +1,117 @@
+"""What several callers want at about the same time goes out as one request: one of them sends for all that came while the
+request before was under way. Nobody waits for company: who comes alone sends at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+from ....model.errors import OutcomeUnknown, RequestTimeout, ZenitError
+from ...connection.waiting import Signal, Waits
+
+ITEMS_MAX: Final = 64
+BYTES_MAX: Final = 1 << 20
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+Send = Callable[[list[_Item]], Awaitable[list[_Result | ZenitError]]]
+"""Sends items together; one result, or error, each, in their order. What it raises is the error of all."""
+
+
+class _Entry(Generic[_Item, _Result]):
+    """What one caller wants. `batch`: what it is to send for others and itself."""
+
+    __slots__ = ("batch", "error", "item", "result", "signal", "size_bytes")
+
+    def __init__(self, item: _Item, size_bytes: int, signal: Signal) -> None:
+        self.item = item
+        self.size_bytes = size_bytes
+        self.signal = signal
+        self.batch: list[_Entry[_Item, _Result]] | None = None
+        self.result: _Result | None = None
+        self.error: ZenitError | None = None
+
+
+class Combiner(Generic[_Item, _Result]):
+    """Of one destination. Any thread may call, or the one event loop, as `Waits` says."""
+
+    def __init__(self, waits: Waits, send: Send[_Item, _Result], *, under_way_max: int, what: str) -> None:
+        """`under_way_max`: requests at a time. `what`: is asked, for errors."""
+        self._waits = waits
+        self._send = send
+        self._under_way_max = under_way_max
+        self._what = what
+        self._lock = threading.Lock()
+        self._waiting: deque[_Entry[_Item, _Result]] = deque()
+        self._under_way = 0
+
+    async def ask(self, item: _Item, *, size_bytes: int, total_ms: int) -> _Result:
+        """What `send` said of this item. `total_ms`: what a request may take; one's own may begin once another has ended."""
+        entry: _Entry[_Item, _Result] = _Entry(item, size_bytes, self._waits.new_signal())
+        with self._lock:
+            self._waiting.append(entry)
+            self._promote()
+        try:
+            if entry.batch is None and not await entry.signal.wait(2 * total_ms):
+                raise RequestTimeout(self._what, 2 * total_ms)
+        except BaseException:
+            self._give_up(entry)
+            raise
+        if entry.batch is not None:
+            await self._lead(entry.batch)
+        if entry.error is not None:
+            raise entry.error
+        assert entry.result is not None
+        return entry.result
+
+    def _promote(self) -> None:
+        """Under the lock: whoever waits first sends for those behind, if another request may be under way."""
+        if not self._waiting or self._under_way >= self._under_way_max:
+            return
+        leader = self._waiting.popleft()
+        batch, room = [leader], BYTES_MAX - leader.size_bytes
+        while self._waiting and len(batch) < ITEMS_MAX and self._waiting[0].size_bytes <= room:
+            entry = self._waiting.popleft()
+            batch.append(entry)
+            room -= entry.size_bytes
+        self._under_way += 1
+        leader.batch = batch
+        leader.signal.set()
+
+    async def _lead(self, batch: list[_Entry[_Item, _Result]]) -> None:
+        try:
+            results = await self._send([entry.item for entry in batch])
+            for entry, result in zip(batch, results, strict=True):
+                if isinstance(result, ZenitError):
+                    entry.error = result
+                else:
+                    entry.result = result
+        except ZenitError as error:
+            for entry in batch:
+                entry.error = error
+        finally:
+            self._end(batch)
+
+    def _end(self, batch: list[_Entry[_Item, _Result]]) -> None:
+        with self._lock:
+            self._under_way -= 1
+            self._promote()
+        for entry in batch:
+            if entry.result is None and entry.error is None:  # whoever sent for it was interrupted
+                entry.error = OutcomeUnknown(self._what, "whoever sent it was interrupted")
+            entry.signal.set()
+
+    def _give_up(self, entry: _Entry[_Item, _Result]) -> None:
+        """Its caller does not wait any more."""
+        with self._lock:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            batch, entry.batch = entry.batch, None
+            if batch is not None:  # it was to send for these, and has not begun: another one does
+                self._under_way -= 1
+                self._waiting.extendleft(reversed([other for other in batch if other is not entry]))
+                self._promote()

@@ -1,0 +1,49 @@
+"""What a producer knows of a transaction, and how a broker's answer tells it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....model.errors import RemoteProtocolError, ZenitError, error_from_wire
+from ....model.handles.transaction import TransactionId, TransactionState
+from ....model.queue import MessageQueue
+from ....remoting.commands import EndReply
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReceipt:
+    """What became of a transaction.
+
+    `state`: None where the broker has not said, so it asks `check` later: nothing was decided, or the answer was lost.
+    `transaction_id`: by which any producer of the group, or an operator, may decide it. `queue`: where the message is, or would
+    be. `queue_offset`, `physical_offset`: of the committed message, else -1.
+    """
+
+    transaction_id: str
+    message_id: str
+    queue: MessageQueue
+    state: TransactionState | None = None
+    queue_offset: int = -1
+    physical_offset: int = -1
+
+
+def receipts_of(reply: EndReply, ended: Sequence[TransactionId]) -> list[TransactionReceipt | ZenitError]:
+    """What became of each of the transactions that were ended. Raises RemoteProtocolError."""
+    if len(reply.rows) != len(ended):
+        raise RemoteProtocolError(f"{len(reply.rows)} answers for {len(ended)} transactions")
+    return [_receipt_of(which, row) for which, row in zip(ended, reply.rows, strict=True)]
+
+
+def _receipt_of(which: TransactionId, row: tuple[int, str, int, int, int]) -> TransactionReceipt | ZenitError:
+    code, text, queue_id, queue_offset, physical_offset = row
+    try:
+        if code:
+            facts = json.loads(text)
+            return error_from_wire(code, list(facts), text)
+        state = TransactionState(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RemoteProtocolError("what became of a transaction cannot be read") from error
+    queue = MessageQueue(which.topic, which.broker_name, max(0, queue_id))
+    return TransactionReceipt(which.encode(), which.message_id, queue, state, queue_offset, physical_offset)

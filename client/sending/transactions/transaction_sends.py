@@ -1,0 +1,93 @@
+"""Storing half messages and deciding them: what several threads, or tasks, do at the same time goes out together."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from ....model.errors import ZenitError
+from ....model.handles.transaction import Resolution, TransactionId
+from ....model.message import Message, SendReceipt
+from ....model.queue import MessageQueue
+from ....record.kernel import Accumulator
+from ....remoting.commands import EndTransactions
+from ...connection.waiting import Waits
+from ..outgoing import Parts, message_parts
+from ..send_future import BatchReceipts
+from ..waited_send import WaitedSends
+from .combiner import Combiner
+from .transaction_receipt import TransactionReceipt, receipts_of
+
+UNDER_WAY_MAX: Final = 2
+COMBINERS_MAX: Final = 256
+_END_BYTES: Final = 256  # about what one takes in a request
+
+_End = tuple[TransactionId, Resolution, int]
+
+
+class TransactionSends:
+    """One producer's. Any thread may call, or the one event loop."""
+
+    def __init__(self, group: str, waits: Waits, waited: WaitedSends, compress_over: int) -> None:
+        self._group = group
+        self._waits = waits
+        self._waited = waited
+        self._compress_over = compress_over
+        self._lock = threading.Lock()
+        self._halves: dict[tuple[str, int], Combiner[Parts, SendReceipt]] = {}
+        self._ends: dict[tuple[str, str, int], Combiner[_End, TransactionReceipt]] = {}
+
+    async def store(self, message: Message, sharding_key: str | None, total_ms: int) -> SendReceipt:
+        """Stores a half message. Raises as Producer.send does."""
+        parts = message_parts(message, self._compress_over, sharding_key)
+        if sharding_key is not None:
+            return (await self._store(message.topic, [parts], sharding_key, total_ms))[0]
+        key = message.topic, total_ms
+        with self._lock:
+            combiner = self._halves.get(key)
+            if combiner is None:
+                if len(self._halves) >= COMBINERS_MAX:
+                    self._halves.clear()
+
+                async def send(items: list[Parts]) -> list[SendReceipt | ZenitError]:
+                    return list(await self._store(key[0], items, None, key[1]))
+
+                combiner = Combiner(self._waits, send, under_way_max=UNDER_WAY_MAX, what=f"a half message of {key[0]}")
+                self._halves[key] = combiner
+        return await combiner.ask(parts, size_bytes=len(parts[0]) + len(parts[3]), total_ms=total_ms)
+
+    async def _store(
+        self, topic: str, items: list[Parts], sharding_key: str | None, total_ms: int
+    ) -> list[SendReceipt]:
+        def fill(accumulator: Accumulator) -> bool:
+            append = accumulator.append
+            return all(append(*parts) for parts in items)
+
+        batch, queue, reply = await self._waited.send(topic, fill, sharding_key, total_ms)
+        return list(BatchReceipts(batch.facts(), queue, reply))
+
+    async def end(
+        self, which: TransactionId, resolution: Resolution, half_offset: int, total_ms: int
+    ) -> TransactionReceipt:
+        """Decides one. Raises as TransactionProducer.commit does."""
+        key = which.broker_name, which.topic, total_ms
+        with self._lock:
+            combiner = self._ends.get(key)
+            if combiner is None:
+                if len(self._ends) >= COMBINERS_MAX:
+                    self._ends.clear()
+
+                async def send(items: list[_End]) -> list[TransactionReceipt | ZenitError]:
+                    return await self._end(key[0], key[1], items, key[2])
+
+                combiner = Combiner(self._waits, send, under_way_max=UNDER_WAY_MAX, what=f"an end at {key[0]}")
+                self._ends[key] = combiner
+        return await combiner.ask((which, resolution, half_offset), size_bytes=_END_BYTES, total_ms=total_ms)
+
+    async def _end(
+        self, broker_name: str, topic: str, items: list[_End], total_ms: int
+    ) -> list[TransactionReceipt | ZenitError]:
+        rows = tuple((topic, which.encode(), resolution.value, offset) for which, resolution, offset in items)
+        request = EndTransactions(self._group, rows)
+        reply = await self._waited.ask(MessageQueue(topic, broker_name, 0), request, total_ms)
+        return receipts_of(reply, [which for which, _, _ in items])
