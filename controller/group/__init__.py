@@ -1,1 +1,1 @@
-"""The state machine of a replica group: who is alive, who may lead, what becomes of its node. Pure."""
+"""The state machine of a replica group: which replicas live, which may lead, how its node changes. Pure."""

@@ -1,4 +1,4 @@
-"""What is kept for ever of what operators forced: a value, and its line of JSON (docs/formats/group-node.md). Pure."""
+"""The permanent record of what operators forced: a value, and its line of JSON (docs/formats/group-node.md). Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 class ForcedElection:
     """The record of an election that may have lost messages: bytes [lost_begin, lost_end) of the commit log of `best`.
 
-    `best`: whose log was worth most of those that the controller had heard of (log_reach), with the epoch of its last row and
-    its end. Where that is the elected, the range is empty, and what was lost is not known. `in_sync`, `eligible`, `last`: as
+    `best`: the replica with the best log of those that the controller had heard of (log_reach), with the epoch of its
+    last row and
+    its end. If that is the elected one, the range is empty, and what was lost is unknown. `in_sync`, `eligible`, `last`: as
     they were before.
     """
 

@@ -1,11 +1,11 @@
-"""What the leading controller has heard of a group's replicas, and whom it would make master. Pure.
+"""What the leading controller has heard of a group's replicas, and which one it would elect. Pure.
 
-Elected is only who was heard within the last second: after a loss of power of all, signs of life of two seconds ago tell
-of the dead. Chosen is the longest log of the in-sync set; where none of that may lead, of the eligible set.
+Only a replica heard within the last second is elected: after a power failure of all, heartbeats of two seconds ago are
+those of dead replicas. The longest log of the in-sync set is chosen; if none of that may lead, of the eligible set.
 
-Who was *passed over* stalled the group as its master, or as the one chosen for it: it comes behind all others for a
+A replica that was *passed over* stalled the group as its master, or after its election. It ranks behind all others for a
 while, which doubles each time, and until it can do what it could not. So two replicas that both hang are not elected in
-turn: who stalls is replaced only by one that is *clear*, and where nobody is, all stays as it is and is said in the log.
+turn: a stalled master is replaced only by a *clear* replica, and if there is none, nothing changes and the log says so.
 
 Times are monotonic milliseconds. Owned by one thread.
 """
@@ -20,16 +20,16 @@ from ...model.groups.log_reach import LogReach
 from ...remoting.commands import RegisterReplica, ReplicaHeartbeat
 
 HEARD_MS: Final = 1000
-"""Who was not heard for so long is not elected. A broker beats each 500 ms."""
+"""A replica that was silent for this long is not elected. A broker sends a heartbeat each 500 ms."""
 PASSED_OVER_MS: Final = 15_000
 PASSED_OVER_MS_MAX: Final = 240_000
 SYNC_SLOW_MS: Final = 1000
-"""A disk whose present sync takes longer is no reason to give up a master, but one to choose another."""
+"""A disk whose present sync takes longer is no reason to depose a master, but one to elect another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """The last that was heard of a replica; the fields are those of `ReplicaHeartbeat`."""
+    """The last heartbeat of a replica; the fields are those of `ReplicaHeartbeat`."""
 
     incarnation: Incarnation
     heard_ms: int
@@ -44,7 +44,7 @@ class Sign:
 
     @classmethod
     def of(cls, request: ReplicaHeartbeat, now_ms: int) -> Sign:
-        """Of a heartbeat."""
+        """Made from a heartbeat."""
         return cls(
             Incarnation(request.store_id, request.starts),
             now_ms,
@@ -60,7 +60,7 @@ class Sign:
 
     @classmethod
     def of_registration(cls, request: RegisterReplica, now_ms: int) -> Sign:
-        """Of a life that begins."""
+        """Made from the registration of a new incarnation."""
         return cls(
             Incarnation(request.store_id, request.starts),
             now_ms,
@@ -92,7 +92,7 @@ class _PassedOver:
 
 
 class Candidates:
-    """Of one group. `epoch_seen`: the highest that a replica tells of."""
+    """The replicas of one group. `epoch_seen`: the highest that a replica reports."""
 
     def __init__(self) -> None:
         self.epoch_seen = 0
@@ -102,29 +102,29 @@ class Candidates:
     # ---- what is heard
 
     def hear(self, name: str, sign: Sign) -> None:
-        """A sign of life."""
+        """A heartbeat or a registration."""
         self._signs[name] = sign
         self.epoch_seen = max(self.epoch_seen, sign.epoch)
 
     def sign(self, node: GroupNode, name: str | None) -> Sign | None:
-        """The last sign of a replica, if it is of the life that the node names."""
+        """The last heartbeat of a replica, if it is of the incarnation that the node names."""
         replica = node.replica(name) if name is not None else None
         sign = self._signs.get(name) if name is not None else None
         return sign if sign is not None and replica is not None and sign.incarnation == replica.incarnation else None
 
     def reaches(self) -> dict[str, LogReach]:
-        """How far the logs reach of all that were heard, by name."""
+        """How far the logs of all heard replicas reach, by name."""
         return {name: sign.reach(name) for name, sign in self._signs.items()}
 
     def is_heard(self, node: GroupNode, name: str | None, now_ms: int, within_ms: int = HEARD_MS) -> bool:
-        """Whether its present life was heard within that time."""
+        """True if its present incarnation was heard within that time."""
         sign = self.sign(node, name)
         return sign is not None and now_ms - sign.heard_ms < within_ms
 
     # ---- who was passed over
 
     def pass_over(self, node: GroupNode, name: str, now_ms: int) -> int:
-        """It stalls the epoch of this node, or did. Returns for how long, in ms, it comes behind all others."""
+        """It stalls the epoch of this node, or did. Returns for how long, in ms, it ranks behind all others."""
         before = self._passed_over.get(name)
         sign = self._signs[name]
         if before is not None and (before.incarnation, before.epoch) == (sign.incarnation, node.epoch):
@@ -136,7 +136,7 @@ class Candidates:
         return hold_ms
 
     def is_able(self, node: GroupNode, name: str, now_ms: int) -> bool:
-        """It was heard just now, and its disk takes and keeps what it is given."""
+        """It was heard just now, and its disk accepts and syncs writes."""
         sign = self.sign(node, name)
         if sign is None or not self.is_heard(node, name, now_ms):
             return False
@@ -155,7 +155,8 @@ class Candidates:
     # ---- whom to choose
 
     def best(self, node: GroupNode, now_ms: int, *, but: str | None = None, only_clear: bool = False) -> str | None:
-        """The longest log: of the in-sync set, else of the eligible; ties go by name. Who is clear comes before all others."""
+        """The longest log: of the in-sync set, otherwise of the eligible; ties go by name. Clear replicas rank before
+        all others."""
         for may_lead in (self.is_clear,) if only_clear else (self.is_clear, self.is_heard):
             for members in (node.in_sync, node.eligible):
                 found = [name for name in members if name != but and may_lead(node, name, now_ms)]

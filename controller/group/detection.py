@@ -1,22 +1,22 @@
-"""Who is alive, when a group needs another master, and whom: what the leading controller makes of what it hears. Pure.
+"""Decides who is alive, and when a group needs which other master, from what the leading controller hears. Pure.
 
 Events in, effects out; the service carries effects out and comes back with what it read. A term of leadership begins
 with a new `Detection`: a leader trusts the nodes and what it hears itself, and restores nothing from memory.
 
     on_group       a node was read or written          -> TellReplicas, and perhaps WriteGroup (an election)
-    on_registered  a life was registered by a write    -> the same
-    on_heartbeat   a sign of life, each 0.5 s          -> perhaps WriteGroup, or Stalled
-    on_master_gone a slave's master closed its socket  -> Probe
-    on_tick        time has passed                     -> perhaps WriteGroup, or Stalled
+        on_registered  an incarnation was registered       -> the same
+        on_heartbeat   a heartbeat, each 0.5 s             -> perhaps WriteGroup, or Stalled
+        on_master_gone a slave's master closed its socket  -> Probe
+        on_tick        time has passed                     -> perhaps WriteGroup, or Stalled
 
-A group needs another master where it has none, where its master's process was started anew (a life never resumes an
-epoch), where the master was silent for the dead time, where every other member of the in-sync set that is alive says
-that the master closed its socket while a probe stays unanswered, or where it stalls the group (stalls). Suspicion may be
+A group needs another master in these cases: it has none; its master's process was restarted (an incarnation never resumes
+an epoch); the master was silent for the dead time; every other living member of the in-sync set says that the master closed
+its socket, and a probe stays unanswered; or the master stalls the group (stalls). Suspicion may be
 wrong at no cost but a change of master: whoever is elected holds all that was acknowledged, so all this is a matter of
 speed.
 
-Whom it chooses is in candidates: of those heard within the last second, and so, where a term of leadership begins, not
-before all who may be chosen had that long to be heard. Nobody is chosen while a replica tells of a later epoch than the
+candidates chooses the master among those heard within the last second. So after the begin of a term nobody is elected
+before all candidates had that long to be heard. Nobody is elected while a replica reports a later epoch than the
 node has: then ZooKeeper's data was set back, and an operator restores it.
 
 Times are monotonic milliseconds. Owned by one thread.
@@ -44,7 +44,7 @@ PROBE_TIMEOUT_MS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class WriteGroup:
-    """Write this node on condition of this version; then `on_group` with what the node is now, whatever came of it."""
+    """Write this node on condition of this version; then `on_group` gets the present node, whatever the outcome."""
 
     node: GroupNode
     version: int
@@ -53,7 +53,7 @@ class WriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask this replica for a sign of life with this number."""
+    """Ask this replica for a heartbeat with this number."""
 
     broker_name: str
     name: str
@@ -80,7 +80,7 @@ Effect = WriteGroup | Probe | TellReplicas | Stalled
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an operator's election comes to. `record`: of what a forced one may lose; to be written before the node."""
+    """The result of an operator's election. `record`: what a forced one may lose; to be written before the node."""
 
     node: GroupNode
     record: ForcedElection | None = None
@@ -89,13 +89,13 @@ class Choice:
 @dataclass(slots=True)
 class _WatchedGroup:
     known: KnownGroup
-    since_ms: int  # silence counts from here where nothing was heard
-    term_began_ms: int  # the master had so long to promise
+    since_ms: int  # if nothing was heard, silence counts from here
+    term_began_ms: int  # since when the master has had time to promise
     candidates: Candidates = field(default_factory=Candidates)
     suspicion: Suspicion | None = None
-    writing: int = NO_VERSION  # the version that an election under way was built on
-    stalled: tuple[int, str] | None = None  # epoch and reason that were told
-    confirmed: int = 0  # as masters have told: whoever is electable holds it
+    writing: int = NO_VERSION  # the version on which the present election was built
+    stalled: tuple[int, str] | None = None  # the last reported epoch and reason
+    confirmed: int = 0  # as masters have reported: every electable replica holds it
 
 
 class Detection:
@@ -111,23 +111,23 @@ class Detection:
     # ---- events
 
     def on_group(self, known: KnownGroup, now_ms: int) -> list[Effect]:
-        """A node as it was just read, or as it was just written. An older one than known is old news."""
+        """A node that was just read or written. One older than the known one is ignored."""
         told = self._adopt(known, now_ms)
         return [*told, *self._decide(self._group(known.node.broker_name), now_ms)]
 
     def on_group_missing(self, broker_name: str) -> None:
-        """There is no such node, or its content makes no sense: nobody is elected."""
+        """There is no such node, or its content is invalid: nobody is elected."""
         self._groups.pop(broker_name, None)
 
     def on_registered(self, known: KnownGroup, request: RegisterReplica, now_ms: int) -> list[Effect]:
-        """A life was registered by the write that made this node; instead of `on_group`, so that it may be chosen."""
+        """An incarnation was registered by the write of this node; instead of `on_group`, so that it may be elected."""
         told = self._adopt(known, now_ms)
         group = self._group(request.broker_name)
         group.candidates.hear(request.name, Sign.of_registration(request, now_ms))
         return [*told, *self._decide(group, now_ms)]
 
     def on_heartbeat(self, request: ReplicaHeartbeat, now_ms: int) -> list[Effect]:
-        """A sign of life. Raises ReplicaGroupNotFound, UnknownReplica, IncarnationUnknown: it must register."""
+        """A heartbeat. Raises ReplicaGroupNotFound, UnknownReplica, IncarnationUnknown: it must register."""
         group = self._group(request.broker_name)
         check_life(group.known.node, request.name, Incarnation(request.store_id, request.starts))
         group.candidates.hear(request.name, Sign.of(request, now_ms))
@@ -141,7 +141,7 @@ class Detection:
     def on_master_gone(self, request: ReportMasterGone, now_ms: int) -> list[Effect]:
         """A slave's session ended because its master closed it.
 
-        Raises StaleEpoch, NotGroupMaster for news of an earlier master, and what `on_heartbeat` raises.
+        Raises StaleEpoch, NotGroupMaster for reports of an earlier master, and what `on_heartbeat` raises.
         """
         group = self._group(request.broker_name)
         node = group.known.node
@@ -160,7 +160,7 @@ class Detection:
         return [*probes, *self._decide(group, now_ms)]
 
     def on_tick(self, now_ms: int) -> list[Effect]:
-        """Time has passed. Where this process itself was stopped meanwhile, the silence was its own."""
+        """Time has passed. If this process itself was stopped meanwhile, the silence was its own."""
         away_ms = 0 if self._ticked_ms is None else now_ms - self._ticked_ms
         self._ticked_ms = now_ms
         if away_ms >= self._dead_after_ms // 2:
@@ -170,7 +170,7 @@ class Detection:
         return [effect for group in self._groups.values() for effect in self._decide(group, now_ms)]
 
     def operator_election(self, request: ElectMaster, now_ms: int) -> Choice:
-        """What an operator asks for: a named replica, or the best but the present master; by force where that is said.
+        """An operator's request: a named replica, or the best except the present master; with `force` also by force.
 
         Raises ReplicaGroupNotFound, StaleGroupVersion, UnknownReplica, ReplicaNotAlive, NotElectable, MasterStillAlive,
         GroupNodeLost.
@@ -203,20 +203,20 @@ class Detection:
     # ---- questions
 
     def known(self, broker_name: str) -> KnownGroup:
-        """The group as it is known; raises ReplicaGroupNotFound."""
+        """The known group; raises ReplicaGroupNotFound."""
         return self._group(broker_name).known
 
     def epoch_seen(self, broker_name: str) -> int:
-        """The highest epoch that a replica of the group tells of; raises ReplicaGroupNotFound."""
+        """The highest epoch that a replica of the group reports; raises ReplicaGroupNotFound."""
         return self._group(broker_name).candidates.epoch_seen
 
     def confirmed(self, broker_name: str) -> int:
-        """How far the group's log is confirmed at the least; 0 where nobody has told."""
+        """A lower limit of the group's confirm offset; 0 if nobody has reported it."""
         group = self._groups.get(broker_name)
         return 0 if group is None else group.confirmed
 
     def is_alive(self, broker_name: str, name: str, now_ms: int) -> bool:
-        """Whether the registered life of a replica was heard within the dead time. False for what is not known."""
+        """True if a replica's registered incarnation was heard within the dead time. False for an unknown one."""
         group = self._groups.get(broker_name)
         return group is not None and self._alive(group, name, now_ms)
 
@@ -231,13 +231,13 @@ class Detection:
             group = self._groups[known.node.broker_name] = _WatchedGroup(known, now_ms, now_ms)
         elif known.node.epoch != group.known.node.epoch:
             group.term_began_ms = now_ms
-            if known.node.master not in electable(group.known.node):  # by force: confirmed is what it holds
+            if known.node.master not in electable(group.known.node):  # by force: its own log counts as confirmed
                 group.confirmed = 0
         group.known, group.writing = known, NO_VERSION
         return [TellReplicas(known)] if news else []
 
     def _decide(self, group: _WatchedGroup, now_ms: int) -> Iterator[Effect]:
-        """An election, where one is needed and can be."""
+        """An election, if one is needed and possible."""
         node, version, heard = group.known.node, group.known.version, group.candidates
         if group.writing == version or node.epoch < heard.epoch_seen:
             return
@@ -259,7 +259,7 @@ class Detection:
         yield WriteGroup(elect(node, name, old_master_is_dead=dead, epoch_seen=heard.epoch_seen), version, why)
 
     def _stall(self, group: _WatchedGroup, now_ms: int) -> Stall | None:
-        """Why the master does not do its work, alive as it is; None where it does."""
+        """Why the living master does not do its work; None if it does."""
         times = {"term_began_ms": group.term_began_ms, "dead_after_ms": self._dead_after_ms, "now_ms": now_ms}
         return stall(group.known.node, group.candidates, **times)
 
@@ -271,14 +271,14 @@ class Detection:
             yield Stalled(node.broker_name, why)
 
     def _has_listened(self, group: _WatchedGroup, now_ms: int) -> bool:
-        """Whether all who may be chosen were heard, or had the time to be."""
+        """True if all candidates were heard, or had the time to be."""
         node = group.known.node
         if now_ms - group.since_ms >= HEARD_MS:
             return True
         return all(group.candidates.is_heard(node, name, now_ms) for name in electable(node))
 
     def _need(self, group: _WatchedGroup, now_ms: int) -> str | None:
-        """Why the group needs another master; None where it does not."""
+        """Why the group needs another master; None if it does not."""
         node = group.known.node
         if node.master is None:
             return "it has no master"
@@ -291,13 +291,13 @@ class Detection:
         return None
 
     def _best(self, group: _WatchedGroup, now_ms: int) -> str | None:
-        """Whom to choose, but for a master that is gone."""
+        """The replica to elect, apart from a master that is gone."""
         node = group.known.node
         is_gone = self._is_elected_life(node) and self._is_gone(group, now_ms)
         return group.candidates.best(node, now_ms, but=node.master if is_gone else None)
 
     def _alive(self, group: _WatchedGroup, name: str | None, now_ms: int) -> bool:
-        """Whether the registered life was heard within the dead time, and is not known to be gone."""
+        """True if the registered incarnation was heard within the dead time, and is not known to be gone."""
         node = group.known.node
         if not group.candidates.is_heard(node, name, now_ms, self._dead_after_ms):
             return False
@@ -305,12 +305,12 @@ class Detection:
 
     @staticmethod
     def _is_elected_life(node: GroupNode) -> bool:
-        """Whether the master's present life is the one that was elected."""
+        """True if the master's present incarnation is the elected one."""
         replica = node.replica(node.master) if node.master is not None else None
         return replica is not None and replica.incarnation == node.master_incarnation
 
     def _is_gone(self, group: _WatchedGroup, now_ms: int) -> bool:
-        """Whether the slaves' reports and the unanswered probe make the master dead."""
+        """True if the slaves' reports and the unanswered probe show that the master is dead."""
         node, suspicion = group.known.node, self._standing(group, now_ms)
         if suspicion is None or now_ms - suspicion.probed_ms < self._probe_timeout_ms:
             return False
@@ -320,12 +320,12 @@ class Detection:
 
     @staticmethod
     def _standing(group: _WatchedGroup, now_ms: int) -> Suspicion | None:
-        """The suspicion, while it is of this epoch and somebody's report still counts."""
+        """The suspicion, while it is of this epoch and some report still counts."""
         found = group.suspicion
         return found if found and found.epoch == group.known.node.epoch and found.reporters(now_ms) else None
 
     def _dead_time_left_ms(self, group: _WatchedGroup, now_ms: int) -> int:
-        """How long until the elected life of the master counts as dead by its silence; 0 where it does."""
+        """How long until the elected incarnation of the master counts as dead by its silence; 0 if it does."""
         node = group.known.node
         if not self._is_elected_life(node):
             return 0
@@ -334,8 +334,8 @@ class Detection:
         return max(0, heard_ms + self._dead_after_ms - now_ms)
 
     def _force_waits_ms(self, group: _WatchedGroup, now_ms: int) -> int:
-        """How long a forced election waits for the old master's silence. A group that was restored does not know it: any
-        replica that has not promised the epoch of the restore may lead an earlier one still, and has a dead time to hear."""
+        """How long a forced election waits for the former master's silence. A restored group does not know that master: any
+        replica that has not promised the epoch of the restore may still lead an earlier one, so all have one dead time."""
         node = group.known.node
         if node.master is not None:
             return self._dead_time_left_ms(group, now_ms)

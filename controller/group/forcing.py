@@ -1,6 +1,6 @@
-"""What an operator writes who forces the election of a replica that may lack acknowledged messages (rule R10). Pure.
+"""The node and the record of an operator's forced election of a replica that may lack acknowledged messages (R10). Pure.
 
-Which log is worth most, and what another one lacks of it, is log_reach's to say; the record keeps it for ever.
+log_reach decides which log is the best, and what another one lacks of it; the record stores that for ever.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .group_state import check_not_lost, crowned, electable, known_replica
 def force_election(
     node: GroupNode, elected: LogReach, logs: Collection[LogReach], *, wait_ms: int, epoch_seen: int, now_ms: int
 ) -> tuple[GroupNode, ForcedElection]:
-    """The node once an operator made master of somebody who may lack acknowledged messages, and the record of it.
+    """The node after an operator forced a replica that may lack acknowledged messages, and the record of that.
 
-    Both sets are emptied but for the elected. `wait_ms`: what is left of the old master's dead time; `logs`: of every
-    replica that was heard. Raises UnknownReplica, MasterStillAlive, GroupNodeLost; InvalidParameter where no force is
+    Both sets contain only the elected one. `wait_ms`: the rest of the former master's dead time; `logs`: of every
+    heard replica. Raises UnknownReplica, MasterStillAlive, GroupNodeLost; InvalidParameter if no force is
     needed.
     """
     check_not_lost(node, epoch_seen)

@@ -1,9 +1,9 @@
-"""What an operator may change of a group while it runs, and what such a change entails. Pure.
+"""The settings of a group that an operator may change while it runs, and the consequences. Pure.
 
-Minimum and flush mode live in the node and nowhere else: a master acts on them once it has read them. A minimum that
-the in-sync set reaches empties the eligible set in the same write; going over to synchronous flushing needs every
-electable member to have flushed its whole log before. Another flush mode is another epoch of the same master: else
-who hears of it before the master does would take for flushed what the master counts as written.
+Minimum and flush mode are only in the node: a master uses them once it has read them. If the in-sync set reaches a new
+minimum, the same write empties the eligible set. Before a change to synchronous flushing every
+electable member must have flushed its whole log. Another flush mode means another epoch of the same master: otherwise
+a replica that hears of it before the master would count as flushed what the master counts as written.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 def change_settings(known: KnownGroup, request: ChangeGroup, *, flushed: frozenset[str], epoch_seen: int) -> GroupNode:
-    """The node with other settings. `flushed`: who has flushed its whole log since the change was asked for. `epoch_seen`:
-    the highest that a replica tells of.
+    """The node with other settings. `flushed`: the replicas that have flushed their whole logs since the request. `epoch_seen`:
+    the highest that a replica reports.
 
     Raises StaleGroupVersion, InvalidParameter, NotFlushed, GroupNodeLost.
     """
@@ -43,7 +43,7 @@ def change_settings(known: KnownGroup, request: ChangeGroup, *, flushed: frozens
 
 
 def must_flush(known: KnownGroup, request: ChangeGroup) -> frozenset[str]:
-    """Who must have flushed its whole log before the change may be written; empty where nobody has to.
+    """The replicas that must flush their whole logs before the change may be written; empty if none must.
 
     Raises StaleGroupVersion, InvalidParameter.
     """

@@ -1,16 +1,16 @@
-"""What may become of a replica group: each change is a function from its node to the next one, or a refusal.
+"""The changes of a replica group: each is a function from its node to the next one, or a refusal.
 
 Pure, and the only place where the sets of a node change. The caller writes the result to ZooKeeper on condition that
 the node still has the version it was made from; a write that fails is decided anew from what is read then. R numbers
 are the rules of replication that the code keeps:
 
-- R1  An epoch is given with the master's name and life, grows by one each time, and is never used again. An election
-      keeps the in-sync set, adds the elected, and takes the dead old master out in the same write. Within an epoch the
-      flush mode stays what it is: a change of it elects the present master once more.
-- R7  The master proposes the in-sync set; the proposal names the version it was built on, and is made for no other.
-- R9  Who leaves in-sync by a write that leaves fewer than the minimum becomes *eligible*: nothing was acknowledged
+- R1  An epoch is given with the master's name and incarnation, grows by one each time, and is never used again. An election
+      keeps the in-sync set, adds the elected replica, and removes the dead former master in the same write. Within an epoch the
+      flush mode is constant: a change of it elects the present master once more.
+- R7  The master proposes the in-sync set; the proposal names the version it was built on, and is valid for no other.
+- R9  A member that leaves in-sync by a write that leaves fewer than the minimum becomes *eligible*: nothing was acknowledged
       without it since. The write that brings in-sync to the minimum empties the eligible set.
-- R10 Nobody outside both sets is elected unless an operator forces it (forcing).
+- R10 Only a replica in one of the sets is elected unless an operator forces another (forcing).
 
 Not here: registrations (registration), settings (group_settings), a node that was lost or set back (set_back), who is
 alive and when to elect (detection).
@@ -42,7 +42,7 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def electable(node: GroupNode) -> frozenset[str]:
-    """Whoever holds all that was acknowledged: the in-sync and the eligible set."""
+    """The replicas that hold all that was acknowledged: the in-sync and the eligible set."""
     return frozenset(node.in_sync) | frozenset(node.eligible)
 
 
@@ -55,7 +55,7 @@ def known_replica(node: GroupNode, name: str) -> Replica:
 
 
 def check_life(node: GroupNode, name: str, incarnation: Incarnation) -> Replica:
-    """The replica, whose registered life is this one; raises UnknownReplica or IncarnationUnknown: it must register."""
+    """The replica, if this is its registered incarnation; raises UnknownReplica or IncarnationUnknown: it must register."""
     replica = known_replica(node, name)
     if replica.incarnation != incarnation:
         raise IncarnationUnknown(node.broker_name, name, incarnation.starts, replica.incarnation.starts)
@@ -63,14 +63,14 @@ def check_life(node: GroupNode, name: str, incarnation: Incarnation) -> Replica:
 
 
 def check_version(known: KnownGroup, version: int) -> GroupNode:
-    """The node, where a caller's change was built on it; raises StaleGroupVersion."""
+    """The node, if the caller's change was built on it; raises StaleGroupVersion."""
     if known.version != version:
         raise StaleGroupVersion(known.node.broker_name, version, known.version)
     return known.node
 
 
 def check_not_lost(node: GroupNode, epoch_seen: int) -> None:
-    """Raises GroupNodeLost where a replica has persisted a later epoch than the node's: ZooKeeper's data was set back."""
+    """Raises GroupNodeLost if a replica has persisted a later epoch than the node's: ZooKeeper's data was set back."""
     if node.epoch < epoch_seen:
         raise GroupNodeLost(node.broker_name, node.epoch, epoch_seen)
 
@@ -81,7 +81,7 @@ def check_not_lost(node: GroupNode, epoch_seen: int) -> None:
 def with_in_sync(node: GroupNode, in_sync: Collection[str], *, forgetful: frozenset[str] = NOBODY) -> GroupNode:
     """The node with another in-sync set, and the eligible set that follows from it (R9).
 
-    `forgetful`: those who may lack what they acknowledged; they leave both sets. Where that empties both, the name is
+    `forgetful`: replicas that may lack what they acknowledged; they leave both sets. If that empties both, the name is
     kept as `last`, for the operator who has to choose.
     """
     members = frozenset(in_sync) - forgetful
@@ -93,7 +93,7 @@ def with_in_sync(node: GroupNode, in_sync: Collection[str], *, forgetful: frozen
 
 
 def elect(node: GroupNode, name: str, *, old_master_is_dead: bool, epoch_seen: int) -> GroupNode:
-    """The node once `name` was elected, in its present life. `epoch_seen`: the highest that a replica tells of.
+    """The node after the election of `name`, in its present incarnation. `epoch_seen`: the highest that a replica reports.
 
     Raises UnknownReplica, NotElectable, GroupNodeLost.
     """
@@ -108,8 +108,8 @@ def elect(node: GroupNode, name: str, *, old_master_is_dead: bool, epoch_seen: i
 
 
 def begin_epoch_anew(node: GroupNode, *, epoch_seen: int) -> GroupNode:
-    """The node once its master, the same life of it, leads another epoch: by what it counts has changed, and who follows it
-    must know before it is counted so. A group without a master gets its next epoch with the next one.
+    """The node with another epoch of its master, in the same incarnation: the flush mode has changed, and its followers
+    must know that before it counts. A group without a master gets its next epoch with the next master.
 
     Raises GroupNodeLost.
     """
@@ -119,7 +119,7 @@ def begin_epoch_anew(node: GroupNode, *, epoch_seen: int) -> GroupNode:
 
 def alter_in_sync(known: KnownGroup, request: AlterInSync) -> GroupNode:
     """The node with the in-sync set that its master proposes (R7). An unchanged set is written too: the new version
-    is how the master learns that an earlier proposal can no longer come true.
+    tells the master that an earlier proposal can no longer be written.
 
     Raises StaleEpoch, StaleGroupVersion, NotGroupMaster, UnknownReplica, InvalidParameter.
     """
@@ -138,7 +138,7 @@ def alter_in_sync(known: KnownGroup, request: AlterInSync) -> GroupNode:
 
 
 def remove_replica(known: KnownGroup, request: RemoveReplica) -> GroupNode:
-    """The node without a replica. It leaves the in-sync set as a member that lags does, but is not eligible later.
+    """The node without a replica. It leaves the in-sync set like a member that lags, but is not eligible later.
 
     Raises StaleGroupVersion, UnknownReplica; ReplicaNeeded for the master, and for the last that could be elected.
     """

@@ -1,9 +1,9 @@
-"""Whether this controller leads: what follows from its session and from who takes part. Pure.
+"""Decides whether this controller leads, from its session and the members in ZooKeeper. Pure.
 
-A controller joins the others in ZooKeeper and stays among them as long as its session lasts; the first of them leads.
-One whose connection is lost cannot know whether its session still lasts, so that it leads no more from that moment
-on, and again only after it has asked who takes part. Two may believe for a while that they lead: every write of theirs
-names the version it was built on, so that at most one of them gets its way.
+A controller joins the members in ZooKeeper and stays as long as its session lasts; the first of them leads.
+One whose connection is lost cannot know whether its session still lasts. So it no longer leads from that moment
+on, and again only after it has read the members. Two may believe for a while that they lead: each of their writes
+names the version it was built on, so at most one of them succeeds.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ..group_store import ControllerMember, SessionState
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """What is known of it. `members`: as they were last read, the first one leads."""
+    """`members`: as last read, the first one leads."""
 
     is_connected: bool = False
     members: tuple[ControllerMember, ...] = ()
     is_current: bool = False  # the members were read since the connection was made
 
     def on_session(self, state: SessionState) -> Leadership:
-        """The session is in another state; whoever led does not any more until the members were read again."""
+        """The state of the session changed; a leader no longer leads until the members are read again."""
         return replace(self, is_connected=state is SessionState.CONNECTED, is_current=False)
 
     def on_members(self, members: tuple[ControllerMember, ...]) -> Leadership:
-        """They were just read. Those read over a connection that is lost meanwhile say nothing about now."""
+        """They were just read. If the connection was lost meanwhile, they are outdated."""
         return replace(self, members=members, is_current=self.is_connected)
 
     @property
@@ -36,15 +36,15 @@ class Leadership:
 
     @property
     def has_joined(self) -> bool:
-        """This controller is among them, as far as is known."""
+        """This controller is a member, as far as known."""
         return self.is_current and any(member.own for member in self.members)
 
     @property
     def leader(self) -> str:
-        """The address of the one that leads; "" where that is not known."""
+        """The address of the leader; "" if unknown."""
         return self.members[0].address if self.is_current and self.members else ""
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Of all that take part, as far as is known."""
+        """The addresses of all members, as far as known."""
         return tuple(member.address for member in self.members)

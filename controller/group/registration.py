@@ -1,21 +1,21 @@
-"""A replica's process registers its life, and what it may have forgotten takes it out of both sets (rule R9). Pure.
+"""A replica's process registers its incarnation; if it may have forgotten something, it leaves both sets (R9). Pure.
 
-*Unclean* is a replica that may lack bytes it acknowledged, although its name is in a set: its disk was wiped or set
-back, or it lost power while it counted bytes that were not flushed. Its log may have a hole then, where pages were lost,
-and ends there: what was flushed lies before it, so where only that was counted nothing is gone. One write records the new
-life and the departure, so that no election can fall between them. A process killed under the same boot of the kernel
+A replica is *unclean* if it may lack bytes it acknowledged, although its name is in a set: its disk was wiped or set
+back, or it lost power while it counted unflushed bytes. Its log may then have a hole of lost pages,
+and ends there: flushed bytes are before it, so if only those counted, nothing is lost. One write records the new
+incarnation and the departure, so that no election can come between them. A process killed under the same boot of the kernel
 keeps its page cache and is clean.
 
-A replica that belongs to another group of the same name is refused: the epochs of both begin at 1, so that its log would
-pass for a copy. The group's id is chosen once, by the replica that founds it where nobody knows of an epoch; who was let in
-keeps it, and tells it each time. A log without an id (a broker's that was alone, a static master's or its copy) becomes a
-group's in two ways only: a broker that was alone founds a new group, above the newest epoch of its log; any other by an
-operator's command, which writes the id beside it (`zenit store join`).
+A replica that belongs to another group of the same name is refused: the epochs of both begin at 1, so its log would
+count as a copy. The group's id is chosen once, by the replica that founds the group where nobody knows of an epoch. Each
+accepted replica stores it, and reports it each time. A log without an id (of a broker that was alone, of a static master or
+its copy) becomes a group's in two ways only: a broker that was alone founds a new group, above the newest epoch of its log;
+any other by an operator's command, which writes the id beside it (`zenit store join`).
 
-Two lives never share a name: a start counter that is not above the one known of the same store is refused first, so
-that the replica raises it. Else what was elected, or acknowledged, in the life that the disk forgot would pass for its own.
-While a life is heard its name is not given to another address, of whatever store: two brokers on copies of one store would
-count their starts above each other's for ever, and be in sync by turns.
+Two incarnations never share a name: a start counter that is not above the known one of the same store is refused first, so
+that the replica raises it. Otherwise what was elected, or acknowledged, in a forgotten incarnation would count as its own.
+While an incarnation is alive its name is not given to another address, of whatever store: two brokers on copies of one store
+would count their starts above each other's for ever, and be in sync by turns.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .group_state import check_not_lost, electable, with_in_sync
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRegistration:
-    """What came of it. `unclean`: why the replica left both sets, None where it did not have to.
+    """The result. `unclean`: why the replica left both sets, None if it did not have to.
 
-    `repeated`: this very life is registered already, and `node` is the node as it was: nothing is to be written.
+    `repeated`: this very incarnation is already registered, and `node` is unchanged: nothing is to be written.
     """
 
     node: GroupNode
@@ -56,9 +56,9 @@ def register(
     present_is_alive: bool,
     confirmed: int = 0,
 ) -> ReplicaRegistration:
-    """The group's node once the process is registered. `node` None: the group does not exist, the process founds it
-    with `settings`. `present_is_alive`: the life that the node has of this name was heard lately. `confirmed`: what the
-    group's master has told to be confirmed; whoever is electable holds it.
+    """The group's node after the registration. `node` None: the group does not exist, the process founds it
+    with `settings`. `present_is_alive`: the node's incarnation of this name was heard recently. `confirmed`: the confirm offset
+    that the group's master has reported; every electable replica holds it.
 
     Raises GroupNodeLost, ForeignReplica, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
     """
@@ -67,7 +67,7 @@ def register(
     if not group_id:
         _check_log_is_new(node, request)
     if node is None:
-        if request.epoch > 0:  # it was in a group that ZooKeeper has forgotten
+        if request.epoch > 0:  # it was in a group whose node ZooKeeper has lost
             raise GroupNodeLost(request.broker_name, 0, request.epoch)
         return ReplicaRegistration(_founded(request, replica, group_id or request.store_id, settings))
     epoch = max(request.epoch, request.newest_epoch)
@@ -85,9 +85,7 @@ def register(
         return ReplicaRegistration(node, repeated=True)
     if present.incarnation.store_id == request.store_id and request.starts <= present.incarnation.starts:
         raise StartCounterBehind(node.broker_name, request.name, request.starts, present.incarnation.starts)
-    if (
-        node.master is None and node.in_sync
-    ):  # founded, never led: nothing was acknowledged that could have been forgotten
+    if node.master is None and node.in_sync:  # founded, but never led: nothing was acknowledged that could be forgotten
         return ReplicaRegistration(_with_replica(node, replica))
     is_electable = request.name in electable(node)
     why = _why_unclean(request, present.incarnation, node.settings.flush_mode, confirmed if is_electable else 0)
@@ -97,14 +95,14 @@ def register(
 
 
 def _founded(request: RegisterReplica, replica: Replica, group_id: str, settings: GroupSettings) -> GroupNode:
-    """A group that begins with the log of its founder: its first epoch is above the newest that has a row there."""
+    """A group that begins with its founder's log: its first epoch is above the newest row there."""
     node = GroupNode(broker_name=request.broker_name, group_id=group_id, epoch=request.newest_epoch, settings=settings)
     return replace(node, in_sync=(replica.name,), replicas=(replica,))
 
 
 def _check_log_is_new(node: GroupNode | None, request: RegisterReplica) -> None:
-    """Raises ForeignLog for a log that is in no group and that no group begins with. Its epochs begin at 1 as well, so that it
-    would pass for a copy."""
+    """Raises ForeignLog for a log of no group with which no group begins. Its epochs begin at 1 as well, so it
+    would count as a copy."""
     if request.epoch == 0 and request.log_end == 0:
         return
     present = node.replica(request.name) if node is not None else None
@@ -131,9 +129,9 @@ def _replica_of(request: RegisterReplica) -> Replica:
 
 
 def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: FlushMode, confirmed: int) -> str | None:
-    """What the new life may have forgotten; None where nothing. `confirmed`: 0 where the replica is in neither set.
+    """What the new incarnation may have forgotten; None if nothing. `confirmed`: 0 if the replica is in neither set.
 
-    `ran_async` counts under either mode: the group may have gone over to `sync` after bytes were counted which the replica
+    `ran_async` counts under either mode: the group may have changed to `sync` after it counted bytes which the replica
     has not flushed since.
     """
     if request.store_id != present.store_id:

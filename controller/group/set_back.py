@@ -1,13 +1,13 @@
-"""What a group is worth whose node in ZooKeeper was lost or set back, and how it goes on. Pure.
+"""A group whose node in ZooKeeper was lost or set back: how that is noticed, and how the group is restored. Pure.
 
-ZooKeeper's data may be gone, or older than it was: a snapshot was put back, a disk copied. Replicas know better: one that
-registers or beats may have persisted an epoch above the node's, or have adopted a later version of the node within the
-same epoch. Such a *sighting* is remembered beside the node, under the group id that the replica tells. While one is newer
-than the node, the node says nothing about who has what was acknowledged: nothing is written to it, nobody is elected, no
+ZooKeeper's data may be lost, or set back: a snapshot was restored, a disk copied. Replicas know better: one that
+registers or sends a heartbeat may have persisted an epoch above the node's, or have adopted a later version of the node within
+the same epoch. Such a *sighting* is stored beside the node, under the replica's group id. While one is newer
+than the node, the node does not say who has what was acknowledged: nobody writes it, nobody is elected, and no
 group is founded, whoever else registers. An operator's `restore` at or above the highest epoch ends that: its epoch is
-above all that was ever given.
+above all that were ever given.
 
-What is known about versions lives in processes only. So a node that was set back within one epoch shows while one lives
+Only running processes know versions. So a node that was set back within one epoch is noticed only while a process lives
 that knows more, and that one is heard before a controller writes anything (leadership_term).
 """
 
@@ -23,10 +23,10 @@ from ...remoting.commands import RegisterReplica, ReplicaHeartbeat, RestoreGroup
 
 
 def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
-    """Whether the replica knows of a newer node than this one; None: there is none.
+    """True if the replica knows of a newer node than this one; None: there is none.
 
-    A group of another id counts versions of its own; its epochs are compared, since either of the two may be the one that
-    was founded when ZooKeeper had forgotten the other. A group that never had a master has nothing to lose.
+    A group of another id counts its own versions. Its epochs are compared, since either of the two may have been
+    founded when ZooKeeper had lost the other. A group that never had a master has nothing to lose.
     """
     if sighting.epoch == 0:
         return False
@@ -38,10 +38,10 @@ def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
 
 
 def sighting_at_registration(request: RegisterReplica, known: KnownGroup | None) -> Sighting | None:
-    """What a registration shows of a newer node than ZooKeeper has, or of another group of the name; None where nothing. A
-    log without a group id shows nothing about any group: its epochs are those of a static master.
+    """The sighting in a registration, of a newer node than ZooKeeper has or of another group of the name; None if
+    there is none. A log without a group id proves nothing about any group: its epochs are those of a static master.
 
-    Raises InvalidName, InvalidParameter: what is remembered must be readable for ever.
+    Raises InvalidName, InvalidParameter: a stored sighting must stay readable for ever.
     """
     if not request.group_id:
         return None
@@ -51,7 +51,7 @@ def sighting_at_registration(request: RegisterReplica, known: KnownGroup | None)
 
 
 def sighting_in_heartbeat(request: ReplicaHeartbeat, known: KnownGroup) -> Sighting | None:
-    """The same, of a heartbeat by a registered life, which is of the group. Raises InvalidParameter."""
+    """The same for a heartbeat of a registered incarnation of the group. Raises InvalidParameter."""
     if not known.node.group_id:
         return None
     sighting = _checked(request.broker_name, known.node.group_id, request.epoch, request.version)
@@ -66,17 +66,17 @@ def _checked(broker_name: str, group_id: str, epoch: int, version: int) -> Sight
 
 
 def newer_sightings(seen: Seen | None, known: KnownGroup | None) -> tuple[Sighting, ...]:
-    """Those that stand in the way of every write but `restore`."""
+    """The sightings that prevent every write but `restore`."""
     return tuple(one for one in seen.sightings if is_newer(one, known)) if seen is not None else ()
 
 
 def newest_epoch_seen(seen: Seen | None, known: KnownGroup | None) -> int:
-    """The epoch of the newest node that a replica knows, where it is newer than ZooKeeper's; else 0."""
+    """The epoch of the newest node that a replica knows, if it is newer than ZooKeeper's; otherwise 0."""
     return max((one.epoch for one in newer_sightings(seen, known)), default=0)
 
 
 def check_not_set_back(broker_name: str, seen: Seen | None, known: KnownGroup | None) -> None:
-    """Raises GroupNodeLost where a replica knows of a newer node."""
+    """Raises GroupNodeLost if a replica knows of a newer node."""
     epoch = newest_epoch_seen(seen, known)
     if epoch > 0:
         raise GroupNodeLost(broker_name, 0 if known is None else known.node.epoch, epoch)
@@ -85,15 +85,15 @@ def check_not_set_back(broker_name: str, seen: Seen | None, known: KnownGroup | 
 def restore(
     known: KnownGroup | None, request: RestoreGroup, *, seen: Seen | None, settings: GroupSettings
 ) -> GroupNode:
-    """A group begun anew above the highest epoch that a replica has persisted, after ZooKeeper's data was lost.
+    """The group restored above the highest epoch that a replica has persisted, after ZooKeeper's data was lost.
 
-    Who was in sync is not known any more, so that nobody is electable: its replicas register, an operator forces one. But
-    where only replicas of another group id know more, and the operator says that they are not this group's, the node was
-    right all along: its sets stay, its master leads on in the next epoch. `settings`: of a group whose node is gone; they
-    were lost with it. A group of which nothing is known to be lost is restored where the operator forces it, or says that it
-    is another one.
+    Who was in sync is no longer known, so nobody is electable: its replicas register, and an operator forces one. But
+    if only replicas of another group id know more, and the operator says that they are not this group's, the node was
+    right: its sets stay, and its master leads in the next epoch. `settings`: for a group whose node is lost, with its
+    settings. A group of which nothing is known to be lost is restored only if the operator forces it, or says that the others
+    belong to another group.
 
-    Raises StaleGroupVersion; InvalidParameter where the epoch is below one that is known; GroupNotLost; GroupIdUnclear.
+    Raises StaleGroupVersion; InvalidParameter if the epoch is below a known one; GroupNotLost; GroupIdUnclear.
     """
     present = known.version if known is not None else NO_VERSION
     if request.version != present:
@@ -128,9 +128,9 @@ def restore(
 
 
 def asserted_sighting(known: KnownGroup | None, request: RestoreGroup, *, settings: GroupSettings) -> Sighting:
-    """What an operator says that replicas know, where what they were heard to know cannot be read: the restore goes by that.
+    """The operator's word in place of sightings that cannot be read: the restore uses it.
 
-    Raises GroupIdUnclear where nobody names the group, and what `restore` raises.
+    Raises GroupIdUnclear if nobody names the group, and what `restore` raises.
     """
     group_id = request.group_id or (known.node.group_id if known is not None else "")
     if not group_id:
@@ -141,8 +141,8 @@ def asserted_sighting(known: KnownGroup | None, request: RestoreGroup, *, settin
 
 
 def _restored_id(node: GroupNode, newer: tuple[Sighting, ...], asked: str, *, heard: Collection[str]) -> str:
-    """The id of the group: of the replicas that have an epoch, which must agree. One that was founded meanwhile by a replica
-    without an epoch, and never led by anybody, has no say. `asked`: the operator's word, "" for none, is obeyed where it is
+    """The id of the group: of the replicas that have an epoch, which must agree. A group founded meanwhile by a replica
+    without an epoch, and never led, does not count. `asked`: the operator's id, "" for none, is accepted if it is
     the node's id, or one of those `heard`."""
     epochs = {one.group_id: one.epoch for one in newer}
     if node.group_id and (node.epoch > 0 or not epochs):

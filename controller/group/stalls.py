@@ -1,16 +1,16 @@
-"""Why a master that is alive stalls its group, and another would not: what the controller makes of what it hears. Pure.
+"""Decides whether a living master stalls its group while another would not, from the heartbeats. Pure.
 
-A master gives up its term where its own heartbeats say, for the whole dead time, that it cannot do its work (a full disk
-is no suspicion, and waited for half as long), and where others say that they could:
+A master is replaced if its own heartbeats say, for the whole dead time, that it cannot do its work (for a full disk
+half of that), and others report that they could:
 
-- it was chosen, and has not said that its promise is durable;
-- under `flush = sync` its disk does not finish a sync; or it has no room for a message: while as many others as the
+- it was elected, and has not reported that its promise is durable;
+- under `flush = sync` its disk hangs in a sync; or it has no room for a message: while as many others as the
   minimum have disks that work;
-- too few replicas for the minimum acknowledge anything to it, while as many others as the minimum say that they have no
+- too few replicas for the minimum acknowledge anything to it, while as many others as the minimum report that they have no
   session with it, though they reach the controller.
 
-What costs nothing is no reason: a master that has its minimum keeps its term whatever one slave says of it, and so does
-one whose successor would have fewer than the minimum. Who takes over, and how often, is for candidates.
+A single complaint is no reason: a master that has its minimum stays, whatever one slave reports, and so does
+one whose successor would have fewer than the minimum. candidates decides who takes over, and how often.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .candidates import Candidates
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """`others_would_serve`: as many as the minimum say that they could; else it is for people to mend."""
+    """`others_would_serve`: as many as the minimum report that they could; otherwise people must act."""
 
     why: str
     others_would_serve: bool = True
@@ -33,7 +33,7 @@ class Stall:
 def stall(
     node: GroupNode, candidates: Candidates, *, term_began_ms: int, dead_after_ms: int, now_ms: int
 ) -> Stall | None:
-    """What is wrong with the master that `node` names; None where nothing is that others could do better.
+    """The stall of the master that `node` names; None if there is none that others could end.
 
     `term_began_ms`: when this epoch was first known here.
     """
@@ -62,6 +62,6 @@ def stall(
 
 
 def _enough_others(node: GroupNode, counts: Callable[[str], bool]) -> bool:
-    """Whether as many replicas as the minimum count, without the master."""
+    """True if as many replicas as the minimum count, without the master."""
     others = [replica.name for replica in node.replicas if replica.name != node.master and counts(replica.name)]
     return len(others) >= node.settings.min_in_sync
