@@ -1,4 +1,4 @@
-"""The commands of `zenit`, in the order of its help: the module that has each, and what the help says of it.
+"""The table of `zenit` commands, in the order of the help: each one's module and its line of help.
 
 The help of all and the completion of a name read this table alone. A command's module is imported, and its parser built, when
 the command is asked for.

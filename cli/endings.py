@@ -1,4 +1,4 @@
-"""How a command is ended from outside, and what it leaves: no process that it started for its work outlives it."""
+"""How a command ends when it is interrupted: no process that it started outlives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a replica group is shown to an operator: what ZooKeeper has of it, and how far each replica's log reaches."""
+"""The text of a replica group's state: its node in ZooKeeper, and how far each replica's log reaches."""
 
 from __future__ import annotations
 

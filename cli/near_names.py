@@ -1,4 +1,4 @@
-"""What to say of a topic or group that is not there: the name that was probably meant, or where to look. Pure."""
+"""The hint for an unknown topic or group: the most similar name, or where to look. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the foreground roles share: logging to stderr, the signals that stop them."""
+"""Common parts of the foreground roles: logging to stderr, and the signals that stop them."""
 
 from __future__ import annotations
 

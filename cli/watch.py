@@ -1,4 +1,4 @@
-"""`--watch [SECONDS]`: a listing again and again, until Ctrl-C.
+"""`--watch [SECONDS]`: repeats a listing until Ctrl-C.
 
 On a terminal each one takes the place of the one before, line by line, so that nothing flickers; the last one stays. In a
 pipe or a file they follow each other: --json a document a line, else with an empty line between.

@@ -1,4 +1,4 @@
-"""Which id the cluster of a name has, as far as one name server can tell. Pure: events in, verdicts out.
+"""Decides which id the cluster of a name has, as far as one name server knows. Pure: events in, verdicts out.
 
     living      brokers of it are registered: no other id may have the name
     remembered  the last of them has left or died. Brokers that bring another id may take the name; one that brings none is

@@ -1,4 +1,4 @@
-"""What a name server can be told. Pure."""
+"""The settings of a name server. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topics of brokers that were registered and are not now. Pure.
+"""The topics of brokers that are no longer registered. Pure.
 
 They tell a topic that nobody serves at present from one that was never there. A broker that registers again says itself
 what it has. Nothing is kept over a restart of the name server. At most `brokers_max` brokers and `topics_max` topics are

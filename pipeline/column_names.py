@@ -1,4 +1,4 @@
-"""The names of the columns that a row of a topic has, in their order. Their types: schema. Pure."""
+"""The names of a row's columns, in order. `schema` has their types. Pure."""
 
 from __future__ import annotations
 

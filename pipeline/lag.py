@@ -1,4 +1,4 @@
-"""Tells after each batch of a streaming query how far it is behind its topics: to the log, to files, to a job.
+"""Reports after each batch of a streaming query how far it is behind its topics: to the log, to files, to a job.
 
     spark.streams.addListener(LagListener(namesrv="127.0.0.1:9876", prometheus_path="/var/lib/node_exporter/zenit.prom"))
 

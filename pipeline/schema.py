@@ -1,4 +1,4 @@
-"""What a row of a topic is, as Spark and as Arrow have it: one table, from which both schemas are made.
+"""The row of a topic: one table from which the Spark schema and the Arrow schema are made.
 
 Spark takes a batch only where its Arrow schema equals the one that it would have made itself, types and nullability
 included (string, not large_string; timestamps in microseconds, UTC); it looks at the first batch only, and what differs

@@ -1,4 +1,4 @@
-"""The format "zenit" of Spark: what Spark makes by name, and asks for readers and writers.
+"""The format "zenit" of Spark: Spark creates it by name, and gets readers and writers from it.
 
 Imported in every Python process that Spark starts: what is heavy comes in with the method that needs it.
 """

@@ -1,4 +1,4 @@
-"""SQL over topics and archives: each that a query names is a table of that name, for as long as the query runs.
+"""SQL over topics and archives: each name in a query is a table of that name while the query runs.
 
 A topic has the columns of the source (schema.COLUMNS); those that the query does not name are not read. Conditions on
 time, queue and tags are looked for by the brokers. Names that are no plain words stand in back-quotes: `%DLQ%group`.

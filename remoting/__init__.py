@@ -1,1 +1,1 @@
-"""Bytes to typed commands and back (pure), and the two files that import zmq: one for servers, one for clients."""
+"""Converts bytes to typed commands and back (pure); two files import zmq: one for servers, one for clients."""

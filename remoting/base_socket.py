@@ -1,4 +1,4 @@
-"""What server and client sockets share: contexts, options from the tables, addresses, and zmq's errors as ours."""
+"""The common parts of server and client sockets: contexts, options, addresses, and the mapping of zmq's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client side of remoting: calls that wait, calls that are answered to a callback, and what servers push.
+"""The client side of remoting: calls that wait, calls with a callback, and pushes of servers.
 
 One for each process and cluster. Synchronous calls use a connection of the calling thread (sync_calls.py); all others
 share one connection to each address (channel.py), which the I/O thread looks after (io_thread.py). A broken connection

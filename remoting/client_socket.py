@@ -1,4 +1,4 @@
-"""The client's sockets: a DEALER for one connection with the monitor that tells its end, and a SUB. Imports zmq.
+"""The client's sockets: a DEALER for one connection, a monitor that reports its end, and a SUB. Imports zmq.
 
 A `Dealer` is one TCP connection for its whole life: it is never reconnected, but replaced. So a request cannot go out
 after its caller was told that it failed, and "lost" is final.

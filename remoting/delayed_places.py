@@ -1,4 +1,4 @@
-"""Where the messages of a SendDelayed are: the payload of its reply. Pure.
+"""The places of a SendDelayed's messages: the payload of its reply. Pure.
 
 24 bytes a message, in the order they were sent:
 deliver at 8 (ms since the epoch; -1: at once) | queue offset 8 (-1: not in its queue yet) | physical offset 8

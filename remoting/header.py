@@ -1,4 +1,4 @@
-"""The header frame: one msgpack array that tells what a message is; bulk bytes travel in frames beside it.
+"""The header frame: one msgpack array that describes a message; bulk bytes travel in separate frames.
 
     [code, language, version, opaque, flag, remark, fields, timeout_ms]
     [code, language, version, opaque, flag, remark, fields, timeout_ms, cluster_id]

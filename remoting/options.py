@@ -1,4 +1,4 @@
-"""Every ZeroMQ option we set, with its reason, as data that the sockets, docs/formats/remoting.md and a test read.
+"""Every ZeroMQ option we set, with its reason, as data for the sockets, docs/formats/remoting.md and a test.
 
 ZeroMQ's defaults drop silently (full queues, unknown peers), keep unsent bytes at close for ever and notice a dead
 peer only when TCP does. So nothing is left to a default that loses or does not bound. Units are in the reasons. Pure.

@@ -1,4 +1,4 @@
-"""Bare ROUTER and DEALER sockets with the options of the real ones and no protocol: what benchmarks compare against.
+"""Bare ROUTER and DEALER sockets with the options of the real ones and no protocol, for comparison in benchmarks.
 
 Same frames, same options, nothing decided. A request is [header, payload], its reply [header, payload ...]; only the
 benchmark's raw path uses this file.

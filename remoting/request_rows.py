@@ -1,4 +1,4 @@
-"""Which method of a server answers which request: the server's half of the table of requests (`commands/base`).
+"""Connects each request with the server method that answers it (the table is in `commands/base`).
 
 A server lists its rows and has them checked when it starts: each request that it serves by the table has one row, and no
 other request has any.

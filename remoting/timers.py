@@ -1,4 +1,4 @@
-"""Timers of one thread: what is due when. Pure: the owner brings the time and calls what is due."""
+"""The timers of one thread. Pure: the owner passes the time and calls what is due."""
 
 from __future__ import annotations
 

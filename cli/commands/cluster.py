@@ -1,4 +1,4 @@
-"""`zenit cluster`: what the name servers know of brokers, and what these say of themselves."""
+"""`zenit cluster`: the brokers that the name servers know, and what each reports about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zenit drill list`, `drill run NAME`: failover drills. Carrying them out is deploy/drills'; this prints."""
+"""`zenit drill list`, `drill run NAME`: failover drills. deploy/drills runs them; this module prints."""
 
 from __future__ import annotations
 

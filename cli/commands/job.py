@@ -1,4 +1,4 @@
-"""`zenit job list`, `zenit job run NAME`: the data pipeline's jobs on Spark. What they do is pipeline/jobs'; this prints."""
+"""`zenit job list`, `zenit job run NAME`: the Spark jobs. pipeline/jobs does the work; this module prints."""
 
 from __future__ import annotations
 

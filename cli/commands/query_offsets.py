@@ -1,4 +1,4 @@
-"""`zenit query-offsets list | show | drop`: what streaming queries keep at the brokers."""
+"""`zenit query-offsets list | show | drop`: the offsets of streaming queries that brokers store."""
 
 from __future__ import annotations
 

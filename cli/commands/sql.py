@@ -1,4 +1,4 @@
-"""`zenit sql "SELECT ..."`: Spark SQL over topics and archives. What it does is pipeline/sql's; this prints."""
+"""`zenit sql "SELECT ..."`: Spark SQL over topics and archives. pipeline/sql does the work; this module prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of the administrator's side asks by: deadlines, name servers, masters, and the answers of several brokers.
+"""The common parts of `Admin`: deadlines, name servers, masters, and combining several brokers' answers.
 
 A question goes to all brokers that have a part in it. `missing` below is the error of those that do not know a thing: it is
 raised where none does.

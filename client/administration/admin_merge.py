@@ -1,4 +1,4 @@
-"""Putting the brokers' answers about one thing together. Pure: documents in, one document out (shapes: docs of `--json`)."""
+"""Combines the brokers' answers about one thing. Pure: documents in, one document out (shapes: docs of `--json`)."""
 
 from __future__ import annotations
 

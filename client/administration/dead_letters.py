@@ -1,4 +1,4 @@
-"""Dead letters: what groups gave up, found and read. Sending them again: redrive.
+"""Finds and reads dead letters. `redrive` sends them again.
 
 Every question to a broker has the caller's time limit of its own.
 """

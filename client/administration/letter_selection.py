@@ -1,4 +1,4 @@
-"""Which dead letters are meant: by where they came from, by tag, by what they say of their failures. Pure.
+"""The selection of dead letters: by original topic, by tag, by failure. Pure.
 
 What a redrive of a selection has sent is remembered under a name of its own, made of what is selected: the same selection
 goes on behind it, another one knows nothing of it. What the redrive of everything has sent, none sends again.

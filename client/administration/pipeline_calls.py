@@ -1,4 +1,4 @@
-"""What the pipeline asks of a cluster: offsets that a query keeps, holds against retention.
+"""The data pipeline's requests to a cluster: stored query offsets, and retention holds.
 
 *Query offsets* are one JSON object a query, kept until it is dropped, or one of a higher version takes its place. Every group
 of the cluster keeps a copy, so none of them is the one place that must be up: whoever has a copy tells the others. They

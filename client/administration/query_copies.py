@@ -1,4 +1,4 @@
-"""The copies of a query's offsets: each group of the cluster keeps one, so that no single one of them is needed. Pure.
+"""The copies of a query's offsets: each group of the cluster stores one, so none of them must be up. Pure.
 
 A document may have a version (member `version`, 0 where it has none). The highest counts: a copy of a lower one is behind.
 """

@@ -1,4 +1,4 @@
-"""Sends dead letters again: to the topics they came from, or to another. What they say of their failures is left out.
+"""Sends dead letters again, to their original topics or to another, without the properties about failures.
 
 In the order of the queue, some at a time and waited for; after each pull the brokers are told how far it came
 (redrive_plan). It ends at the first letter that cannot be sent. What was sent after the last word to the brokers is sent

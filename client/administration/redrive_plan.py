@@ -1,4 +1,4 @@
-"""Which dead letters a redrive sends again, and what it remembers. Pure.
+"""Decides which dead letters a redrive sends again, and what it records. Pure.
 
     minimum <= start <= begin <= end <= maximum      queue offsets of one queue of dead letters
 

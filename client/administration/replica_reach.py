@@ -1,4 +1,4 @@
-"""Asking a group's replicas how far their logs reach: each tells its own, whoever leads and whoever does not.
+"""Asks a group's replicas how far their logs reach; each answers for itself, in any role.
 
 A replica that does not answer in time is left out, and so is whoever is not of the group; what it has is not known. Who
 forces an election where nobody is known to have all messages compares those that answer, and is told first what points to

@@ -1,1 +1,1 @@
-"""The clients for asyncio: the same cores, what waits as coroutines."""
+"""The clients for asyncio: the same cores, with coroutines where methods wait."""

@@ -1,1 +1,1 @@
-"""What producers and consumers with `trace=True` tell of messages on their way, and how it is read back."""
+"""Traces of producers and consumers with `trace=True`, and reading them back."""

@@ -1,4 +1,4 @@
-"""What became of one message: its traces and its copies in the log, found and put together for an administrator."""
+"""Finds the traces of one message and its copies in the log, and combines them for an administrator."""
 
 from __future__ import annotations
 

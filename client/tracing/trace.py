@@ -1,4 +1,4 @@
-"""Telling of messages on their way: notes made beside sends and deliveries, sent as trace messages in the background.
+"""Records traces of messages: notes made at sends and deliveries, sent as trace messages in the background.
 
 Best effort: what is told never slows, fails or delays what it tells of. Notes wait in a bounded backlog; the I/O thread
 turns them into trace messages, whose keys are the ids of the messages they tell of, a few at a time. What finds no room,

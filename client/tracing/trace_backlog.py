@@ -1,4 +1,4 @@
-"""Trace records that wait to be sent, and how they are put together into trace messages. Pure.
+"""Trace records that wait to be sent, and how they are combined into trace messages. Pure.
 
 What waits is bounded in entries and in the bytes it keeps alive; what comes on top is dropped and counted, so that a
 trace never slows what it tells of. Records are made when they are packed, not when they are noted.

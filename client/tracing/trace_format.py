@@ -1,4 +1,4 @@
-"""What is told of a message's way, as RocketMQ writes it into the bodies of trace messages. Pure.
+"""The format of trace records, as RocketMQ writes them into the bodies of trace messages. Pure.
 
     Pub 0x01 time 0x01 region ... 0x01 success 0x02  SubBefore 0x01 ... 0x02          one record after the other, UTF-8
 

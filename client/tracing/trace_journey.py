@@ -1,4 +1,4 @@
-"""The journey of one message, put together from what producers and consumers told of it and what the log holds. Pure."""
+"""The journey of one message, combined from the traces of producers and consumers and from the log. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of batches that were sent, delivered or consumed: their trace records, made one by one as they are taken."""
+"""The trace records of batches that were sent, delivered or consumed, made one by one when they are taken."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The ready jobs: `zenit job run NAME`, each a function as well."""
+"""The jobs of `zenit job run NAME`; each can be called as a function, too."""

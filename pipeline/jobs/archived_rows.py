@@ -1,4 +1,4 @@
-"""The rows of an archive as a data frame: of the files that its manifests list, never of those that happen to lie there."""
+"""The rows of an archive as a data frame: only of files that its manifests list."""
 
 from __future__ import annotations
 

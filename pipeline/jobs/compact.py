@@ -1,4 +1,4 @@
-"""The job `compact`: an archive's small files of past days become few. What it holds stays the same.
+"""The job `compact`: merges an archive's small files of past days. The archive's content stays the same.
 
 One run is one commit: the merged files come in and those that they replace go, or nothing happened.
 """

@@ -1,4 +1,4 @@
-"""The job `dedup`: the messages of topics to another topic, each once by its key, its id or a property of it.
+"""The job `dedup`: copies the messages of topics to another topic, each once by its key, its id or a property.
 
 A message is left out where another of the same key came within the watermark before it (or after: of those that are read
 together the one of the first place stays, by topic, broker, queue and offset). State is bounded by the watermark, so this is

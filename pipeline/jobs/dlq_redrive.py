@@ -1,4 +1,4 @@
-"""The job `dlq-redrive`: sends dead letters again, of several groups, chosen as dlq-report groups them, at a pace.
+"""The job `dlq-redrive`: sends selected dead letters of several groups again, at a given rate.
 
 It is the client's redrive: the same properties, the same order, the same memory of what was sent, which a selection has
 for itself. It needs no Spark: letters go through one sender, in order.

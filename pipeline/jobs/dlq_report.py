@@ -1,4 +1,4 @@
-"""The job `dlq-report`: dead letters counted by group, by the topic they came from, by tag and by kind of failure.
+"""The job `dlq-report`: counts dead letters by group, by original topic, by tag and by kind of failure.
 
 A kind of failure is the reason that a letter was given up for, with its numbers and ids taken out of it: those of
 "order 17: timeout after 3000 ms" and "order 18: timeout after 3001 ms" are one kind.

@@ -1,4 +1,4 @@
-"""What Spark's long errors mean: our own error out of a Python worker's traceback, or the first line that says something.
+"""Finds the cause in Spark's long errors: our own error in a Python worker's traceback, or the first useful line.
 
 Pure. An error that a worker raised arrives as text, inside a Java exception, inside a Python one.
 """

@@ -1,4 +1,4 @@
-"""What a job is: a name, options that are a dataclass, what it would do, and what it does. Pure.
+"""The parts of a job: its name, a dataclass of options, its dry run, and its run. Pure.
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class CopyOptions:

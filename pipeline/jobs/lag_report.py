@@ -1,4 +1,4 @@
-"""The job `lag-report`: how far groups are behind, now or over some time, held against limits. It needs no Spark."""
+"""The job `lag-report`: how far groups are behind, once or over time, compared with limits. It needs no Spark."""
 
 from __future__ import annotations
 

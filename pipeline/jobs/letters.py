@@ -1,4 +1,4 @@
-"""Which dead letters the jobs dlq-report and dlq-redrive are about: the settings that both have."""
+"""The selection of dead letters that the jobs dlq-report and dlq-redrive share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs by name: what each is for, and where it is found. A job is imported when it is asked for, Spark with it."""
+"""The table of jobs: name, purpose, module. A job is imported only when it is used, and Spark with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job `replay`: messages of an archive, or of a topic's past offsets, go to a topic again.
+"""The job `replay`: sends messages of an archive, or of a topic's past offsets, to a topic again.
 
 They are sent chunk by chunk (replay_plan); after each chunk its number is written down, so that a replay that was killed
 goes on where it was. With `delivery=dedup` the broker knows what it has of the chunk at which that happened, and nothing

@@ -1,4 +1,4 @@
-"""What a streaming query has done so far, out of the progress that Spark keeps of its last batches. Pure."""
+"""A streaming query's totals so far, from the progress that Spark keeps of its last batches. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the jobs that keep state have in common: a topic to read as a stream, a query to watch, a sink to write to.
+"""The common parts of stateful jobs: a topic read as a stream, a watched query, a sink.
 
 State is kept in RocksDB, so that its size is not the heap's. The number of partitions that the state has is the session's
 number of shuffle partitions when a checkpoint is first used, and stays that of the checkpoint.

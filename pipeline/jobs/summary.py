@@ -1,4 +1,4 @@
-"""How a job goes, as a line for a person, and what Spark's progress of a query says of it. Pure."""
+"""A job's progress as one line, also from Spark's progress of a query. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics as tables that a job reads to their end of now, and what is in them."""
+"""Topics as tables that a job reads up to their present ends."""
 
 from __future__ import annotations
 

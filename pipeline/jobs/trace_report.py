@@ -1,4 +1,4 @@
-"""The job `trace-report`: what producers and consumers with `trace=True` told of messages on their way, counted.
+"""The job `trace-report`: statistics of the traces of producers and consumers with `trace=True`.
 
 A journey is one message on its way to one group, in hops, all in ms:
 

@@ -1,4 +1,4 @@
-"""The job `verify`: is each message of the topics in the archive exactly once, and is it the same?
+"""The job `verify`: checks that the archive has each message of the topics exactly once and unchanged.
 
 Exits with 1 where it is not. What it compares, and what counts as a finding: verify_report.
 """

@@ -1,4 +1,4 @@
-"""The job `window`: counts, sums and the like by key over windows of time, to a topic or to Parquet files.
+"""The job `window`: counts, sums and similar by key over windows of time, to a topic or to Parquet files.
 
 What to count says a small TOML file (window_spec). A window is told of once, when the watermark is behind its end: the
 newest ones are held back until newer messages come. What is told is told once, whatever is killed: Spark repeats a batch

@@ -1,4 +1,4 @@
-"""A batch read: its ranges are fixed when it is planned, on the driver, and read by tasks, which look up the brokers then.
+"""A batch read: the driver plans its ranges, and tasks read them; each task looks up the brokers itself.
 
 Two classes, since Spark refuses a reader that takes filters while its session does not push any.
 """

@@ -1,4 +1,4 @@
-"""From where a read begins or ends, and what its queues hold, to offsets. Pure.
+"""Computes the begin and end offsets of a read from its options and the queues' ranges. Pure.
 
 What a queue holds is `[minimum, end)`, `end` confirmed by its replica group. Times were looked up by the brokers before:
 `at_time` is the first offset stored at or after the time asked for, the queue's end where there is none.

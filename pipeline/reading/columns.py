@@ -1,4 +1,4 @@
-"""Pulled records as Arrow record batches: no object of any message, one copy of its bytes.
+"""Converts pulled records to Arrow record batches, without an object a message and with one copy of its bytes.
 
 The column kernel fills buffers of Arrow's; what is built of them here has exactly the schema of the columns asked for,
 since Spark looks at the first batch of a task only.

@@ -1,4 +1,4 @@
-"""Rows that expired before they were read: an error, or passed over with a count in the log, as the user chose."""
+"""Rows that expired before they were read: an error, or skipped and counted in the log, as the user chose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling the brokers how far a query is, for the tools that show a group's lag. The position of truth is Spark's."""
+"""Commits a query's offsets to the brokers, for tools that show lag only. Spark's checkpoint is authoritative."""
 
 from __future__ import annotations
 

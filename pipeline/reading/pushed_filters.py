@@ -1,4 +1,4 @@
-"""What the filters of a query say of where rows lie: topics, queues, offsets, times, tags. Pure.
+"""Narrows a read by the query's filters: topics, queues, offsets, times, tags. Pure.
 
 Only what is exact is taken over from Spark: a queue's place and its tags. A time narrows what is read, by the brokers'
 look-up, but Spark filters again: store times follow the broker's clock, which may be set back, so the look-up goes

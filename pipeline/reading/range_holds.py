@@ -1,4 +1,4 @@
-"""Keeping what a batch is to read from expiring while it runs: one hold of all its queues, taken when it is planned.
+"""Retention holds of a batch read: one hold of all its queues, taken at planning, renewed while it runs.
 
 Each task renews it when it begins and while it reads; nobody ends it, so it ends by itself HOLD_S after the last of
 them. A hold is help, not a condition: where brokers do not give it, the batch runs all the same, and rows that expire

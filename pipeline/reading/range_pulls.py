@@ -1,4 +1,4 @@
-"""What to ask of one queue next, and what an answer means, until a range of it is read. Pure.
+"""Decides the next request to one queue, and what an answer means, until a range of it is read. Pure.
 
     begin <= position <= ... strips in order ... <= end          queue offsets
 

@@ -1,4 +1,4 @@
-"""What one trigger of a stream takes: from where it is, what there is, and its limits, to where it goes. Pure."""
+"""Plans one trigger of a stream: from its position, the available rows and the limits to its end offsets. Pure."""
 
 from __future__ import annotations
 

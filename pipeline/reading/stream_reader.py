@@ -1,4 +1,4 @@
-"""A stream's reader: where it begins, how far each trigger goes, and which ranges that is.
+"""A stream's reader: its begin, the end offsets of each trigger, and its ranges.
 
 Spark keeps the position (its checkpoint), and asks for the beginning whenever no batch of the query is committed yet, in
 each run anew. A beginning such as "latest" would be another one each time, and rows between the two would be left out;

@@ -1,4 +1,4 @@
-"""What the queues of topics hold, asked of name servers and brokers. The driver's side of a reader; any thread.
+"""The offset ranges of topics' queues, asked from name servers and brokers. The driver's side of a reader; any thread.
 
 Every question has a deadline over all its tries. Answers are of masters: the end of a queue is what its replica group
 has confirmed.

@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, seen one or more times, as a report sums it up. Pure."""
+"""The lag of consumer groups, measured one or more times, as a report. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file: facts, tables and charts that need nothing from elsewhere, on light and dark ground. Pure.
+"""A report as one HTML file: facts, tables and charts, without external files, in light and dark mode. Pure.
 
 Whatever text comes in is escaped, and what cannot be shown in it (control characters, halves of characters) becomes a
 blank. The page is XML as well. It holds no script and loads nothing; what is too much for a page is left out and said.

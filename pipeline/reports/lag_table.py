@@ -1,4 +1,4 @@
-"""How far a streaming query is behind its topics, queue by queue, out of what Spark tells of each batch. Pure.
+"""The lag of a streaming query, queue by queue, from Spark's progress of each batch. Pure.
 
     endOffset ..... latestOffset      of a source, {"topic": {"broker": {"queue": offset}}}: read so far, and to be read
 

@@ -1,4 +1,4 @@
-"""How fast topics are read and written with Spark here, beside Spark reading the same rows from Parquet.
+"""Measures how fast Spark reads and writes topics here, compared with the same rows in Parquet.
 
 Each figure is one job over all rows: rows of a batch are counted while they are read and thrown away (`noop`). The first
 read and the first write of a session start Python workers and have Java compile what it runs, so they have figures of

@@ -1,4 +1,4 @@
-"""What the reports of jobs show as pages: a summary, as the job prints it as JSON, becomes facts, tables and charts. Pure."""
+"""The pages of job reports: a job's JSON summary as facts, tables and charts. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a query's result as JSON has them: what is no text, number or list of those gets a form that is. Pure."""
+"""Converts values of a query's result to JSON. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be told of an SQL text without understanding it: which names it mentions, so which tables to offer. Pure.
+"""Finds the names in an SQL text, without parsing it, to know which tables to offer. Pure.
 
 The text is Spark's to parse, and its errors are Spark's to tell. Names are looked for more widely than they mean something
 (columns and functions among them), never less.

@@ -1,4 +1,4 @@
-"""When messages were stored, looked up at their brokers: what turns rows behind into seconds behind.
+"""Looks up store times of messages at their brokers, to turn rows behind into seconds behind.
 
 A look-up reads one message of a queue. Each waits at most CALL_TIMEOUT_MS, all of one question together TOTAL_TIMEOUT_MS;
 what was not found by then is left out.

@@ -1,4 +1,4 @@
-"""One connection for each address of a cluster in a process, kept between tasks, and lent to whoever asks or reads.
+"""Connections to clusters, one for each address in a process, kept between tasks and shared.
 
 Spark reuses its Python workers, so a task finds the connection, and the routes that it knows, as the one before left them.
 Which cluster a query works with is not remembered here: its reader or writer remembers, and each range, task and checkpoint

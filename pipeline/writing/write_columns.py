@@ -1,4 +1,4 @@
-"""What the columns of a data frame mean to the sink, settled when a write is planned. Pure.
+"""The meaning of a data frame's columns for the sink, checked when a write is planned. Pure.
 
 Names are those of the source, so that rows of a topic can be written to another; `value` and `key` are Kafka's for `body`
 and `messageGroup`. A column that the sink does not know is refused rather than lost.

@@ -1,4 +1,4 @@
-"""The rows of a batch that a query wrote with delivery=dedup, read back, so that those that come again can be compared.
+"""Reads back the rows of a batch written with delivery=dedup, to compare a repeated batch with them.
 
 The pin of the query says from where on rows of its batch lie (batch_pins); each of them says in its property PSEQ which task
 wrote it, and as which row of the task in its queue. Of each row a digest is kept. A process that runs several tasks of a batch

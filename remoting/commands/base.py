@@ -1,4 +1,4 @@
-"""What a request and a reply are, and the table of them: one row for each request, given where its class is. Pure.
+"""The base of requests and replies, and their table: one row for each request, declared at its class. Pure.
 
 A row is what `@request` is told (code, lane, who serves it, which rights it needs) and the class of the reply, which is
 the class's own parameter: `RemotingClient.call` of a `RequestFor[SendReply]` returns a SendReply, and the type checker knows

@@ -1,4 +1,4 @@
-"""Consuming as a group: where it begins, who owns a queue for now, and what it could not handle. Pure."""
+"""Requests of consumer groups: where a group begins, queue locks, failed messages. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica groups: replicas, masters and operators ask a controller. Pure.
+"""Requests of replicas, masters and operators to a controller. Pure.
 
 Every reply and push carries the group's node as ZooKeeper holds it: its JSON bytes and their version.
 """

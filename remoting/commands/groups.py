@@ -1,4 +1,4 @@
-"""Clients, and the groups they belong to. Pure."""
+"""Requests about clients and their groups. Pure."""
 
 from __future__ import annotations
 

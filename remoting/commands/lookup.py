@@ -1,4 +1,4 @@
-"""Looking up single messages. Pure."""
+"""Requests for single messages. Pure."""
 
 from __future__ import annotations
 

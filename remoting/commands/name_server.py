@@ -1,4 +1,4 @@
-"""What brokers and clients ask a name server. Pure."""
+"""Requests of brokers and clients to a name server. Pure."""
 
 from __future__ import annotations
 

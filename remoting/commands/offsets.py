@@ -1,4 +1,4 @@
-"""Queue offsets, and how far groups have consumed. Pure."""
+"""Requests for queue offsets and committed offsets. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers and writers of whole topics ask of a broker: kept offsets of queries, holds against retention. Pure."""
+"""Requests of the data pipeline to a broker: stored query offsets, retention holds. Pure."""
 
 from __future__ import annotations
 

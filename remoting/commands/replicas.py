@@ -1,4 +1,4 @@
-"""Replica groups: what one replica asks another. Pure."""
+"""Requests between the replicas of a group. Pure."""
 
 from __future__ import annotations
 

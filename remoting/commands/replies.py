@@ -1,4 +1,4 @@
-"""Replies to requests that travel as messages: to the broker that has the request, from there to who asked. Pure."""
+"""Requests that carry replies: from the responder to the request's broker, and from there to the requester. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which right a request needs: what its sender must be allowed to do, and with which topic, group or query. Pure.
+"""The right that a request needs: an action, and the topic, group or query that it concerns. Pure.
 
 No server asks for rights yet; docs/formats/remoting.md lists them.
 """

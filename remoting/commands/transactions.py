@@ -1,4 +1,4 @@
-"""Transactions: half messages, and what becomes of them. Pure."""
+"""Requests of transactions: half messages and their decisions. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expired queue files and index files, kept blank to be written over, as expired segments are.
+"""Expired queue files and index files, kept blank to be overwritten, like expired segments.
 
 A page of the page cache that is found for the first time costs more than the units or entries that are written into it;
 those of a file that has just expired are cached. A file passes these steps:

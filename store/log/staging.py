@@ -1,4 +1,4 @@
-"""One turn of the loop: batches are checked and stamped where they lie in the arena, written at once, then dispatched.
+"""One turn of the loop: batches are checked and stamped in place in the arena, written at once, then dispatched.
 
     arena.view:  | staged, back to back as it will lie in the log | next payload | free |
                  ^ first staged                                   ^ arena.used

@@ -1,4 +1,4 @@
-"""Queue files that were written to and are not durable yet, and folders in which names were made.
+"""Queue files that were written and are not durable yet, and folders with new names.
 
 The loop notes them. A worker makes durable what it finds noted when it begins, some files at a time: their writing is
 begun for all of them before the first is waited for, which is several times faster where each holds little. A folder

@@ -1,1 +1,1 @@
-"""Consume queues: which record is the n-th message of a queue, and reading by them."""
+"""Consume queues: they name the record of the n-th message of a queue; and reading by them."""

@@ -1,4 +1,4 @@
-"""How far a replicated store may be read: below the confirm offset, which is what every replica that counts holds.
+"""How far a replicated store may be read: below the confirm offset, which every counted replica has.
 
 Queues know more than readers may see. Until the first `confirm` nothing is hidden: such a store has no replicas.
 

@@ -1,4 +1,4 @@
-"""What follows from the log: consume queues, key index, state tables, told of each new run of records in order. Pure.
+"""The dispatch of new runs of records, in order, to consume queues, key index and state tables. Pure.
 
 The same dispatchers serve live appends and recovery: after a start the log is replayed to them from the lowest
 `reflected` on, and a run may be told twice (they skip what they hold).

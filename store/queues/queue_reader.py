@@ -1,4 +1,4 @@
-"""Reading a queue: units say where the records are, the log gives them, statuses say what else there is.
+"""Reads a queue: its units name the records, the log has them, and a status says why there are none.
 
 Reads stop at the confirm offset and before a quarantined range, and answer with views of the log (they pin its maps while
 they are held). A read that begins at messages that are lost with their range says which, and where to go on; one whose

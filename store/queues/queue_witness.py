@@ -1,4 +1,4 @@
-"""What the consume queues say of the log before they are opened: whether the broker itself put a record at a position.
+"""Proof by the consume queues, before they are opened, that the broker itself wrote a record at a position.
 
 A queue's unit is written once its record is in the log, and by nobody but the broker; no record can bring a unit with it.
 So behind damage, where a producer's bytes could pass for a record, the unit that names exactly this place tells the two

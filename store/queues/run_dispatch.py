@@ -1,4 +1,4 @@
-"""Tells everybody who derives something from the log of runs that were just written to it.
+"""Dispatches new runs of records to all parts that derive something from the log.
 
 Order: units to the queues (one write a queue where that is right), keys to the index, the run to every other dispatcher.
 A master's turn and a slave's chunk come this way alike, so that a slave needs no rebuild to become master. Loop thread.

@@ -1,4 +1,4 @@
-"""`zenit message get | query | trace`: single messages by id, by key, and what became of one."""
+"""`zenit message get | query | trace`: single messages by id or key, and the trace of one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""An archive's files: their manifests, how a commit gets in whole, and comparing what they hold."""
+"""The files of an archive: manifests, atomic commits, comparison with the brokers."""

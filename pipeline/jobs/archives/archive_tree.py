@@ -1,4 +1,4 @@
-"""An archive's directory: how a commit gets into it so that nothing of it is there, or all.
+"""An archive's directory, and its commits: a commit is in it completely or not at all.
 
     _archive.json                 the archive's identity, made with it
     _lock                         locked by the job that writes (flock: a dead one holds nothing)

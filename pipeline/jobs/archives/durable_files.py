@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and locks that end with their process."""
+"""Files that are written completely or not at all, and locks that end with their process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one file of an archive through: is it what its manifest says? What a task of `verify` does."""
+"""Checks one file of an archive against its manifest: the work of a task of `verify`."""
 
 from __future__ import annotations
 

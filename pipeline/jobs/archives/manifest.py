@@ -1,4 +1,4 @@
-"""What an archive says of itself: its identity, and a commit for each batch and each compaction. Pure.
+"""The manifests of an archive: its identity, and a commit for each batch and each compaction. Pure.
 
 `_manifest/NAME.json`, one line of JSON each:
 

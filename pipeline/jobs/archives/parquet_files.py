@@ -1,4 +1,4 @@
-"""Rows to Parquet files: what a task of the archive writes, and what it says of it.
+"""Writes rows to Parquet files, and describes them for the manifest: the work of an archive's task.
 
 Rows come as Arrow batches of all columns. A file holds one topic's messages of one day (UTC, by store time), ascending by
 broker, queue and offset; where a row would break that, the next file begins. `topic` is not in the file but in its path.

@@ -1,4 +1,4 @@
-"""Where the queues of a job begin and end, asked of the brokers by the driver."""
+"""The begins and ends of a job's queues; the driver asks the brokers."""
 
 from __future__ import annotations
 

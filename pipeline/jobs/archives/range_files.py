@@ -1,4 +1,4 @@
-"""Ranges of queues to staged files: what the tasks of an archive's batch do.
+"""Writes ranges of queues to staged files: the work of the tasks of an archive's batch.
 
 A task reads the messages of its share and writes them as they come: what it has in memory is bounded by what is asked for
 ahead and by a row group a file. Attempts that failed, or that were done twice, leave files that nobody lists.

@@ -1,4 +1,4 @@
-"""What a replay sends, in which chunks, and how far it is. Pure.
+"""The plan of a replay: what it sends, in which chunks, and its progress. Pure.
 
 A chunk takes the next few offsets of each queue, so that the queues go on together, as they did. What chunk n is follows
 from the ranges and the share of a queue alone, and these are fixed when the replay begins: a chunk that is sent again is the

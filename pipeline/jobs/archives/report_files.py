@@ -1,4 +1,4 @@
-"""Where reports are written as pages: a file that is there as a whole, or as it was before."""
+"""Writes reports as pages; a page is replaced completely or not at all."""
 
 from __future__ import annotations
 

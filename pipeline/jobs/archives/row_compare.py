@@ -1,4 +1,4 @@
-"""Compares rows with those that the brokers have, most of them without moving them: by blocks of one queue's offsets.
+"""Compares archived rows with those of the brokers, mostly by blocks of one queue's offsets without moving rows.
 
 Of each row a hash is made of what it holds, its body's CRC among it; of each block the count of the rows and the XOR of
 their hashes. Only of blocks that differ rows are held side by side.

@@ -1,4 +1,4 @@
-"""Rows in an Arrow batch as runs: neighbours of one queue whose offsets follow one another. Pure."""
+"""Runs of rows in an Arrow batch: neighbours of one queue with consecutive offsets. Pure."""
 
 from __future__ import annotations
 

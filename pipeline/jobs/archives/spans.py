@@ -1,4 +1,4 @@
-"""Sets of offsets as spans [begin, end): union, what is in there twice, what is missing. Pure."""
+"""Sets of offsets as spans [begin, end): union, duplicates, gaps. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `verify` found, by queue and in all. Pure.
+"""The findings of `verify`, by queue and in total. Pure.
 
 Compared are three things: the rows that are in the files, the ranges that the manifests list, and the offsets that the
 broker has. Findings are what should not be: gaps between archived rows, rows twice, rows beyond the broker's end, rows
