@@ -1,4 +1,4 @@
-"""Has the pages of a file in memory, and used by this machine's processor, before they are written over.
+"""Brings the pages of a file into memory, and into this processor's use, before they are overwritten.
 
 A machine drops from its page cache what nobody used for a while. On a virtual one, a page that comes back from the disk still
 costs the host a fault when the processor first touches it. Neither is what a figure of warm pages is about.

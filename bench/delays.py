@@ -1,4 +1,4 @@
-"""Delayed messages, measured: `python -m zenitmq.bench.delays [--pending N] [--rate N] [--seconds S] [--burst N]`.
+"""Measures delayed messages: `python -m zenitmq.bench.delays [--pending N] [--rate N] [--seconds S] [--burst N]`.
 
 A name server and a broker of its own, each a process. Printed as JSON:
 

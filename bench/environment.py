@@ -1,4 +1,4 @@
-"""What a figure was measured on: machine, kernel, versions and file system.
+"""The environment of a figure: machine, kernel, versions and file system.
 
 A figure without this block says nothing. Whatever cannot be read is None, never guessed.
 """

@@ -1,4 +1,4 @@
-"""How fast filters are, in the kernel alone and through pulls of a broker of its own: `python -m zenitmq.bench.filters`.
+"""Measures filters, in the kernel alone and through pulls of its own broker: `python -m zenitmq.bench.filters`.
 
 A topic is filled with messages of which one in a hundred has the tag `rare`, and one in two hundred meets a condition on
 two properties. A figure by the clock suffers from whatever else runs on the machine; beside it stands the broker's CPU

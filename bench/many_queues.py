@@ -1,4 +1,4 @@
-"""What many queues and many segments cost a store: `python -m zenitmq.bench.many_queues`.
+"""Measures the cost of many queues and many segments in a store: `python -m zenitmq.bench.many_queues`.
 
 A store of 12,800 queues is written to, made durable, and asked each second what may expire while a group has yet to
 consume every queue; it is opened after a kill. Another of 2,000 segments is stopped and flushed for the first time again.

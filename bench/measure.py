@@ -1,4 +1,4 @@
-"""One measurement with any number of load processes: set up all, start together, count, put together what they found."""
+"""One measurement with any number of load processes: set up all, start together, count, combine the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latencies: raw nanoseconds in a preallocated array, and the percentiles that are told of them. Pure.
+"""Latencies: raw nanoseconds in a preallocated array, and their percentiles. Pure.
 
 Nothing is binned or averaged away: a percentile is a value that was observed. What does not fit into the array is
 counted, never dropped silently.

@@ -1,4 +1,4 @@
-"""Load comes from processes of their own, as users have them: one JSON job in, JSON lines out.
+"""Load processes, separate as in real use: one JSON job in, JSON lines out.
 
 A worker prints {"ready": ...} once it is set up, waits for "go" on its standard input, then prints {"progress": [messages,
 bytes]} now and then and ends with {"result": {...}} or {"error": text}. Latencies go to a .npy file that the job names.

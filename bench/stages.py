@@ -1,4 +1,4 @@
-"""Where the time of a message goes: in the producer's process, and in the broker's loop. Nanoseconds a message.
+"""Measures where the time of a message goes: in the producer's process and the broker's loop. Nanoseconds a message.
 
 The producer's *build* (the Message object), *encode* and *send* (the call into remoting) are each measured alone, after
 the run, on the same data; *queue* is what is left of the run's own time a message: waiting for room in the window, for

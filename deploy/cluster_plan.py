@@ -1,4 +1,4 @@
-"""What a local cluster consists of, and what each of its processes is started with. Pure.
+"""The processes of a local cluster, and the settings with which each is started. Pure.
 
 One replica: a name server and a broker a group, which masters itself. More: ZooKeeper and controllers between them, and
 the replicas of broker-a are broker-a-1, broker-a-2, ...; each keeps its store in the directory of its name. Without

@@ -1,4 +1,4 @@
-"""What `zenit up` leaves behind in DIR/cluster.json, so that `down`, `status` and the next `up` know what is theirs.
+"""The record of a local cluster, DIR/cluster.json: by it `down`, `status` and the next `up` find its processes.
 
     {"cluster": "zenit", "cluster_id": "9f1c2b3a4d5e6f70", "namesrv": "127.0.0.1:9876", "processes": [
        {"role": "namesrv", "name": "namesrv-1", "pid": 71, "birth": "4711", "address": "127.0.0.1:9876"},

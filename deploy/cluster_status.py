@@ -1,4 +1,4 @@
-"""How a local cluster stands: which processes run, and each replica group as its controller and its brokers tell it.
+"""The status of a local cluster: which processes run, and the state of each replica group.
 
 The sets and the master are the controller's (or the static master's), positions and roles each broker's own. Where no
 controller answers, the master is who says so of itself in the highest epoch, and who is in sync is not known.

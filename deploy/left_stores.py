@@ -1,4 +1,4 @@
-"""What a cluster's directory tells of the cluster when its record, `cluster.json`, is gone: its shape, and its id.
+"""Derives a cluster's shape and id from its directory when its record, `cluster.json`, is lost.
 
     DIR/broker-a/                  one replica a group          DIR/log/controller-1.log   controllers elect the masters
     DIR/broker-a-1/, broker-a-2/   several                      DIR/zookeeper/             the ZooKeeper is the cluster's own

@@ -1,4 +1,4 @@
-"""Did a file go through a topic whole? Compares its lines with what `zenit consume --format '{queue_id} {body}'` printed.
+"""Checks that a file passed a topic completely: compares its lines with the output of `zenit consume`.
 
     python -m zenitmq.deploy.line_check FILE CONSUMED        exit 0: the same lines, each queue in order; 1: not, and why
 

@@ -1,4 +1,4 @@
-"""Which ports a local process takes: the usual ones, else the first free ones in steps above them. Pure."""
+"""Chooses the ports of a local process: the usual ones, otherwise the first free ones in steps above them. Pure."""
 
 from __future__ import annotations
 

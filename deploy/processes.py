@@ -1,4 +1,4 @@
-"""Real processes on this machine: started on their own session, recognised again by pid and birth, ended by pid.
+"""Real processes on this machine: started in their own session, identified by pid and start time, ended by pid.
 
 The one file of this folder that touches the operating system's processes and ports.
 """

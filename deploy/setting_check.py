@@ -1,4 +1,4 @@
-"""Whether each process of a local cluster would take what it is to be started with, before any is started. Pure."""
+"""Checks, before any process of a local cluster is started, that each would accept its settings. Pure."""
 
 from __future__ import annotations
 

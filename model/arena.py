@@ -1,4 +1,4 @@
-"""The one buffer that requests are received into, side by side, and written to the log from without another copy. Pure.
+"""The buffer into which requests are received, side by side, and from which they are written to the log uncopied. Pure.
 
 Owned by the data loop. The server socket receives each payload at `used`; who takes a payload (the store, when it
 stages a batch) moves `used` behind it; whoever refuses it leaves `used` alone and the next payload overwrites it.

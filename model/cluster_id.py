@@ -1,4 +1,4 @@
-"""The id of a cluster: made once, at its first start, and never again; by it a cluster is told from another of its name.
+"""The id of a cluster: made once, at its first start; it tells clusters of the same name apart.
 
     where it lives     ZooKeeper (`/zenit/{cluster}/id`) where there are controllers; each broker's store (`cluster.zenit`)
     who carries it     registrations, heartbeats, routes, group nodes, and the header of every request

@@ -1,4 +1,4 @@
-"""Configuration: one frozen keyword-only dataclass a role, read once at start, refused by name where it is wrong. Pure.
+"""Configuration: one frozen keyword-only dataclass a role, read once at the start; a wrong key is refused by name. Pure.
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class BrokerConfig:

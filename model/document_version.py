@@ -1,4 +1,4 @@
-"""The version of a document that a query keeps at the brokers: its member `version`. Pure.
+"""The version of a query's stored document: its member `version`. Pure.
 
 Of two documents of one query that of the higher version counts, in a broker and among the copies of several brokers.
 """

@@ -1,4 +1,4 @@
-"""How a read of a queue ended, as stores say it and pull replies carry it. Pure."""
+"""The result codes of a read of a queue, for stores and pull replies. Pure."""
 
 from __future__ import annotations
 

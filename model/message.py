@@ -1,4 +1,4 @@
-"""What a producer sends, and what it is told about it. Pure.
+"""A producer's message, and the receipt of its send. Pure.
 
 What a consumer receives is `StoredMessage`: a lazy view of a record's bytes, decoded by `record/kernel.py`.
 """

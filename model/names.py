@@ -1,4 +1,4 @@
-"""Rules for topic and group names, checked before one touches a path, and the names the system keeps for itself. Pure."""
+"""The rules for topic and group names, checked before a name becomes a path, and the reserved names. Pure."""
 
 from __future__ import annotations
 

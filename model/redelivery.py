@@ -1,4 +1,4 @@
-"""A message that a group could not handle, on its way: to the group's retry topic, to its dead letters, and back. Pure.
+"""The properties of a failed message on its way: to the group's retry topic, to its dead letters, and back. Pure.
 
     trades ---> %RETRY%group ---> %RETRY%group ... ---> %DLQ%group ---> trades again (redrive)
 

@@ -1,4 +1,4 @@
-"""Bad news that comes again and again: told at once, then once a minute with how often it came meanwhile. Pure.
+"""Logs a repeated problem at once, then once a minute with the number of repetitions. Pure.
 
 Each piece of news has a subject (a topic, a replica) and a kind (what is wrong with it). A new kind is told at once. Times are
 monotonic milliseconds. At most `SUBJECTS_MAX` subjects are remembered; the one told of first is forgotten first.

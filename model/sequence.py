@@ -1,4 +1,4 @@
-"""The sequence of a producer in one queue: what makes a message that is sent twice known as the same one. Pure.
+"""A producer's sequence in one queue, by which a repeated message is recognized. Pure.
 
 A *producer id* names one sender; to each queue it sends messages with *sequences*, numbers that only grow. A record says
 which one it is in a property of fixed size, which its sender leaves blank and the broker fills in:

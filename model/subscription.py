@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: a tag expression (`a || b`, `*`), or an SQL92 condition on its messages' properties.
+"""A consumer's subscription to a topic: a tag expression (`a || b`, `*`), or an SQL92 condition on its messages' properties.
 
 Tags are matched by hash at the broker and by text at the client; a condition is evaluated at the broker alone. Pure.
 """

@@ -1,4 +1,4 @@
-"""Times that others have sent, who may send any number. Pure."""
+"""Checks of times from the network, which may be any number. Pure."""
 
 from __future__ import annotations
 

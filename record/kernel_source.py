@@ -1,4 +1,4 @@
-"""Refuses a compiled kernel that was not made of the sources beside it.
+"""Refuses a compiled kernel that does not match the sources beside it.
 
 In a checkout a pull brings new source and leaves what was compiled before, which Python would take: old code below new
 code that knows another one. So setup.py has the kernel ask here, at its import, with the CRC-32 of what it was made of.

@@ -1,4 +1,4 @@
-"""Every byte layout of the store as data: code packs by it, `docs/formats` and the tests are held to it. Pure.
+"""Every byte layout of the store as data: the code uses it, and tests compare it with `docs/formats`. Pure.
 
 All numbers are big-endian. A field's size is a number of bytes, or the name of the field that tells it.
 """

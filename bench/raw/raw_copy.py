@@ -1,4 +1,4 @@
-"""The raw path's replica: receives what the raw server has written, writes it too, and says how much it has."""
+"""The raw path's replica: receives and writes what the raw server has written, and reports how much it has."""
 
 from __future__ import annotations
 

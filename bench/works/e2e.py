@@ -1,4 +1,4 @@
-"""From the moment a message should have been sent to the moment its consumer has it in hand: open loop.
+"""Measures from the moment a message should have been sent to its arrival at the consumer: open loop.
 
 The schedule goes on whatever the broker does: message i is due at i / rate, carries that time in its first eight bytes,
 and its latency counts from there. So a stall delays every message that was due in it, and shows (no coordinated

@@ -1,4 +1,4 @@
-"""Ready batches straight to the broker: no producer, no encoding, so what is left is the broker's own ceiling.
+"""Sends ready batches straight to the broker: no producer, no encoding, so only the broker's own limit is measured.
 
 One thread, one connection to each broker, a window of requests on it: header encoded and reply decoded for each. With
 batches of one and 64 in flight it measures single-message requests on one socket, without auto-batching.

@@ -1,4 +1,4 @@
-"""A producer's process: one `Producer` in a closed loop at full speed, by the road that the job names.
+"""A producer's process: one `Producer` in a closed loop at full speed, with the send method that the job names.
 
 Bodies are made beforehand, as a caller has them; a `Message` that a road needs is built inside the clock. The time runs
 from the first call to the last acknowledgement. A failed send fails the run: a figure counts stored messages only.

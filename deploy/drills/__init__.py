@@ -1,1 +1,1 @@
-"""Failover drills: real processes, load that numbers its messages, one fault at a time, and an account of it all."""
+"""Failover drills: real processes, load with numbered messages, one fault at a time, and a report."""

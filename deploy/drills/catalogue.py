@@ -1,4 +1,4 @@
-"""The drills by name, as data: what is done to whom, for how long. Pure.
+"""The table of drills: the fault of each, its target, its duration. Pure.
 
 A drill is a row of faults; between two of them the group is mended and in sync again. `hold_ms`: from the fault to its
 mending, while the load goes on. `run.py` carries them out, `faults.py` knows how.

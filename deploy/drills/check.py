@@ -1,4 +1,4 @@
-"""Holds what producers saw acknowledged against what each replica has in the end. Pure.
+"""Compares the messages that producers saw acknowledged with the content of each replica at the end. Pure.
 
 - *lost*: an acknowledged message that some replica does not hold, anywhere.
 - *changed*: a place (queue, queue offset) with two values: an acknowledgement named it for another message, body or

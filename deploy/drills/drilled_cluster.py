@@ -1,4 +1,4 @@
-"""The cluster of a drill: started by `zenit up` as users start one, looked at, and asked for everything it stores.
+"""The cluster of a drill: started by `zenit up`, observed, and read back completely.
 
 Faults are not here (faults.py): this is what a drill needs to know and to bring back. `zenit up` runs as a process of its
 own with a home inside the directory, so that the cluster which a user started last stays the last one, and so that what

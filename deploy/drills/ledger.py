@@ -1,4 +1,4 @@
-"""What a drill writes down: messages that prove themselves, what was acknowledged, what is stored in the end. Pure.
+"""The records of a drill: messages with checksums, acknowledgements, and what is stored at the end. Pure.
 
     body    producer u16 | sequence u64 | run u32 | filler | CRC-32 of all that        little-endian
 

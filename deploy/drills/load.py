@@ -1,4 +1,4 @@
-"""A load process: producers that number their messages, send at a rate, and write down every acknowledgement.
+"""A load process: producers that number their messages, send at a rate, and record every acknowledgement.
 
     python -m zenitmq.deploy.drills.load        one JSON job (LoadJob) on standard input, then "stop" or its end
 

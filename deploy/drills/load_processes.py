@@ -1,4 +1,4 @@
-"""The load of a drill from its parent's side: starts load processes, counts along, and collects what they wrote down.
+"""Starts the load processes of a drill, counts during the run, and collects their records.
 
 Every wait has a deadline; a process that does not end in time is killed, by its own pid, since it is ours.
 """

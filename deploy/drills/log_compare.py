@@ -1,4 +1,4 @@
-"""Whether the logs of a group's replicas are byte for byte the same, read from their stores' files.
+"""Compares the logs of a group's replicas byte for byte, from their stores' files.
 
 All of what is kept everywhere is compared, record by record: of the filler that ends a segment only its head is the
 log's, what lies behind it is each replica's own. The processes may run; the logs must be level. A segment's file is read whole.

@@ -1,4 +1,4 @@
-"""What an operator does who reads docs/operate.md, by the commands that it names: each a process of its own.
+"""Does what docs/operate.md tells an operator to do, with the commands there: each a process of its own.
 
 `wait_blocked`, `restore`: a group whose node in ZooKeeper was lost or set back. `scrub`: has one broker read its log.
 `elect_another`: an orderly change of master.

@@ -1,4 +1,4 @@
-"""Everything that one replica holds of a drill's topic, asked of that replica itself and no other.
+"""Reads everything that one replica holds of a drill's topic, from that replica only.
 
 A slave answers below its confirm offset, a master likewise, so this reads what consumers could read from there. Replicas
 answer the same request with the same bytes, as long as their logs are the same: each answer is taken apart once.

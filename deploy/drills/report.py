@@ -1,4 +1,4 @@
-"""What a drill tells in the end: of each run, and of all of them. Pure.
+"""The report of a drill: of each run, and of all of them. Pure.
 
 The document has the shape that design says for `zenit drill run --json`: drill, passed, lost, runs with acknowledged,
 lost, duplicated, reordered, first_write_ms, longest_gap_ms; the rest is added.

@@ -1,4 +1,4 @@
-"""Runs a drill: a cluster, load, faults one after another, and in the end every acknowledgement held against every replica.
+"""Runs a drill: a cluster, load, faults one after another; at the end compares acknowledgements with replicas.
 
     cluster up -> (new topic -> load -> as long as a fault will be held -> [fault -> hold -> mend -> in sync again -> settle]
     ... -> load stops -> replicas level -> read back through each -> verdict) as often as there are runs -> cluster down

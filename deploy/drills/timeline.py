@@ -1,4 +1,4 @@
-"""The picture of a run, as SVG text: messages acknowledged in each 50 ms, and when a fault was there. Pure."""
+"""The picture of a run, as SVG text: messages acknowledged in each 50 ms, and the faults. Pure."""
 
 from __future__ import annotations
 

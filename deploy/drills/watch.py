@@ -1,4 +1,4 @@
-"""What must hold all along a drill, looked at about once a second: epochs and confirm offsets never go back. Pure.
+"""Checks during a drill, about once a second, that epochs and confirm offsets never decrease. Pure.
 
 - A group's epoch never goes back.
 - Within an epoch its master's confirm offset never goes back, and only one replica says that it is its master.

@@ -1,4 +1,4 @@
-"""Looks at a cluster beside a drill's own thread, about once a second; what it sees goes to a `Watch`."""
+"""Observes a cluster during a drill, about once a second, and passes the observations to a `Watch`."""
 
 from __future__ import annotations
 

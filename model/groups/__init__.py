@@ -1,1 +1,1 @@
-"""A replica group as its node in ZooKeeper has it, and what a replica tells of its log."""
+"""The values of a replica group: its node in ZooKeeper, and how far its logs reach."""

@@ -1,4 +1,4 @@
-"""A replica group as ZooKeeper holds it: what controllers decide and brokers obey. Values only. Pure.
+"""A replica group as its node in ZooKeeper has it: controllers decide it, brokers obey it. Values only. Pure.
 
 One group = one broker name: its replicas, who is master in which epoch, who is in sync. `GroupNode` is the content of
 `/zenit/{cluster}/groups/{broker_name}`; its ZooKeeper version travels beside it in a `KnownGroup`, since every change

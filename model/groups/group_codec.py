@@ -1,4 +1,4 @@
-"""A replica group's node as JSON bytes, and back: as ZooKeeper holds it and as controllers send it. And what was seen of it.
+"""Encodes and decodes a replica group's node, and its sightings, as JSON bytes: for ZooKeeper and for messages.
 
 Pure.
 

@@ -1,4 +1,4 @@
-"""What the values of a replica group may be: checked where a stranger sends them or a human edited them. Pure."""
+"""The limits of a replica group's values, checked for values from the network and from hand-edited nodes. Pure."""
 
 from __future__ import annotations
 

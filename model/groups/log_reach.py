@@ -1,4 +1,4 @@
-"""How far logs of replicas reach, and which is worth most: what an operator compares who has to force an election. Pure.
+"""How far replicas' logs reach, and which one is the best: the comparison behind a forced election. Pure.
 
 Logs are compared by their last row of epochs first, then by their end: a row is there only with every byte before it, and
 the master of a later epoch was elected with all that was acknowledged before; a longer log of an earlier epoch is the tail

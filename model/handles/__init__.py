@@ -1,1 +1,1 @@
-"""Texts that name something at a broker, which a client keeps and gives back."""
+"""Handles: texts that name something at a broker; a client stores them and sends them back."""

@@ -1,4 +1,4 @@
-"""RocketMQ's recall handle: by what a delayed message is taken back before it is delivered. Pure.
+"""RocketMQ's recall handle: with it a delayed message is recalled before it is delivered. Pure.
 
 base64url( "v1 topic broker-name timestamp message-id" )      timestamp: its delivery time in ms, plus one
 """

@@ -1,4 +1,4 @@
-"""Transactions: what a producer decides, what became of one, and the text that names it. Pure.
+"""Transactions: a producer's decision, the state of one, and the text that names it. Pure.
 
     base64url( "t1 broker-name topic half-offset message-id" )
 

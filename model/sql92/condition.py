@@ -1,4 +1,4 @@
-"""A condition ready to be evaluated: closures over the properties that it names, with three-valued logic. Pure.
+"""A condition ready for evaluation: closures over its properties, with three-valued logic. Pure.
 
 True, False, or None = unknown; a message is wanted only where the whole is True. A property is bytes as the message has
 them (UTF-8), or None where it has none. What compares with a number takes the property's text as one; text that is none

@@ -1,4 +1,4 @@
-"""What a condition needs of single properties to be true: tests so cheap that they are made before the whole one. Pure.
+"""Cheap tests of single properties that a condition needs to be true; they are made before the whole one. Pure.
 
     amount > 10 AND region = 'eu' AND (a = 1 OR b = 2)      needs amount > 10, and region = 'eu'
 

@@ -1,4 +1,4 @@
-"""From a condition's words to its tree, by recursive descent. Pure.
+"""Parses a condition's tokens to its tree, by recursive descent. Pure.
 
     condition   = conjunction { OR conjunction }
     conjunction = negation { AND negation }

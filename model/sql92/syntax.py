@@ -1,4 +1,4 @@
-"""The tree of a condition: what it says, nothing of how it is evaluated. Pure.
+"""The syntax tree of a condition. Pure.
 
 `[NOT] BETWEEN`, `IN` and the like hold the positive form; NOT stands around them, which is the same in three-valued logic.
 """

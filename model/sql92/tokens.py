@@ -1,4 +1,4 @@
-"""The words of a condition. Bounded: a text over the limit is refused before it is looked at. Pure.
+"""Splits a condition into tokens. Bounded: a text over the limit is refused before it is scanned. Pure.
 
 Raises SqlSyntaxError; positions count characters from 1.
 """

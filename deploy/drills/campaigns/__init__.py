@@ -1,1 +1,1 @@
-"""Random drills for hours, and their account."""
+"""Campaigns: random drills for hours, and their reports."""

@@ -1,4 +1,4 @@
-"""A campaign: the random drill again and again, on clusters of every kind, for hours. Pure: its plan and its account.
+"""A campaign: the random drill repeated for hours, on clusters of every kind. Pure: its plan and its report.
 
 A *leg* is one run of the random drill, on a cluster of one kind. Kinds come in rounds: within a round each kind has as many
 legs as its weight says, in an order drawn from the seed. After each leg every acknowledgement is held against every replica.

@@ -1,4 +1,4 @@
-"""Writes what campaigns found into the documentation: a section of Markdown between two marks, and their pictures beside it.
+"""Writes the results of campaigns into the documentation: a section of Markdown between two marks, and pictures.
 
     python -m zenitmq.deploy.drills.campaigns.campaign_figures REPORT... --page docs/failover.md
 

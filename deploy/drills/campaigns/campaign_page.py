@@ -1,4 +1,4 @@
-"""The page of a campaign, from its document: what was promised and held, what was done and what it cost, leg by leg. Pure."""
+"""The HTML page of a campaign, from its document: checks, faults, costs, leg by leg. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pause of each fault of a campaign, held against what the design explains. Pure.
+"""Compares the pause of each fault of a campaign with what the design explains. Pure.
 
 A pause is *explained* by kind of fault and of cluster (catalogue.writes_wait), and no further than that: where writes go on
 while a fault is held, no pause within that time is, and none is for longer than a bound once the fault is mended.

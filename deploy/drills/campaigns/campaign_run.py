@@ -1,4 +1,4 @@
-"""Carries a campaign out: each leg is `zenit drill run random` as a process of its own, with a report to read afterwards.
+"""Runs a campaign: each leg is `zenit drill run random` as a process of its own, whose report is read afterwards.
 
 A process a leg, so that a leg that breaks off ends nothing but itself, and its network ends with it. The account is
 written anew after each leg: whatever ends a campaign, what it found until then is there. All that legs put down lies in the

@@ -1,1 +1,1 @@
-"""What is done to a drilled cluster."""
+"""The faults of drills."""

@@ -1,4 +1,4 @@
-"""Turns single bits of log records in the files of a running broker, as a disk does on which bits rot.
+"""Flips single bits of log records in the files of a running broker, like a disk with bit rot.
 
 Records are chosen by a seed among those that begin at or above the log's begin and end at or below `limit`; of each one bit
 is turned, anywhere in it. The pages leave the page cache, so that whoever reads next reads the disk.

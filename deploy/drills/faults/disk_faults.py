@@ -1,4 +1,4 @@
-"""Has the disk of a broker hang, or be full, while the broker runs (`disk_faults.c` says how)."""
+"""Makes a broker's disk hang, or be full, while the broker runs (see `disk_faults.c`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a fault to the processes of a cluster, and mends it. Every process is named by pid and birth: no other is touched.
+"""Applies a fault to the processes of a cluster, and repairs it. Processes are found by pid and start time.
 
 `begun` is a context manager: entered, the fault is complete; left, it is mended, whatever happened in between. Mending
 starts what is down by `zenit up`; that all is in sync again is for the caller to wait for.

@@ -1,4 +1,4 @@
-"""Cuts one broker off from everybody else on this machine: a network namespace of the drill's own, and iptables in it.
+"""Cuts one broker off from all others on this machine: a network namespace of the drill's own, and iptables in it.
 
 The drill's process leaves for a new network namespace before it starts anything (`enter_own_network`); what it starts
 lives there too, and the namespace goes with the last of them, so no rule outlives a drill and none touches the machine.

@@ -1,4 +1,4 @@
-"""Cuts the power of processes on this machine: what they wrote and did not sync is gone from their files.
+"""Simulates a power failure of processes on this machine: unsynced writes vanish from their files.
 
 `power_cut.c` says how it is remembered. A cut: the processes are killed; of each store's unsynced creations, renames and
 unlinks a first part is kept and the rest undone; of each file's unsynced writes likewise, and the first one that is not

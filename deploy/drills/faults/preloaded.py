@@ -1,4 +1,4 @@
-"""Compiles a small library of ours that brokers of a drill are started over, by LD_PRELOAD."""
+"""Compiles a small library that is loaded into a drill's brokers by LD_PRELOAD."""
 
 from __future__ import annotations
 

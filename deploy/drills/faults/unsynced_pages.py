@@ -1,4 +1,4 @@
-"""Which of a file's unsynced pages a loss of power takes: any, not only the last. Pure.
+"""Chooses which of a file's unsynced pages a power failure takes: any, not only the last. Pure.
 
 A kernel writes a page back when it likes. So each page that was written since the last sync is on the disk as it was after
 any of its writes, or before the first of them; what came before it in the file says nothing about it. Half of the pages

@@ -1,4 +1,4 @@
-"""Takes the data of a cluster's own ZooKeeper away, or sets it back to what it was before a change of master.
+"""Deletes the data of a cluster's own ZooKeeper, or sets it back to before a change of master.
 
     emptied      killed; its data directory removed; started
     set back     killed; its data directory copied; started; each group gets another master; killed; the copy put in; started
