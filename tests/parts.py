@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from . import durations
@@ -21,6 +21,7 @@ from .kernel_reach import reaches_kernel
 
 ROOT = Path(__file__).parents[1]
 PART_S = 150
+IMPORT_S = 1 / 32  # what a test file takes before its first test; hundreds of files take ten seconds
 QUICK_PARTS = 2  # as many as cores: nothing in them waits
 QUICK_KINDS = ("unit", "property", "wire")
 
@@ -79,7 +80,7 @@ class Part:
     name: str
     kind: Kind
     files: tuple[str, ...]
-    seconds: int
+    seconds: float
 
     def __str__(self) -> str:
         return " ".join((self.kind.lane, self.kind.how, self.name, *self.kind.options, *self.files))
@@ -120,11 +121,11 @@ def kind_of(file: str) -> Kind:
 def divided(kind: Kind, files: list[str], count: int | None = None) -> list[Part]:
     """Parts of about the same length: each file, the longest first, goes where there is least."""
     taken = durations.kept()
-    seconds = {file: taken.get(file, 0) for file in files}
+    seconds = {file: taken.get(file, 0) + IMPORT_S for file in files}
     if count is None:
-        count = 1 if kind.whole else -(-sum(seconds.values()) // PART_S) or 1
+        count = 1 if kind.whole else max(1, ceil(sum(seconds.values()) / PART_S))
     shares: list[list[str]] = [[] for _ in range(min(count, len(files)))]
-    length = Counter(dict.fromkeys(range(len(shares)), 0))
+    length = dict.fromkeys(range(len(shares)), 0.0)
     for file in sorted(files, key=lambda file: -seconds[file]):
         least = min(length, key=lambda share: (length[share], len(shares[share])))
         shares[least].append(file)
