@@ -303,7 +303,7 @@ class Broker:
             on_damaged=self._on_timers_damaged,
             queues_of=lambda topic: queue_count(topics, topic),
             made_at=topics.made_at,
-            ask=Asking(self._loop, registry).ask,
+            ask=Asking(self._loop, registry, self._acknowledgements).ask,
             broker_name=self._config.name,
             store_host_bytes=len(self._store_host.encode()),
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
+from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -77,6 +78,7 @@ class TransactionProducerCore(ProducerCore):
             trace=trace,
         )
         self._user_check = check
+        self._serials = count(1)
         self._sends = TransactionSends(self.group, self._waits, self._waited, self._compress_over)
         self._checks = TransactionChecks(
             self._connection, self._waits, self._on_check, self._on_resolved, workers=check_workers
@@ -108,7 +110,19 @@ class TransactionProducerCore(ProducerCore):
         raised, and decides nothing: the broker asks `check`. Where the message cannot be stored, `execute` is not run. Raises
         as Producer.send does; TransactionDecided where it was decided in another way before (`execute` took too long).
         """
-        receipt = await self._begin_transaction(message, sharding_key=sharding_key, timeout=timeout)
+        sender = self._new_sender()
+        with self._checks.under_way(sender):
+            return await self._send_as(sender, message, execute, sharding_key, timeout)
+
+    async def _send_as(
+        self,
+        sender: str,
+        message: Message,
+        execute: Callable[[Message], Any],
+        sharding_key: str | None,
+        timeout: float | None,
+    ) -> TransactionReceipt:
+        receipt = await self._store_half(sender, message, sharding_key, timeout)
         resolution = await self._call(execute, message)
         if not isinstance(resolution, Resolution):
             raise InvalidParameter(
@@ -133,10 +147,20 @@ class TransactionProducerCore(ProducerCore):
         """Stores the message unseen; `commit` or `rollback` decides it, else the broker asks `check` after 6 s.
 
         Raises as `send` does."""
+        sender = self._new_sender()
+        with self._checks.under_way(sender):
+            return await self._store_half(sender, message, sharding_key, timeout)
+
+    def _new_sender(self) -> str:
+        return f"{self._member.client_id}/{next(self._serials)}"
+
+    async def _store_half(
+        self, sender: str, message: Message, sharding_key: str | None, timeout: float | None
+    ) -> TransactionReceipt:
         if is_delayed(message):
             raise InvalidParameter("message", "delayed", "one without a delay: it is delivered once it is committed")
         self._check_usable()
-        sent = await self._sends.store(message, sharding_key, self._total_ms(timeout))
+        sent = await self._sends.store(message, sharding_key, sender, self._total_ms(timeout))
         if sent.physical_offset < 0:
             raise OutcomeUnknown(str(sent.queue), "it was stored by an earlier try, the broker cannot tell where")
         which = TransactionId(sent.queue.broker_name, message.topic, int(sent.physical_offset), sent.message_id)

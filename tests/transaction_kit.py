@@ -12,7 +12,7 @@ from store_kit import StillClock, make_store, read_queue
 from zenitmq.broker.transaction.half_index import Halves, open_half_index
 from zenitmq.broker.transaction.half_records import half_record
 from zenitmq.broker.transaction.half_rules import HalfRules
-from zenitmq.broker.transaction.transactions import Outcome, Transactions
+from zenitmq.broker.transaction.transactions import Outcome, Question, Transactions
 from zenitmq.model.handles.transaction import Resolution, TransactionId
 from zenitmq.model.properties import encode_properties
 from zenitmq.record.kernel import StoredMessage, decode_record, encode_record
@@ -78,9 +78,10 @@ class Scene:
         """The broker opens its store again then."""
         self.damages += 1
 
-    def on_ask(self, group: str, which: TransactionId, half_offset: int, record: bytes) -> None:
+    def on_ask(self, question: Question) -> None:
         """Somebody of the group is asked."""
-        self.asked.append((group, which, half_offset, decode_record(record).body))
+        body = decode_record(question.record).body
+        self.asked.append((question.group, question.which, question.half_offset, body))
 
     def turn(self) -> None:
         """Runs what is due on the loop."""

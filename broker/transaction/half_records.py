@@ -23,6 +23,7 @@ from ...model.errors import MessageIllegal
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
 from ...model.properties import (
     HALF_OFFSET,
+    HALF_SENDER,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -55,7 +56,7 @@ _OWN: Final = frozenset(
     )
 )
 _NOT_IN_HALVES: Final = _OWN | {name.encode() for name in SAID_BY_SENDER}
-_NOT_COMMITTED: Final = (_OWN | {SEQUENCE.encode()}) - {PRODUCER_GROUP.encode()}
+_NOT_COMMITTED: Final = (_OWN | {SEQUENCE.encode(), HALF_SENDER.encode()}) - {PRODUCER_GROUP.encode()}
 _NOT_AGAIN: Final = frozenset(name.encode() for name in (TRANSACTION_CHECK_TIMES, HALF_OFFSET, SEQUENCE))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, MessageIllegal, StoreNotWriteable, StorePoisoned, ZenitError
-from ...model.handles.transaction import Resolution, TransactionId
+from ...model.handles.transaction import Resolution, TransactionId, client_of
 from ...model.ids import HostAddress
 from ...model.names import UNDECIDED_TOPIC, check_group
 from ...model.properties import PRODUCER_GROUP, UNIQUE_KEY
@@ -25,6 +25,7 @@ from ...remoting.delayed_places import encode_places
 from ...remoting.server import Call, RequestLoop
 from ...store.config import StoreConfig
 from ...store.message_store import Placed
+from ..acknowledgements import Acknowledgements
 from ..handlers.parts import Parts
 from ..json_reply import reply_json
 from ..state.admission import queues_to_create
@@ -33,7 +34,7 @@ from ..state.state_log import TOPICS
 from ..waiting.blocks import BLOCK_BYTES
 from ..waiting.copies import real_queue
 from .half_records import check_times, first_offset, half_record
-from .transactions import Outcome, Traces, Transactions
+from .transactions import Outcome, Question, Traces, Transactions
 
 ENDS_MAX: Final = 256
 LISTED_MAX: Final = 200
@@ -207,20 +208,31 @@ class TransactionHandler:
 
 
 class Asking:
-    """Asks a producer of a group, each time another one."""
+    """Asks the producer that sent a half message; once it is gone one of its group, each time another."""
 
-    def __init__(self, loop: RequestLoop, registry: ClientRegistry) -> None:
+    def __init__(self, loop: RequestLoop, registry: ClientRegistry, acknowledgements: Acknowledgements) -> None:
         self._loop = loop
+        self._acknowledgements = acknowledgements
         self._registry = registry
         self._turn = 0
 
-    def ask(self, group: str, which: TransactionId, half_offset: int, record: bytes) -> None:
+    def ask(self, question: Question) -> None:
+        """Once the half message is confirmed where it is now; before, nobody could decide it there."""
+        self._acknowledgements.when_promised(question.end, partial(self._on_promised, question))
+
+    def _on_promised(self, question: Question, error: ZenitError | None) -> None:
         """Nothing where nobody of the group is connected: it is asked again later."""
-        identities = self._registry.producer_identities(group)
-        if identities:
+        if error is not None:
+            return
+        identities = self._registry.producer_identities(question.group)
+        own = self._registry.identity_of(client_of(question.sender))
+        if own not in identities:
+            if not identities:
+                return
             self._turn += 1
-            request = CheckTransaction(group, which.encode(), half_offset)
-            self._loop.send_to(identities[self._turn % len(identities)], request, (record,))
+            own = identities[self._turn % len(identities)]
+        request = CheckTransaction(question.group, question.which.encode(), question.half_offset, question.sender)
+        self._loop.send_to(own, request, (question.record,))
 
 
 def _resolution(number: int) -> Resolution:

@@ -26,7 +26,7 @@ from ...model.errors import (
 )
 from ...model.handles.transaction import Resolution, TransactionId, TransactionState
 from ...model.names import HALF_TOPIC, UNDECIDED_TOPIC
-from ...model.properties import PRODUCER_GROUP, UNIQUE_KEY
+from ...model.properties import HALF_SENDER, PRODUCER_GROUP, UNIQUE_KEY
 from ...record.kernel import StoredMessage, decode_record
 from ...record.sys_flag import ENDS_WAIT, TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...remoting.delayed_places import NOWHERE, Place
@@ -58,11 +58,26 @@ OP_INTERVAL_MS: Final = 3000  # RocketMQ's transactionOpBatchInterval
 DECIDED_MAX: Final = 100_000
 FOREIGN_PER_TURN: Final = 256
 DAMAGED_RETRY_MS: Final = 1000
+UNCONFIRMED_RETRY_MS: Final = 20
 _COPIES_MAX: Final = 64
 _ALL_TIME: Final = 1 << 62
 
-Ask = Callable[[str, TransactionId, int, bytes], None]
-"""(producer group, which transaction, where its half message begins now, the message): asks somebody of the group."""
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What becomes of a transaction? `half_offset`, `end`: where its half message begins and ends now. `sender`: its
+    HALF_SENDER property. `record`: the message, as its producer is shown it."""
+
+    group: str
+    which: TransactionId
+    half_offset: int
+    end: int
+    sender: str
+    record: bytes
+
+
+Ask = Callable[[Question], None]
+"""Asks a producer of the group, once the half message is confirmed as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +198,15 @@ class Transactions:
         if found is None:
             if self._table.due_of(offset) is None:
                 return None  # it was not what the index took it for
-            raise BrokerBusy(DAMAGED_RETRY_MS, "the half message is damaged, a replica may have it whole")
+            raise self._busy(offset)
         message, properties = found
         return found if _is_of(which, message, properties) else None
+
+    def _busy(self, offset: int) -> BrokerBusy:
+        """Why a half message that waits cannot be read now."""
+        if offset >= self._store.confirm_offset:
+            return BrokerBusy(UNCONFIRMED_RETRY_MS, "the half message was written again, and is not confirmed yet")
+        return BrokerBusy(DAMAGED_RETRY_MS, "the half message is damaged, a replica may have it whole")
 
     def _end(self, which: TransactionId, resolution: Resolution, group: str, found: Found) -> Outcome:
         message, properties = found
@@ -324,7 +345,9 @@ class Transactions:
             )
         else:
             self.asked += 1
-            self._ask(group, which, placed.physical_offset, shown_record(message, topic, queue_id))
+            sender = properties.get(HALF_SENDER, "")
+            shown = shown_record(message, topic, queue_id)
+            self._ask(Question(group, which, int(placed.physical_offset), int(placed.end), sender, shown))
         return len(record)
 
     def _is_wanted(self, message: StoredMessage, topic: str) -> bool:

@@ -158,8 +158,11 @@ class WaitingRecords:
 
     def read(self, entry: Entry, *, is_taken: bool) -> Found | None:
         """The record that the index means; None, and the entry forgotten, where the log has something else there. Where its
-        bytes have rotted and a replica may give them back, an entry that was taken is due again soon; else it is set aside."""
+        bytes have rotted and a replica may give them back, an entry that was taken is due again soon; else it is set aside.
+        None too while it is not confirmed: another master may not have it."""
         due_ms, offset = entry
+        if offset >= self._store.confirm_offset:
+            return None
         try:
             message = decode_record(self._store.record_at(PhysicalOffset(offset)))
             properties = message.properties

@@ -14,6 +14,7 @@ from typing import Final
 
 from ...model.clock import monotonic_ms
 from ...model.errors import ClientClosed, SubscriptionConflict, ZenitError
+from ...model.handles.transaction import client_of
 from ...remoting.client import RemotingClient
 from ...remoting.commands import (
     CheckTransaction,
@@ -265,11 +266,12 @@ class Membership:
             on_reply(push, payload)
 
     def _on_check(self, _address: str, request: CheckTransaction, payload: bytes) -> None:
-        """One of the group's members in this process handles it for all."""
+        """Who sent the message answers; one of the group's members in this process for those that are gone."""
         with self._lock:
-            checkers = list(self._checkers.get(request.producer_group, {}).values())
-        if checkers:
-            checkers[0](request, payload)
+            checkers = self._checkers.get(request.producer_group, {})
+            checker = checkers.get(client_of(request.sender)) or next(iter(checkers.values()), None)
+        if checker is not None:
+            checker(request, payload)
 
     def _on_lost(self, address: str) -> None:
         """I/O thread: a broker that comes back knows nobody; the next tick sends it heartbeats."""

@@ -75,3 +75,8 @@ class TransactionId:
         except (ValueError, binascii.Error, InvalidName) as error:
             raise InvalidParameter("transaction_id", text[:64], _EXPECTED) from error
         return TransactionId(broker_name, topic, int(offset), message_id)
+
+
+def client_of(sender: str) -> str:
+    """The client in a HALF_SENDER property, "client id/number"; "" where there is none."""
+    return sender.rpartition("/")[0]

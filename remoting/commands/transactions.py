@@ -46,11 +46,12 @@ class EndTransactions(RequestFor[EndReply]):
 @dataclass(frozen=True, slots=True)
 class CheckTransaction(RequestFor[Done]):
     """CHECK_TRANSACTION_STATE: broker to a producer of the group, one way: what becomes of it? Payload: the message's record,
-    in its real topic and queue. It is answered with EndTransactions."""
+    in its real topic and queue. It is answered with EndTransactions. `sender`: "client id/number" of the send, or ""."""
 
     producer_group: str
     transaction_id: str
     half_offset: int
+    sender: str = ""
 
 
 @request(9133, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))

@@ -11,7 +11,8 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ....model.errors import CorruptRecordError, ZenitError
@@ -46,6 +47,7 @@ class TransactionChecks:
         self._workers = 0
         self._waiting: deque[tuple[CheckTransaction, StoredMessage]] = deque()
         self._asked: set[str] = set()  # ids of transactions that wait for an answer of ours
+        self._under_way: set[str] = set()  # sends that have not ended
         self._lock = threading.Lock()
         self._is_closed = False
         self._timer = connection.remoting.every(LOOK_MS, self.look)
@@ -90,7 +92,7 @@ class TransactionChecks:
             log.warning("a question about %d messages where one is expected", len(messages))
             return
         with self._lock:
-            if self._is_closed or request.transaction_id in self._asked:
+            if self._is_closed or request.transaction_id in self._asked or request.sender in self._under_way:
                 return
             if len(self._waiting) >= WAITING_MAX:
                 log.warning("a question about a transaction is dropped, %d wait already: is check stuck?", WAITING_MAX)
@@ -106,6 +108,15 @@ class TransactionChecks:
                 with self._lock:
                     self._workers -= 1
                 log.exception("a question about a transaction cannot be answered now")
+
+    @contextmanager
+    def under_way(self, sender: str) -> Iterator[None]:
+        """A send of this producer: until it ends, nobody could say what becomes of it, and `check` is not run."""
+        self._under_way.add(sender)
+        try:
+            yield
+        finally:
+            self._under_way.discard(sender)
 
     async def _work(self) -> None:
         while True:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from ....model.errors import ZenitError
+from ....model.clock import monotonic_ms
+from ....model.errors import BrokerBusy, ZenitError
 from ....model.handles.transaction import Resolution, TransactionId
 from ....model.message import Message, SendReceipt
+from ....model.properties import HALF_SENDER, encode_properties
 from ....model.queue import MessageQueue
 from ....record.kernel import Accumulator
 from ....remoting.commands import EndTransactions
@@ -37,9 +39,10 @@ class TransactionSends:
         self._halves: dict[tuple[str, int], Combiner[Parts, SendReceipt]] = {}
         self._ends: dict[tuple[str, str, int], Combiner[_End, TransactionReceipt]] = {}
 
-    async def store(self, message: Message, sharding_key: str | None, total_ms: int) -> SendReceipt:
-        """Stores a half message. Raises as Producer.send does."""
-        parts = message_parts(message, self._compress_over, sharding_key)
+    async def store(self, message: Message, sharding_key: str | None, sender: str, total_ms: int) -> SendReceipt:
+        """Stores a half message. `sender`: this client and the number of the send. Raises as Producer.send does."""
+        body, tags, keys, properties, flag, body_flags = message_parts(message, self._compress_over, sharding_key)
+        parts = body, tags, keys, properties + encode_properties({HALF_SENDER: sender}), flag, body_flags
         if sharding_key is not None:
             return (await self._store(message.topic, [parts], sharding_key, total_ms))[0]
         key = message.topic, total_ms
@@ -70,6 +73,18 @@ class TransactionSends:
         self, which: TransactionId, resolution: Resolution, half_offset: int, total_ms: int
     ) -> TransactionReceipt:
         """Decides one. Raises as TransactionProducer.commit does."""
+        deadline_ms = monotonic_ms() + total_ms
+        while True:
+            try:
+                return await self._end_once(which, resolution, half_offset, total_ms)
+            except BrokerBusy as error:  # of this one alone: its half message cannot be read now
+                if monotonic_ms() + error.retry_after_ms >= deadline_ms:
+                    raise
+                await self._waits.sleep(error.retry_after_ms)
+
+    async def _end_once(
+        self, which: TransactionId, resolution: Resolution, half_offset: int, total_ms: int
+    ) -> TransactionReceipt:
         key = which.broker_name, which.topic, total_ms
         with self._lock:
             combiner = self._ends.get(key)

@@ -9,7 +9,7 @@ from store_kit import StillClock, read_queue
 from transaction_kit import BROKER, RULES, Scene
 
 from zenitmq.broker.transaction.half_rules import NEVER_MS
-from zenitmq.model.errors import InvalidParameter, TopicNotFound, TransactionDecided, TransactionNotFound
+from zenitmq.model.errors import BrokerBusy, InvalidParameter, TopicNotFound, TransactionDecided, TransactionNotFound
 from zenitmq.model.handles.transaction import Resolution, TransactionId, TransactionState
 from zenitmq.model.names import HALF_OP_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
 
@@ -240,3 +240,18 @@ def test_who_was_deposed_does_not_believe_what_it_staged(tmp_path: Path, clock: 
         scene.transactions.on_deposed()
         assert scene.transactions.decide(which, Resolution.COMMIT, "g", hint=-1) is None, "the log is asked"
         assert scene.end(which).physical_offset == told.physical_offset
+
+
+def test_what_is_not_confirmed_yet_is_neither_decided_nor_forgotten(tmp_path: Path, clock: StillClock) -> None:
+    """Found by the bank: an answer that came before the record it was about was confirmed made the master forget it."""
+    with Scene(tmp_path, clock) as scene:
+        which = scene.send()
+        scene.store.confirm(scene.store.written)
+        scene.pass_ms(RULES.timeout_ms)
+        hint = scene.asked[0][2]
+        assert hint >= scene.store.confirm_offset
+        with pytest.raises(BrokerBusy, match="not confirmed yet"):
+            scene.end(which, hint=hint)
+        assert scene.waiting == 1
+        scene.store.confirm(scene.store.written)
+        assert scene.end(which, hint=hint).state is COMMITTED
