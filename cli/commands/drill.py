@@ -82,7 +82,9 @@ def run_drill(
     ] = None,
     size: Annotated[int, typer.Option(**_between("body_bytes"), help="Body bytes of a message.")] = 200,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 1,
-    minutes: Annotated[float, typer.Option(**_between("minutes"), help="random: how long.")] = 30,
+    minutes: Annotated[
+        float | None, typer.Option(**_between("minutes"), help="random: how long; else half an hour.")
+    ] = None,
     power: Annotated[
         bool, typer.Option("--power", help="random: draw power cuts, not partitions (flush mode sync).")
     ] = False,

@@ -93,7 +93,8 @@ class DrilledCluster:
             raise RequestTimeout("zenit up", UP_TIMEOUT_S * 1000) from error
         if child.returncode:
             said = told.strip().splitlines() or [f"exit code {child.returncode}"]
-            raise ClusterNotStarted("zenit up", said[-1].removeprefix("zenit: "), os.path.join(self.directory, "log"))
+            reason = f"did not start: {said[-1].removeprefix('zenit: ')}"
+            raise ClusterNotStarted("the drill's cluster", reason, os.path.join(self.directory, "log"))
         self._started = self._local.existing().processes
 
     def down(self) -> None:

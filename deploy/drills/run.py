@@ -44,6 +44,7 @@ LAST_SETTLE_MS: Final = round(2 * SEND_TIMEOUT_S * 1000)
 """With several groups: a group that few producers write to has time for a send that a fault swallowed, and another one."""
 READ_MS: Final = 600_000
 QUEUES: Final = 8
+RANDOM_MINUTES: Final = 30.0
 PROCESSES: Final = 2
 PRODUCERS: Final = 4  # of each process
 SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more in one send
@@ -60,7 +61,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
-    """What a user may choose. `seconds`: how long each fault is held, None = as the drill says; `minutes`: of `random`.
+    """What a user may choose. `seconds`: how long each fault is held, None = as the drill says; `minutes`: of `random`,
+    None = RANDOM_MINUTES.
 
     `batch`: messages a send; None = as many as the rate needs at 125 sends a second of each producer.
 
@@ -82,7 +84,7 @@ class DrillOptions:
     batch: int | None = None
     body_bytes: int = 200
     seed: int = 1
-    minutes: float = 30.0
+    minutes: float | None = None
     directory: str | None = None
     report_directory: str | None = None
 
@@ -101,9 +103,10 @@ class DrillOptions:
             raise InvalidParameter("replicas", self.replicas, f"{least} or more, for {self.drill}")
         if self.directory is None and self.controllers == 0 and drill_named(self.drill).needs_controller:
             raise InvalidParameter("controllers", self.controllers, f"1 or more, for {self.drill}")
-        for name, wished in (("power", self.power), ("disks", self.disks)):
+        of_random = (("minutes", self.minutes), ("power", self.power), ("disks", self.disks))
+        for name, wished in of_random:
             if wished and not drill_named(self.drill).is_random:
-                raise InvalidParameter(name, wished, f"false: {self.drill} says itself what it does")
+                raise InvalidParameter(name, wished, f"the drill random; {self.drill} does not take it")
         if self.power and self.disks:
             raise InvalidParameter("disks", self.disks, "false with power: brokers run over one library")
 
@@ -332,7 +335,7 @@ class _DrillRun:
         if not self._drill.is_random:
             yield from self._drill.faults
             return
-        deadline_ms = monotonic_ms() + round(self._options.minutes * 60_000)
+        deadline_ms = monotonic_ms() + round((self._options.minutes or RANDOM_MINUTES) * 60_000)
         conditions = self._options.conditions(is_apart=self._tools.is_apart)
         for fault in random_faults(self._seed, conditions):
             if monotonic_ms() >= deadline_ms:

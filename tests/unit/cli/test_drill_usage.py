@@ -25,6 +25,7 @@ def drill(*arguments: str) -> subprocess.CompletedProcess[str]:
         "run kill-master --size 1",
         "run kill-slave --replicas 1",
         "run kill-master --power",
+        "run kill-master --minutes 4",
         "campaign --hours 0",
         "campaign --hours 1 --batch 0",
     ],

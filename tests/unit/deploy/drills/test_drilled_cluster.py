@@ -1,4 +1,4 @@
-"""A drill that is interrupted while `zenit up` is at work does not wait for it for ever."""
+"""A drill's `zenit up`: one that is interrupted, or hangs, or fails."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from store_kit import wait_until
 from zenitmq.deploy.cluster_record import ClusterRecord, encode_record
 from zenitmq.deploy.drills import drilled_cluster
 from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
+from zenitmq.model.errors import ClusterNotStarted
 
 DEAF = """#!/bin/sh
 trap "" TERM
@@ -42,3 +43,15 @@ def test_an_up_that_does_not_hear_is_killed(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         cluster.up(meanwhile=interrupt)
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def test_an_up_that_fails_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    up = tmp_path / "up"
+    up.write_text("#!/bin/sh\necho 'zenit: the jars of ZooKeeper not found' >&2\nexit 1\n")
+    up.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(up))
+    cluster = DrilledCluster(str(tmp_path / "c"), replicas=1, controllers=0, groups=1, settings=())
+    with pytest.raises(
+        ClusterNotStarted, match=r"^the drill's cluster did not start: the jars of ZooKeeper not found \(log: "
+    ):
+        cluster.up()
