@@ -61,51 +61,53 @@ class BenchOptions:
     size: int = option(128, "Body bytes of a message.", (*_ON_CLUSTER, "limits", "restart"), between=(0, 4 << 20))
     batch: int = option(
         256,
-        "Messages a request; to produce: of --prebuilt, send_batch and send_bodies.",
+        "Messages in a request. `produce`: only for --prebuilt, send_batch and send_bodies.",
         ("produce", "limits"),
         between=(1, 65_536),
     )
     producers: int = option(1, "Processes that produce.", ("produce", "e2e", "limits"), between=(1, 64))
     consumers: int = option(1, "Processes that consume.", ("consume", "e2e"), between=(1, 64))
-    seconds: float = option(10.0, "Length of the measured part.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
+    seconds: float = option(10.0, "Seconds that are measured.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
     flush: str = option(
         "async",
-        "async or sync: of a cluster started for the run; a running one must be so.",
+        "async or sync: flush mode of a cluster that the run starts; a running cluster must have it.",
         (*_STARTED, "limits"),
         choices=FLUSH_MODES,
     )
     api: str = option("post", f"Method of the producer: {', '.join(APIS)}.", ("produce",), choices=APIS)
-    prebuilt: bool = option(False, "Batches made beforehand: the broker's own ceiling.", ("produce",))
+    prebuilt: bool = option(
+        False, "Send batches that were made beforehand: shows the broker's own limit.", ("produce",)
+    )
     in_flight: int = option(
         0,
-        "Requests in flight of a process, 0 = the work's own; to produce: of --prebuilt and send.",
+        "Requests in flight in each process; 0 = the usual number. `produce`: only for --prebuilt and send.",
         ("produce", "limits"),
         between=(0, 4096),
     )
-    keys: int = option(0, "Keys a message, beside its unique id.", _TAGGED, between=(0, 16))
-    tags: bool = option(False, "A tag on every message.", _TAGGED)
-    index: bool = option(True, "Key index of a cluster started for the run.", _STARTED, flag="--index/--no-index")
-    untouched: bool = option(False, "Whole polls, no message touched.", ("consume",))
-    rate: int = option(10_000, "Messages a second, on schedule.", ("e2e",), between=(1, 10_000_000))
-    push: bool = option(False, "To the handler of a push consumer, instead of polls.", ("e2e",))
-    warm: bool = option(False, "Segments whose pages are cached, as recycled ones are.", (*_SENDING, "limits"))
-    stages: bool = option(False, "Tell where the time goes.", _ON_BROKER)
+    keys: int = option(0, "Keys of each message, besides its unique id.", _TAGGED, between=(0, 16))
+    tags: bool = option(False, "Give each message a tag.", _TAGGED)
+    index: bool = option(True, "Key index in a cluster that the run starts.", _STARTED, flag="--index/--no-index")
+    untouched: bool = option(False, "Take whole polls; read no message.", ("consume",))
+    rate: int = option(10_000, "Messages sent each second, on a fixed schedule.", ("e2e",), between=(1, 10_000_000))
+    push: bool = option(False, "Measure to the handler of a push consumer, not to a poll.", ("e2e",))
+    warm: bool = option(False, "Write to segments whose pages are cached, like recycled ones.", (*_SENDING, "limits"))
+    stages: bool = option(False, "Show where the time goes.", _ON_BROKER)
     topic: str | None = option(None, "An existing topic; else one of the run's own.", _ON_BROKER)
     queues: int = option(4, "Queues of the run's own topic.", (*_ON_CLUSTER, "restart"), between=(1, 1024))
     messages: int = option(
         0,
-        "consume: size of the backlog, 0 = by --seconds; spark: how many, 0 = 1000000.",
+        "consume: messages in the backlog, 0 = as --seconds needs; spark: messages, 0 = 1000000.",
         ("consume", "spark"),
         between=(0, MESSAGES_MAX),
     )
-    log_gib: float = option(1.0, "GiB of log.", ("restart", "catch-up"), between=(0.001, 1024))
+    log_gib: float = option(1.0, "Size of the log in GiB.", ("restart", "catch-up"), between=(0.001, 1024))
     limit_seconds: float = option(
-        2.0, "Each run of the raw path, before and after; 0 = none.", _ON_BROKER, between=(0, 600)
+        2.0, "Length of each run of the raw path, before and after; 0 = none.", _ON_BROKER, between=(0, 600)
     )
     master: str = option("local[2]", "Where Spark runs.", ("spark",))
     namesrv: str | None = option(None, "A cluster to measure; None = the one that runs here.", _ON_CLUSTER)
-    own_cluster: bool = option(False, "Start a cluster in any case.", _ON_CLUSTER)
-    directory: str | None = option(None, "Where a started cluster keeps its files.", _EVERY, flag="--dir")
+    own_cluster: bool = option(False, "Start a cluster even if one runs.", _ON_CLUSTER)
+    directory: str | None = option(None, "Directory of a cluster that the run starts.", _EVERY, flag="--dir")
 
     def __post_init__(self) -> None:
         if self.work not in _EVERY:

@@ -27,9 +27,9 @@ class CommandRow(NamedTuple):
 
 
 COMMANDS: Final = {
-    "up": CommandRow("commands.local", "Start a cluster on this machine, or what of it is down."),
-    "down": CommandRow("commands.local", "End the processes of a cluster; its data stays."),
-    "status": CommandRow("commands.local", "Tell which processes run, and how far each log reaches."),
+    "up": CommandRow("commands.local", "Start a cluster on this machine, or what is down of it."),
+    "down": CommandRow("commands.local", "Stop the processes of a cluster; its data stays."),
+    "status": CommandRow("commands.local", "Show which processes run and how far each log reaches."),
     "peek": CommandRow("commands.messages.peek", "Print the last messages of a topic, without a group."),
     "tail": CommandRow("commands.messages.peek", "Print the messages of a topic as they come."),
     "request": CommandRow("commands.messages.request", "Send one message and print the reply to it."),
@@ -42,17 +42,17 @@ COMMANDS: Final = {
     "context": CommandRow("commands.context", "Name clusters, and choose the one that commands talk to."),
     "topic": CommandRow("commands.topic", "Create, change, list, describe and delete topics."),
     "group": CommandRow("commands.group", "List, describe, change, move and delete consumer groups."),
-    "message": CommandRow("commands.messages.message", "Find single messages."),
-    "transaction": CommandRow("commands.messages.transaction", "Transactions that nobody decided: look, and decide."),
-    "dlq": CommandRow("commands.messages.dlq", "Dead letters: what groups gave up after the last attempt."),
+    "message": CommandRow("commands.messages.message", "Find single messages, and trace them."),
+    "transaction": CommandRow("commands.messages.transaction", "List, show and decide transactions that are pending."),
+    "dlq": CommandRow("commands.messages.dlq", "List, show and resend messages that groups gave up."),
     "broker": CommandRow("commands.broker", "Run a broker in the foreground, or ask one that runs."),
     "controller": CommandRow("commands.controller", "Run a controller in the foreground, or ask the leader."),
-    "config": CommandRow("commands.config", "What can be configured."),
-    "store": CommandRow("commands.store", "Look at a store's files; have brokers check theirs."),
-    "query-offsets": CommandRow("commands.query_offsets", "The offsets that Spark queries keep at the brokers."),
+    "config": CommandRow("commands.config", "List the settings of each role."),
+    "store": CommandRow("commands.store", "Inspect and change a store's files; check running ones."),
+    "query-offsets": CommandRow("commands.query_offsets", "List, show and drop the offsets of Spark queries."),
     "bench": CommandRow("bench.bench", "Measure a cluster, and the raw path of this machine."),
-    "drill": CommandRow("commands.drill", "Failover drills: every message is accounted for."),
-    "job": CommandRow("commands.job", "Jobs on Spark: archive, verify, replay and more."),
+    "drill": CommandRow("commands.drill", "Inject faults under load, and check every message."),
+    "job": CommandRow("commands.job", "Run jobs on Spark: archive, verify, replay and more."),
 }
 
 
@@ -71,6 +71,7 @@ class CommandLine(TyperGroup):
 
 def command_of(name: str) -> Any:
     """The parser of one command and of those below it, with the options that many commands share."""
+    from .help_text import complete_help
     from .options import add_context_option
     from .watch import add_watch_option
 
@@ -80,4 +81,5 @@ def command_of(name: str) -> Any:
     command.help = command.help or COMMANDS[name].summary
     add_context_option(command)
     add_watch_option(command)
+    complete_help(command)
     return command

@@ -108,7 +108,7 @@ Namesrv = Annotated[
         "--namesrv",
         metavar="HOST:PORT[,...]",
         callback=_choose_name_servers,
-        help="Name servers; else --context, $ZENIT_NAMESRV, the cluster `zenit up` started last here, 127.0.0.1:9876.",
+        help="Name servers; else --context, $ZENIT_NAMESRV, the last cluster of `zenit up` on this machine, 127.0.0.1:9876.",
     ),
 ]
 Settings = Annotated[

@@ -80,7 +80,7 @@ def _with_watch(
             metavar="[SECONDS]",
             min=LEAST_SECONDS,
             max=86_400,
-            help=f"Print it again each so many seconds ({USUAL_SECONDS:g}), until Ctrl-C.",
+            help=f"Print again every SECONDS ({USUAL_SECONDS:g}), until Ctrl-C.",
         ),
     ] = None,
 ) -> None:

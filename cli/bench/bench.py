@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 MEANINGS: Final = {
     "produce": "Send as fast as the cluster takes it.",
     "consume": "Read a backlog.",
-    "e2e": "From when a message is due to when it is received.",
-    "latency": "One synchronous send after the other.",
-    "limits": "The raw path of this machine alone.",
+    "e2e": "Time from when a message is due until it is received.",
+    "latency": "Time of one synchronous send after another.",
+    "limits": "Measure only the raw path of this machine, without a broker.",
     "restart": "How long a killed broker takes to serve again.",
     "catch-up": "How fast a wiped slave gets its log back.",
-    "spark": "Topics read and written with Spark, beside Parquet.",
+    "spark": "Read and write topics with Spark, compared with Parquet.",
 }
 GROUP_MIN: Final = 2
 PICTURED: Final = WORKS

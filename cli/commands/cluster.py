@@ -38,8 +38,11 @@ def register(app: typer.Typer) -> None:
 
 @watched
 def cluster(namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """List the brokers that are registered with a name server, masters and slaves: what each is by its own word, how far it is
-    behind its master, and which masters take no writes at present. `-`: it does not answer."""
+    """List the brokers that are registered with a name server.
+
+    Each broker is asked for its role, and how far it is behind its master. `writeable` says whether a master takes writes now.
+    `-` means that the broker does not answer.
+    """
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:

@@ -30,7 +30,7 @@ def add(
     in_use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Give the name servers of a cluster a name; a name that is there gets these addresses."""
+    """Name the name servers of a cluster; an existing name gets these addresses."""
 
     def change(contexts: Contexts) -> Contexts:
         added = contexts.with_context(name, addresses)
@@ -41,10 +41,12 @@ def add(
 
 def use(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
-    none: Annotated[bool, typer.Option("--none", help="Use none: go back to the cluster of this machine.")] = False,
+    none: Annotated[
+        bool, typer.Option("--none", help="Use no context: go back to the cluster of this machine.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Have commands talk to this cluster where nothing else is said."""
+    """Choose the cluster that commands talk to by default."""
     if (name is None) != none:
         raise typer.BadParameter("give either NAME or --none", param_hint="NAME")
     _show(_changed(lambda contexts: contexts.using(name)), as_json, f"context in use: {name or 'none'}")

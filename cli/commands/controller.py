@@ -108,7 +108,7 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
 
 @watched
 def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Tell what ZooKeeper has of a group, how far each replica's log reaches by its own word, and what is in the way."""
+    """Show what ZooKeeper holds about a group, how far each replica says that its log reaches, and any problems."""
     from ...client.administration.replica_reach import ask_reaches
 
     with _leading(controllers, namesrv) as calls:
@@ -126,24 +126,24 @@ def elect(
         typer.Option(
             metavar="NAME",
             callback=_check_replica,
-            help="Whom; else the one with the longest log but the present master.",
+            help="Which replica; else the one with the longest log, except the present master.",
         ),
     ] = None,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
-            help="Also one that may lack acknowledged messages, which are lost then; the old master must be dead.",
+            help="Also a replica that may lack acknowledged messages, which are then lost. The old master must be dead.",
         ),
     ] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="With --force: though another replica has more, or may have.")
+        bool, typer.Option("--accept-loss", help="With --force: even if another replica has more, or may have more.")
     ] = False,
     controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Make another replica of a group its master, and print who is."""
+    """Make another replica the master of a group, and print which one it is."""
     if accept_loss and not force:
         raise typer.BadParameter("expected only with --force", param_hint="--accept-loss")
     with _leading(controllers, namesrv) as calls:
@@ -159,27 +159,31 @@ def elect(
 def change_settings(
     group: Group,
     min_in_sync: Annotated[
-        int | None, typer.Option(min=1, max=REPLICAS_MAX, help="Fewer replicas in sync and writes are refused.")
+        int | None, typer.Option(min=1, max=REPLICAS_MAX, help="With fewer replicas in sync, writes are refused.")
     ] = None,
     flush: Annotated[
         FlushMode | None,
-        typer.Option(help="An acknowledgement counts what is on a replica's disk (sync), or what it has written."),
+        typer.Option(help="sync: a replica counts once it has flushed to disk; async: once it has written."),
     ] = None,
     ack: Annotated[
         AckMode | None,
-        typer.Option(help="A send waits for the in-sync set (all), or for the master, which can lose what it had."),
+        typer.Option(
+            help="A send waits for the whole in-sync set (all), or only for the master; then a dead master may lose messages."
+        ),
     ] = None,
     lag_ms: Annotated[
         int | None,
-        typer.Option(min=LAG_MS_MIN, max=LAG_MS_MAX, help="Who was behind for so long leaves the in-sync set."),
+        typer.Option(
+            min=LAG_MS_MIN, max=LAG_MS_MAX, help="A replica that is behind for this long leaves the in-sync set."
+        ),
     ] = None,
     controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Change what is named of a group's settings while it runs, and print them all.
+    """Change settings of a group while it runs, and print all of them.
 
-    Going over to --flush sync waits until every replica that may become master has flushed its log.
+    A change to --flush sync waits until every replica that may become master has flushed its log.
     """
     asked = {
         "min_in_sync": min_in_sync,
@@ -210,7 +214,9 @@ def remove(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Make a group forget a replica that is gone for good; one that runs registers again, and is told of on stderr."""
+    """Remove a replica that is gone for good from a group.
+
+    A replica that still runs registers again; a line on stderr says so."""
     from ...client.administration.replica_reach import ask_reaches
 
     with _leading(controllers, namesrv) as calls:
@@ -241,20 +247,18 @@ def restore(
         ),
     ],
     group_id: Annotated[
-        str, typer.Option(metavar="ID", help="Which group it is, where its replicas tell of several or of none.")
+        str, typer.Option(metavar="ID", help="Id of the group, if its replicas name several or none.")
     ] = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="Though nothing is known to be lost: its master is deposed.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if no loss is known: its master is deposed.")] = False,
     controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Begin a group anew after ZooKeeper lost or set back its data; then elect its master with --force.
+    """Restore a group after ZooKeeper lost its data or went back to older data; then elect its master with --force.
 
-    It deposes the master and empties the in-sync set: the group takes no writes until then. Nobody knows any more which
-    replica has all messages: `zenit controller status` shows which log is worth most. Where nothing is known to be lost it
-    does nothing without --force.
+    This deposes the master and empties the in-sync set: the group takes no writes until the election. No record says any more
+    which replica has all messages; `zenit controller status` shows which log reaches furthest. If no loss is known, nothing is
+    done without --force.
     """
     if group_id:
         with usage_of_values():

@@ -66,7 +66,7 @@ def _needs(drill: Drill) -> str:
 
 def run_drill(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A drill of `zenit drill list`.")],
-    runs: Annotated[int, typer.Option(**_between("runs"), help="How often.")] = 1,
+    runs: Annotated[int, typer.Option(**_between("runs"), help="Number of runs.")] = 1,
     replicas: Annotated[int, typer.Option(**_between("replicas"), help="Brokers of the group.")] = 3,
     controllers: Annotated[int, typer.Option(min=0, help="Controllers, from two replicas on; 0: a static master.")] = 2,
     groups: Annotated[int, typer.Option(**_between("groups"), help="Replica groups; each fault hits one of them.")] = 1,
@@ -78,10 +78,10 @@ def run_drill(
         float, typer.Option(**_between("rate"), help="Messages a second, of all producers together.")
     ] = 5_000,
     batch: Annotated[
-        int | None, typer.Option(**_between("batch"), help="Messages a send; else as the rate needs.")
+        int | None, typer.Option(**_between("batch"), help="Messages in each send; else as many as the rate needs.")
     ] = None,
     size: Annotated[int, typer.Option(**_between("body_bytes"), help="Body bytes of a message.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of what is random.")] = 1,
     minutes: Annotated[
         float | None, typer.Option(**_between("minutes"), help="random: how long; else half an hour.")
     ] = None,
@@ -93,14 +93,17 @@ def run_drill(
         typer.Option("--disks", help="random: draw disks that hang or are full, not partitions (flush mode sync)."),
     ] = False,
     directory: Annotated[
-        str | None, typer.Option("--dir", metavar="DIR", help="Of a cluster that runs; else one is started and ended.")
+        str | None,
+        typer.Option(
+            "--dir", metavar="DIR", help="Directory of a running cluster; else one is started, and stopped at the end."
+        ),
     ] = None,
     report: Annotated[str | None, typer.Option(metavar="DIR", help="Write the report and pictures there.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Do a fault to a cluster under load, and hold every acknowledged message against every replica.
+    """Inject a fault into a cluster under load, and look for every acknowledged message at every replica.
 
-    Exit code 1 where anything acknowledged is lost or changed, out of order, or writes did not go on.
+    Exit code 1 if an acknowledged message is lost, changed or out of order, or if writes did not continue.
     """
     from ...deploy.drills.run import DrillOptions, run
 
@@ -131,25 +134,23 @@ def run_drill(
 
 
 def run_campaign(
-    hours: Annotated[
-        float, typer.Option(**_between("hours"), help="How long; the last leg is carried out to its end.")
-    ],
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 1,
+    hours: Annotated[float, typer.Option(**_between("hours"), help="How long; the last leg runs to its end.")],
+    seed: Annotated[int, typer.Option(help="Seed of all that is random.")] = 1,
     rate: Annotated[
         float, typer.Option(**_between("rate"), help="Messages a second, of all producers together.")
     ] = 5_000,
-    batch: Annotated[int, typer.Option(**_between("batch"), help="Messages a send.")] = 16,
+    batch: Annotated[int, typer.Option(**_between("batch"), help="Messages in each send.")] = 16,
     leg_minutes: Annotated[
-        float, typer.Option(**_between("leg_minutes"), help="How long faults come in each leg.")
+        float, typer.Option(**_between("leg_minutes"), help="How long each leg injects faults.")
     ] = 4,
     report: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the account, page and picture there.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw faults at random against clusters of every kind, one leg after another, and check each leg.
+    """Inject random faults into clusters of every kind, one leg after another, and check each leg.
 
-    Exit code 1 where a leg broke a promise or broke off; 130 where it was interrupted, with the account of what ran.
+    Exit code 1 if a leg broke a promise or broke off; 130 if it was interrupted: it still reports what ran.
     """
     from ...deploy.drills.campaigns.campaign_run import CampaignOptions, run_campaign
 

@@ -21,7 +21,7 @@ Attributes = Annotated[
     ),
 ]
 Topic = Annotated[str, typer.Option("--topic", metavar="T", autocompletion=complete_topics)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 
 QUEUE_COLUMNS = (
     "topic",
@@ -81,7 +81,7 @@ def list_groups(namesrv: Namesrv = None, as_json: Json = False) -> None:
 
 @watched
 def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Tell how far a group is behind, in messages and in seconds, queue by queue."""
+    """Show how far a group is behind in each queue, in messages and in seconds."""
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -91,7 +91,7 @@ def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None
 
 @watched
 def clients(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Tell who the members of a group are: process, host, version, how they share out queues, what they subscribe to."""
+    """Show the members of a group: process, host, version, how they share queues, what they subscribe to."""
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -102,15 +102,15 @@ def clients(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
 def reset_offset(
     name: Name,
     topic: Topic,
-    to: Annotated[str, typer.Option("--to", metavar="TIME|OFFSET|earliest|latest", help="Where each queue goes on.")],
+    to: Annotated[str, typer.Option("--to", metavar="TIME|OFFSET|earliest|latest", help="New offset of each queue.")],
     queue: Annotated[
-        str | None, typer.Option("--queue", metavar="BROKER:ID", help="In this queue only; else in all.")
+        str | None, typer.Option("--queue", metavar="BROKER:ID", help="Only this queue; else all.")
     ] = None,
     dry_run: DryRun = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Move a group within a topic; running members go on from there."""
+    """Set the offsets of a group in a topic; running members continue from there."""
     kind, value = reset_target(to)
     wanted = None if queue is None else queue_of(topic, queue)
     from ...client.admin import Admin
@@ -123,7 +123,7 @@ def reset_offset(
 def skip_backlog(
     name: Name, topic: Topic, dry_run: DryRun = False, namesrv: Namesrv = None, as_json: Json = False
 ) -> None:
-    """Have a group go on behind the last message of a topic: what it has not consumed by now, it never will."""
+    """Set the offsets of a group to the end of a topic; it never gets the messages before."""
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -136,12 +136,12 @@ def skip_backlog(
 def clone_offsets(
     source: Annotated[str, typer.Argument(metavar="FROM")],
     name: Annotated[str, typer.Argument(metavar="TO")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="Of this topic only; else of all.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="Only this topic; else all.")] = None,
     dry_run: DryRun = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Have group TO go on where group FROM is; TO is created where it is not there."""
+    """Copy the offsets of group FROM to group TO; TO is created if it does not exist."""
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -150,12 +150,12 @@ def clone_offsets(
 
 
 def create(name: Name, attr: Attributes = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Create a group with settings of its own; one that is there takes them."""
+    """Create a group with settings; an existing one gets these settings."""
     _set(name, attr, namesrv, as_json, told="is created")
 
 
 def update(name: Name, attr: Attributes = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Change settings of a group that is there; the others stay."""
+    """Change settings of an existing group; the other settings stay."""
     from ...client.admin import Admin
     from ...model.errors import GroupNotFound
 
@@ -168,7 +168,7 @@ def update(name: Name, attr: Attributes = None, namesrv: Namesrv = None, as_json
 
 
 def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Delete a group that has no members, with its offsets and what waits for its next try; its dead letters stay."""
+    """Delete a group without members, its offsets and its pending retries; its dead letters stay."""
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:

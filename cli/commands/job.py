@@ -51,10 +51,13 @@ def run(
     shuffle_partitions: Annotated[
         int,
         typer.Option(
-            "--shuffle-partitions", metavar="N", min=0, help="Of steps that sort or count; 0 = as many as cores."
+            "--shuffle-partitions",
+            metavar="N",
+            min=0,
+            help="Partitions of steps that sort or count; 0 = one for each core.",
         ),
     ] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a job; `zenit job run NAME --help` lists its options.

@@ -38,10 +38,10 @@ def up(
     controllers: Annotated[int | None, typer.Option(min=1, help="Controllers, from two replicas on.")] = None,
     no_controller: Annotated[
         bool,
-        typer.Option("--no-controller", help="The first replica is the master, always: no failover, no ZooKeeper."),
+        typer.Option("--no-controller", help="The first replica is always the master: no failover, no ZooKeeper."),
     ] = False,
     zookeeper: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="A ZooKeeper that runs already; else one of its own.")
+        str | None, typer.Option(metavar="HOST:PORT", help="A ZooKeeper that runs already; else `up` starts one.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -52,7 +52,7 @@ def up(
     namesrv_port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65_535, metavar="PORT", help="The name server's, kept for the next start; else a free one."
+            min=1, max=65_535, metavar="PORT", help="Port of the name server, kept for the next start; else a free one."
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
@@ -61,11 +61,11 @@ def up(
     ] = 60,
     as_json: Json = False,
 ) -> None:
-    """Start a name server and brokers on this machine, or whatever of them is down; one that fails changes nothing.
+    """Start a name server and brokers on this machine, or those that are down; if one does not start, nothing changes.
 
-    They take ports 9876 and 10911, or the next free ones ten higher. From two replicas on ZooKeeper (2181) and controllers
-    (9878) elect each group's master anew when it dies; with --no-controller nobody does: the group waits for its master.
-    Without --detach they stop at Ctrl-C.
+    They take ports 9876 and 10911, or the next free ones ten higher. From two replicas on, ZooKeeper (2181) and controllers
+    (9878) run too, and elect a new master when one dies. With --no-controller there is no election: the group waits for its
+    master. Without --detach, Ctrl-C stops the cluster.
     """
     from ...deploy.local_cluster import ProcessCluster
 
@@ -120,7 +120,7 @@ def _shape(cluster: ProcessCluster, asked: dict[str, Any], no_controller: bool) 
 
 
 def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
-    """End the processes of a cluster; its data stays."""
+    """Stop the processes of a cluster; its data stays."""
     from ...deploy.local_cluster import ProcessCluster, last_directory
 
     try:
@@ -145,7 +145,7 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell which processes run, where, and how far each broker's log reaches."""
+    """Show which processes run, where, and how far each broker's log reaches."""
     from ...deploy.local_cluster import ProcessCluster, last_directory
 
     document = ProcessCluster(directory or last_directory() or DEFAULT_DIRECTORY).status()

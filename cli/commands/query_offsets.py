@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_queries(namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """List the queries of which something is kept, since when and where."""
+    """List the queries whose offsets are stored, since when and where."""
     from ...client.administration.pipeline_calls import pipeline_calls
 
     with pipeline_calls(namesrv, timeout_ms=TIMEOUT_MS) as calls:
@@ -35,7 +35,7 @@ def list_queries(namesrv: Namesrv = None, as_json: Json = False) -> None:
 
 
 def show_query(query: Query, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Print what is kept of a query: a line of JSON; with --json as each group keeps it."""
+    """Print the stored offsets of a query as a line of JSON; with --json, those of each replica group."""
     from ...client.administration.pipeline_calls import pipeline_calls
     from ...client.administration.query_copies import agreed
     from ...model.errors import QueryOffsetsNotFound
@@ -53,7 +53,7 @@ def show_query(query: Query, namesrv: Namesrv = None, as_json: Json = False) -> 
 
 
 def drop(query: Query, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Forget what is kept of a query: under that name one may begin anew."""
+    """Delete the stored offsets of a query; a query of that name then starts from its beginning."""
     from ...client.administration.pipeline_calls import pipeline_calls
 
     with pipeline_calls(namesrv, timeout_ms=TIMEOUT_MS) as calls:

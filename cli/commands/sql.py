@@ -36,7 +36,7 @@ def sql(
         str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, ...")
     ] = "local[*]",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell which tables and columns would be read.")
+        bool, typer.Option("--dry-run", help="Only show which tables and columns would be read.")
     ] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -44,7 +44,8 @@ def sql(
     """Query topics with SQL: each is a table of its name, with a row for each message.
 
     Columns: topic, broker, queueId, queueOffset, messageId, keys, tags, messageGroup, body, properties, bornTimestamp,
-    storeTimestamp and more (docs/pipeline.md). A name with other than letters, digits and _ stands in back-quotes.
+    storeTimestamp and more (docs/pipeline.md). Put a name with
+    characters other than letters, digits and _ in back-quotes.
     """
     if as_csv and as_json:
         raise typer.BadParameter("--csv or --json, not both", param_hint="--csv")

@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 
 def inspect(directory: StoreDirectory, as_json: Json = False) -> None:
-    """Tell what a store holds: files, positions, topics and queues."""
+    """Show what a store holds: files, positions, topics and queues."""
     from ...store.offline.offline import inspect_store
 
     document = inspect_store(directory)
@@ -64,7 +64,7 @@ def inspect(directory: StoreDirectory, as_json: Json = False) -> None:
 
 
 def verify(directory: StoreDirectory, as_json: Json = False) -> None:
-    """Read every record and check it, with its queue's unit and its checksum; exits 1 and names each damaged range."""
+    """Check every record with its entry in its queue and its checksum; exits 1 and names each damaged range."""
     from ...store.offline.offline import verify_store
 
     document = verify_store(directory)
@@ -101,14 +101,17 @@ def dump(
 def join(
     directory: StoreDirectory,
     group_id: Annotated[
-        str, typer.Option(metavar="ID", help="Of the group (zenit controller status); else a new one, after the store.")
+        str,
+        typer.Option(
+            metavar="ID", help="Id of the group (zenit controller status); else a new id, made from the store's."
+        ),
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Say that a store's log is a copy of a group's, or becomes a group's first; its broker must be stopped.
+    """Declare that a store's log is a copy of a group's log, or the first log of a new group; its broker must be stopped.
 
-    For a log that a broker alone or a static master has written. Nothing checks it: in a group whose log it is not, it would
-    be read as if it were.
+    For a log that a broker alone or a static master has written. The claim is not checked: in a wrong group, clients would read
+    this log as if it were the group's.
     """
     from ...broker.group.group_membership import join_group
 
@@ -120,7 +123,7 @@ def join(
 def leave(directory: StoreDirectory, as_json: Json = False) -> None:
     """Take a store out of its group for good, so that its broker may serve it alone; the broker must be stopped.
 
-    Controllers take its log for the group's never again. To have a replica of that group there, begin with an empty directory.
+    Controllers never accept its log for that group again. For a replica of that group, start with an empty directory.
     """
     from ...broker.group.group_membership import leave_group
 
@@ -132,12 +135,14 @@ def leave(directory: StoreDirectory, as_json: Json = False) -> None:
 
 def copy(
     directory: StoreDirectory,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty directory, or one that is not there yet.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="An empty directory, or one that does not exist yet.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Make one more replica of a group from the store of another one, damage included; its broker must be stopped.
+    """Copy a replica's store, damage included, for one more replica of its group; its broker must be stopped.
 
-    For a replica that cannot get the group's log over the network, since a range of it is lost at all the others.
+    For a replica that cannot get the group's log over the network because a range is damaged at all the others.
     """
     from ...broker.repair.replica_copy import copy_replica
 
@@ -151,14 +156,14 @@ def cluster(
     directory: StoreDirectory,
     cluster_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="It is that cluster's from now on; the broker must be stopped."),
+        typer.Option("--id", metavar="ID", help="Move it to this cluster; the broker must be stopped."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With --id: also a store with messages, which become that cluster's.")
+        bool, typer.Option("--force", help="With --id: even if the store holds messages; they move too.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell which cluster a store belongs to, or make it another one's."""
+    """Show which cluster a store belongs to, or move it to another one."""
     from ...broker.group.store_cluster import move_to_cluster, read_cluster
 
     document = (
@@ -172,13 +177,13 @@ def cluster(
 def hand_over(
     directory: StoreDirectory,
     config: ConfigFile = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what waits; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is pending; change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a store ready for a broker of RocketMQ, delayed messages included; its broker must be stopped. Prints the
-    settings for its broker.conf. --config: the file that our broker was started with, where it was.
+    """Make a store ready for a broker of RocketMQ, delayed messages included; its broker must be stopped.
 
-    Cut short, it may be run again: nothing is lost, and nothing comes twice.
+    Prints the settings for RocketMQ's broker.conf. Give --config if our broker was started with a file. If it is interrupted,
+    run it again: no message is lost or stored twice.
     """
     from ...broker.config import BrokerConfig
     from ...broker.group.hand_over import hand_over as hand_over_waits
@@ -216,13 +221,21 @@ def scrub(
         typer.Argument(metavar="[BROKER]", help="A broker's name (all its replicas) or HOST:PORT; else all."),
     ] = None,
     rate: Annotated[
-        int, typer.Option("--rate", metavar="BYTES", min=0, help="Bytes a second of each, 4096 at least; 0 = as set.")
+        int,
+        typer.Option(
+            "--rate",
+            metavar="BYTES",
+            min=0,
+            help="Bytes a second of each broker, at least 4096; 0 = the broker's own setting.",
+        ),
     ] = 0,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend, or a log
-    was not read to its end."""
+    """Have running brokers read and check their logs.
+
+    Exits 1 if damage is left that no replica could mend, or if a log was not read to its end.
+    """
     from ...broker.config import SCRUB_RATE_MIN
     from ...client.admin import Admin
 

@@ -28,13 +28,13 @@ def create(
     name: Name,
     queues: Annotated[int, typer.Option(min=1, help="Queues at each replica group.")] = 8,
     order: Annotated[
-        bool, typer.Option("--order", help="Mark it as ordered: its queues do not move while a broker is away.")
+        bool, typer.Option("--order", help="Ordered: its queues stay at their brokers while one is down.")
     ] = False,
     attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Create a topic at every broker, or give an existing one these settings; queues never become fewer."""
+    """Create a topic at every broker; an existing one gets these settings, and --queues never removes queues."""
     attributes = parse_pairs(attr, "--attr")
     from ...client.admin import Admin
 
@@ -50,15 +50,17 @@ def update(
         int | None, typer.Option(min=1, help="Queues at each replica group; never fewer than now.")
     ] = None,
     order: Annotated[
-        bool | None, typer.Option("--order/--no-order", help="Whether its queues stay while a broker is away.")
+        bool | None,
+        typer.Option("--order/--no-order", help="Whether its queues stay at their brokers while one is down."),
     ] = None,
     attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Change settings of a topic that is there, at each broker that has it; the others stay.
+    """Change settings of an existing topic, at each broker that has it; the other settings stay.
 
-    Queues are added at once and kept: one that holds messages cannot be taken away. Where keys go changes with their number.
+    Queues are added at once. They are never removed, since they may hold messages. A new number of queues changes which queue a
+    sharding key goes to.
     """
     attributes = parse_pairs(attr, "--attr")
     if queues is None and order is None and not attributes:
@@ -77,7 +79,7 @@ def update(
 
 @watched
 def list_topics(
-    system: Annotated[bool, typer.Option("--all", help="The system's own topics too.")] = False,
+    system: Annotated[bool, typer.Option("--all", help="Also the topics of the system.")] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -92,7 +94,7 @@ def list_topics(
 
 @watched
 def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Tell what each queue of a topic holds."""
+    """Show the offsets of each queue of a topic."""
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:

@@ -50,7 +50,9 @@ def consume(
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="earliest|latest|TIME", help="Where a queue begins for which the group has no offset."
+            "--from",
+            metavar="earliest|latest|TIME",
+            help="Where the group begins in a queue for which it has no offset.",
         ),
     ] = "earliest",
     maximum: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="End after N messages.")] = None,
@@ -72,16 +74,20 @@ def consume(
             "--sql", metavar="EXPR", help="A condition: \"amount > 10 AND region = 'eu'\"; else all messages."
         ),
     ] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Tell of each message: see `zenit message trace`.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Write a trace of each message, for `zenit message trace`.")
+    ] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Print the messages of a topic, one line each (--json: one object each), until --max, --idle-exit, Ctrl-C or the
-    end of the one who reads them (`| head`). For a look without a group: zenit peek, zenit tail.
+    """Print the messages of a topic, one line each (--json: one object each).
 
-    A group goes on where it stopped; to move it: zenit group reset-offset. Exit code 1 where messages are lost, their bytes
-    damaged at every replica: the others are printed, and the group goes on behind them. Also where --idle-exit comes while no
-    broker serves the topic; until then, and without --idle-exit, it waits for one.
+    It ends at --max, --idle-exit or Ctrl-C, or when the program that reads its output ends (`| head`). A group continues
+    where it stopped; `zenit group reset-offset` moves it. `zenit peek` and `zenit tail` print messages without a group.
+
+    Exit code 1 if messages are lost because their bytes are damaged at every replica: the other messages are printed, and the
+    group continues after the lost ones. Also if --idle-exit is reached while no broker serves the topic; without --idle-exit it
+    waits for a broker.
     """
     if sql is not None and expression is not None:
         raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")

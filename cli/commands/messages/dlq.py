@@ -31,11 +31,11 @@ def register(app: typer.Typer) -> None:
 
 @watched
 def list_groups(
-    group: Annotated[str | None, typer.Option("--group", metavar="G", help="Of this group only.")] = None,
+    group: Annotated[str | None, typer.Option("--group", metavar="G", help="Only this group.")] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """List the groups that have dead letters: how many are held, and how many of them were sent again."""
+    """List the groups that have dead letters, how many, and how many of them were sent again."""
     from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -83,20 +83,20 @@ def show_letters(
 def redrive(
     group: Group,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TOPIC", help="Where to; else to the topic that each came from.")
+        str | None, typer.Option("--to", metavar="TOPIC", help="Topic to send to; else the topic that each came from.")
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Given up at or after.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Given up at or before.")] = None,
     maximum: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="At most N, the oldest.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be sent, and where to.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Those that were sent again before, too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent, and where to.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were sent again before.")] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Send a group's dead letters again, oldest first; exits 1 at the first that cannot be sent.
 
-    What was sent is remembered: the next run goes on behind it. All groups of the topic get them; --to '%RETRY%GROUP' is
-    for that group alone.
+    What was sent is remembered: the next run continues after it. All groups of the topic get the messages; with
+    --to '%RETRY%GROUP' only that group does.
     """
     begin, end = parse_moment(since, "--since"), parse_moment(until, "--until")
     from ....client.admin import Admin

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def get(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, or an offset message id.")],
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="T", help="Where to look; else in every topic.")
+        str | None, typer.Option("--topic", metavar="T", help="Topic of the message; else every topic is searched.")
     ] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -61,17 +61,17 @@ def query(
 def trace(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, or an offset message id.")],
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="T", help="Where the message is; else every topic is asked.")
+        str | None, typer.Option("--topic", metavar="T", help="Topic of the message; else every topic is searched.")
     ] = None,
     trace_topic: Annotated[
-        str, typer.Option("--trace-topic", metavar="T", help="Where its clients write their traces.")
+        str, typer.Option("--trace-topic", metavar="T", help="Topic to which the clients write their traces.")
     ] = TRACE_TOPIC,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Print the journey of a message: sent, stored, each delivery and what came of it, retries.
+    """Print what happened to a message: sent, stored, each delivery and its result, retries.
 
-    Clients tell of it where they were made with trace=True; without traces only what the log holds is shown.
+    Clients that were made with trace=True write traces. Without traces only what the log holds is shown.
     """
     from ....client.admin import Admin
 

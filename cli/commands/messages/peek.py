@@ -37,7 +37,7 @@ Ends = Mapping[MessageQueue, tuple[int, int]]
 """[begin, end) of queue offsets, by queue."""
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="BROKER:ID", help="Of this queue only; else of all.")]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="BROKER:ID", help="Only this queue; else all.")]
 Format = Annotated[
     str | None,
     typer.Option("--format", metavar="F", help="E.g. '{queue_id}:{queue_offset} {keys} {body}'; else the body alone."),
@@ -57,7 +57,9 @@ def peek(
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="latest|earliest|TIME", help="The last N, the first N, or N stored from a time on."
+            "--from",
+            metavar="latest|earliest|TIME",
+            help="latest: the last N; earliest: the first N; a time: the first N stored from then on.",
         ),
     ] = "latest",
     queue: Queue = None,
@@ -65,7 +67,7 @@ def peek(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Print the last messages of a topic, or the first, without a group: nothing is committed, nobody misses one."""
+    """Print the last messages of a topic, or the first, without a group; no offset is committed."""
     line = line_of(line_format, as_json)
     moment = None if start in ("earliest", "latest") else parse_moment(start, "--from")
     wanted = None if queue is None else queue_of(topic, queue)
@@ -85,7 +87,10 @@ def peek(
 def tail(
     topic: Topic,
     count: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, max=PEEK_MAX, help="How many of the last come first.")
+        int,
+        typer.Option(
+            "--lines", "-n", metavar="N", min=0, max=PEEK_MAX, help="How many of the last messages are printed first."
+        ),
     ] = 10,
     queue: Queue = None,
     line_format: Format = None,
@@ -93,9 +98,9 @@ def tail(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Print the last messages of a topic and then each that comes, without a group, until Ctrl-C (exit code 130).
+    """Print the last messages of a topic and then each new one, without a group, until Ctrl-C (exit code 130).
 
-    It ends, too, when the one who reads its output does, as `head` in a pipe.
+    It also ends when the program that reads its output ends, such as `head` in a pipe.
     """
     line = line_of(line_format, as_json)
     wanted = None if queue is None else queue_of(topic, queue)

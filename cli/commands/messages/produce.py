@@ -110,7 +110,7 @@ def whole_of(stream: BinaryIO) -> Iterator[bytes]:
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)],
-    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Where the lines are; else stdin.")] = None,
+    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="File to read; else stdin.")] = None,
     key_field: Annotated[
         int | None, typer.Option("--key-field", metavar="N", min=1, help="The N-th blank-separated word is the key.")
     ] = None,
@@ -133,20 +133,29 @@ def produce(
     ] = None,
     delay: Annotated[
         str | None,
-        typer.Option("--delay", metavar="SPAN", help="Deliver each so long after it was sent: 500ms, 5s, 2h."),
+        typer.Option(
+            "--delay", metavar="SPAN", help="Deliver each message this long after it was sent: 500ms, 5s, 2h."
+        ),
     ] = None,
     deliver_at: Annotated[
-        str | None, typer.Option("--deliver-at", metavar="TIME", help="Deliver all at a time: 2026-11-21T09:50, or ms.")
+        str | None,
+        typer.Option(
+            "--deliver-at",
+            metavar="TIME",
+            help="Deliver all at this time: 2026-11-21T09:50, or milliseconds since the epoch.",
+        ),
     ] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="At most N messages a second.")] = None,
     skip_empty: Annotated[
-        bool, typer.Option("--skip-empty", help="Leave empty lines out (else a message with an empty body each).")
+        bool, typer.Option("--skip-empty", help="Skip empty lines; else each is a message with an empty body.")
     ] = False,
-    trace: Annotated[bool, typer.Option("--trace", help="Tell of each message: see `zenit message trace`.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Write a trace of each message, for `zenit message trace`.")
+    ] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Send one message a line of a file or of stdin, or the whole of it as one; exits 1 if any failed."""
+    """Send each line of a file or of stdin as a message, or all of it as one; exits 1 if any message failed."""
     if shard_field is not None and sharding_key is not None:
         raise typer.BadParameter("give only one of them", param_hint="--shard-field, --sharding-key")
     if delay is not None and deliver_at is not None:

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def request(
     topic: Topic,
     body: Annotated[
-        str | None, typer.Option("--body", metavar="TEXT", help="What is asked; else all of stdin.")
+        str | None, typer.Option("--body", metavar="TEXT", help="Body of the request; else all of stdin.")
     ] = None,
     tags: Annotated[str | None, typer.Option("--tags", metavar="TAG")] = None,
     prop: Properties = None,
@@ -41,15 +41,15 @@ def request(
         str | None, typer.Option("--sharding-key", metavar="KEY", help="Same key, same queue, in order.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.001, max=SECONDS_MAX, help="For the send and the wait together.")
+        float, typer.Option(metavar="SECONDS", min=0.001, max=SECONDS_MAX, help="For the send and the reply together.")
     ] = 10.0,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Send one message, wait for its reply and print the reply's body (--json: all of it); exits 1 without one in time.
+    """Send one message, wait for its reply and print the reply's body (--json: all of it); exits 1 if none comes in time.
 
-    Whoever consumes the topic may answer: `reply` of a program's producer, or `zenit reply`. What nobody answered stays in
-    the topic.
+    Any consumer of the topic may answer: a program by its producer's `reply`, or `zenit reply`. A request that nobody answers
+    stays in the topic.
     """
     properties = parse_pairs(prop, "--prop")
     asked = sys.stdin.buffer.read() if body is None else body.encode()
@@ -71,10 +71,16 @@ def request(
 def reply(
     topic: Topic,
     group: Annotated[
-        str, typer.Option("--group", metavar="G", help="Who answers together.", autocompletion=complete_groups)
+        str,
+        typer.Option(
+            "--group",
+            metavar="G",
+            help="The consumer group; its members share the requests.",
+            autocompletion=complete_groups,
+        ),
     ] = "zenit-reply",
     body: Annotated[
-        str | None, typer.Option("--body", metavar="TEXT", help="What is replied; else the request's own body.")
+        str | None, typer.Option("--body", metavar="TEXT", help="Body of the reply; else the request's own body.")
     ] = None,
     maximum: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="End after N requests.")] = None,
     expression: Annotated[
@@ -85,7 +91,7 @@ def reply(
 ) -> None:
     """Answer the requests of a topic, and print each, until --max or Ctrl-C: to try requests without a program.
 
-    A group begins with the messages that come after it was started first. What is no request is passed over.
+    A new group begins with the messages that come after its first start. Messages that are not requests are skipped.
     """
     from ....client.consuming.start_from import StartFrom
     from ....client.producer import Producer

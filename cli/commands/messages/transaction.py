@@ -26,13 +26,18 @@ def register(app: typer.Typer) -> None:
 
 
 def list_transactions(
-    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="Those of a topic.")] = None,
-    group: Annotated[str | None, typer.Option("--group", metavar="G", help="Those of a producer group.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="Only those of this topic.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="G", help="Only those of this producer group.")
+    ] = None,
     maximum: Annotated[int, typer.Option("--max", metavar="N", min=1, help="At most N.")] = 1000,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """List what is not decided: pending, its producers are asked; parked, you decide."""
+    """List transactions that are not decided.
+
+    pending: the broker still asks its producers. parked: the broker has stopped asking; `commit` or `rollback` decides it.
+    """
     from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -45,7 +50,7 @@ def list_transactions(
 
 
 def show_transaction(transaction_id: TransactionName, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Print one that is not decided, and its message."""
+    """Print a transaction that is not decided, and its message."""
     from ....client.admin import Admin
 
     with Admin(namesrv) as admin:

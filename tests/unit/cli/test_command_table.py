@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 
 import pytest
@@ -33,3 +34,20 @@ def test_who_mistypes_a_command_is_told_of_one_that_there_is() -> None:
 def test_options_that_many_commands_share_are_given_to_the_one_that_is_asked_for() -> None:
     given = {option.name for option in command_of("topic").commands["list"].params}
     assert {"namesrv", "context", "watch"} <= given
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_shows_whole_sentences_and_no_words_of_the_parser(name: str) -> None:
+    """Where a command has commands below it, the list of them is not cut at the width of the terminal."""
+    told = CliRunner().invoke(application(), [name, "--help"], terminal_width=80).output
+    assert " --help" in told
+    assert [line for line in told.partition("Commands:")[2].splitlines() if line.endswith("...")] == []
+    assert not re.search(r"<(int|float|str)\b", told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [("--queues three", "'three' is not a valid whole number"), ("--queues 0", "range x>=1")]
+)
+def test_a_value_of_another_type_is_refused_in_plain_words(arguments: str, said: str) -> None:
+    result = CliRunner().invoke(application(), ["topic", "create", "trades", *arguments.split()])
+    assert (result.exit_code, said in result.output) == (2, True)

@@ -1,0 +1,40 @@
+"""Help texts that the parser would leave out or cut: `N` for a number, a whole clause for each command of a list. Pure."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any, Final
+
+VALUES: Final = {
+    "int": ("N", "whole number"),
+    "int range": ("N", "whole number"),
+    "float": ("N", "number"),
+    "float range": ("N", "number"),
+    "str": ("TEXT", "text"),
+}
+"""By the parser's word for a type: what stands behind the option in the help, and the type's name in an error."""
+
+
+def complete_help(command: Any) -> None:
+    """Changes a parser and those below it.
+
+    A list of commands shows what each does in full, up to the first `;` or full stop: the parser's own way cuts it at the width
+    of the terminal.
+    """
+    for below in getattr(command, "commands", {}).values():
+        complete_help(below)
+        below.short_help = _first_clause(below.help or "")
+    for parameter in command.params:
+        if parameter.type.name in VALUES and not getattr(parameter, "is_flag", False):
+            metavar, type_name = VALUES[parameter.type.name]
+            if parameter.param_type_name == "option":
+                parameter.metavar = parameter.metavar or metavar
+            parameter.type = copy.copy(parameter.type)  # the parser shares one object of most types
+            parameter.type.name = type_name
+
+
+def _first_clause(text: str) -> str:
+    """With a full stop. `;` and `.` count where a blank or the end follows."""
+    clause = re.split(r"[;.](?=\s|$)", " ".join(text.split()), maxsplit=1)[0]
+    return f"{clause}." if clause else ""
