@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..model.errors import InvalidParameter
 from ..model.names import check_topic
 
-WORKS: Final = ("produce", "consume", "e2e", "latency", "limits", "restart")
+WORKS: Final = ("produce", "consume", "e2e", "latency", "transactions", "limits", "restart")
 GROUP_WORKS: Final = ("catch-up",)  # need a replica group, which they start themselves
 SPARK_WORKS: Final = ("spark",)  # need Spark, and are measured by the pipeline
 REPLICATED_WORKS: Final = ("produce", "latency")  # measured on several replicas too, beside a single broker
@@ -22,7 +22,7 @@ FLUSH_MODES: Final = ("async", "sync")
 MESSAGES_MAX: Final = 1 << 31
 
 
-_SENDING: Final = ("produce", "latency", "e2e")
+_SENDING: Final = ("produce", "latency", "e2e", "transactions")
 _ON_BROKER: Final = (*_SENDING, "consume")
 _ON_CLUSTER: Final = (*_ON_BROKER, "spark")
 _TAGGED: Final = ("produce", "latency", "consume", "limits", "restart")
@@ -65,7 +65,7 @@ class BenchOptions:
         ("produce", "limits"),
         between=(1, 65_536),
     )
-    producers: int = option(1, "Processes that produce.", ("produce", "e2e", "limits"), between=(1, 64))
+    producers: int = option(1, "Processes that produce.", ("produce", "e2e", "transactions", "limits"), between=(1, 64))
     consumers: int = option(1, "Processes that consume.", ("consume", "e2e"), between=(1, 64))
     seconds: float = option(10.0, "Seconds that are measured.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
     flush: str = option(
@@ -81,7 +81,7 @@ class BenchOptions:
     in_flight: int = option(
         0,
         "Requests in flight in each process; 0 = the usual number. `produce`: only for --prebuilt and send.",
-        ("produce", "limits"),
+        ("produce", "transactions", "limits"),
         between=(0, 4096),
     )
     keys: int = option(0, "Keys of each message, besides its unique id.", _TAGGED, between=(0, 16))

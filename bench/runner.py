@@ -31,6 +31,7 @@ _RAW_OF: Final = {
     "produce": "the same frames over the same sockets and the same pwritev, without a broker",
     "consume": "pages of a mapped file over the same sockets, without a broker; messages not touched",
     "latency": "bare round trips with the same frames and a pwritev, interleaved with the sends",
+    "transactions": "single requests with the same frames and a pwritev, without a broker; a transaction takes two",
     "e2e": "bare round trips with the same frames and a pwritev, one at a time",
 }
 USUAL_FILES: Final = LogFiles()
@@ -146,7 +147,7 @@ def _flushes(bench: Bench) -> Nanoseconds:
 
 
 def _sent_batch(options: BenchOptions) -> int:
-    return 1 if options.work in ("consume", "latency", "e2e") else raw_shape(options).batch
+    return 1 if options.work in ("consume", "latency", "e2e", "transactions") else raw_shape(options).batch
 
 
 def _pages(options: BenchOptions, given: GivenCluster) -> str:

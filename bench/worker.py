@@ -20,6 +20,7 @@ ROLES: Final[dict[str, tuple[str, str, str]]] = {
     "prebuilt": ("works.prebuilt", "PrebuiltJob", "send_prebuilt"),
     "consume": ("works.consume", "ConsumeJob", "consume"),
     "latency": ("works.latency", "LatencyJob", "send_one_by_one"),
+    "transactions": ("works.transactions", "TransactionsJob", "commit_all"),
     "schedule": ("works.e2e", "ScheduleJob", "send_on_schedule"),
     "receive": ("works.e2e", "ReceiveJob", "receive"),
     "encode": ("stages", "EncodeJob", "measure_encoding"),

@@ -32,7 +32,9 @@ def plain(body: bytes, message_id: str, **properties: str) -> StoredMessage:
 class Scene:
     """`asked`: (group, which, where its half message begins, body) of each question. `turn`: what the loop does."""
 
-    def __init__(self, directory: Path, clock: StillClock, *, rules: HalfRules = RULES) -> None:
+    def __init__(
+        self, directory: Path, clock: StillClock, *, rules: HalfRules = RULES, segment_bytes: int = 1 << 16
+    ) -> None:
         self.clock, self.loop = clock, Loop()
         self.damages = 0
         self.leads = True
@@ -41,7 +43,7 @@ class Scene:
         self.asked: list[tuple[str, TransactionId, int, bytes]] = []
         halves = Halves(rules, str(directory))
         self.index = open_half_index(str(directory), halves, clock=clock)
-        self.store: MessageStore = make_store(directory, clock, dispatchers=(self.index,), segment_bytes=1 << 16)
+        self.store: MessageStore = make_store(directory, clock, dispatchers=(self.index,), segment_bytes=segment_bytes)
         with ExitStack() as failed:
             failed.callback(self.index.close)
             self.store.__enter__()

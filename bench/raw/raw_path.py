@@ -51,13 +51,16 @@ class RawShape:
     reads: bool = False
 
 
+TRANSACTIONS_IN_FLIGHT: Final = 16
+
+
 def default_in_flight(options: BenchOptions) -> int:
     """Requests in flight of one process where the options leave it open."""
     if options.in_flight:
         return options.in_flight
     if options.work == "limits" or options.prebuilt:
         return 64 if options.batch == 1 else 8
-    return 1
+    return TRANSACTIONS_IN_FLIGHT if options.work == "transactions" else 1
 
 
 def raw_shape(options: BenchOptions) -> RawShape:
@@ -75,6 +78,8 @@ def raw_shape(options: BenchOptions) -> RawShape:
         return replace(shape, batch=1, in_flight=queues, clients=options.consumers, reads=True)
     if options.work in ("e2e", "latency"):
         return replace(shape, batch=1, in_flight=1, clients=1)
+    if options.work == "transactions":
+        return replace(shape, batch=1)
     if options.prebuilt or options.work == "limits":
         return shape
     if options.api in ("post", "send_async"):

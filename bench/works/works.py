@@ -24,6 +24,7 @@ from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .latency import LatencyJob
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
+from .transactions import TransactionsJob
 
 BACKLOG_BYTES_MAX: Final = 2 << 30
 _BACKLOG_RATE: Final = 3_000_000  # messages a second a consumer may reach: what a backlog is sized for
@@ -235,6 +236,24 @@ def end_to_end(bench: Bench) -> WorkOutcome:
     return replace(outcome, measured=measured, extra=extra)
 
 
+def transactions(bench: Bench) -> WorkOutcome:
+    """Transaction producers, each with so many transactions at a time."""
+    options = bench.options
+    loads = []
+    for index in range(options.producers):
+        path = bench.path(f"producer-{index}")
+        job = TransactionsJob(
+            namesrv=bench.target.namesrv,
+            topic=bench.target.topic,
+            size=options.size,
+            in_flight=default_in_flight(options),
+            seconds=options.seconds,
+            samples_path=path,
+        )
+        loads.append(Load(role="transactions", job=job, samples_path=path))
+    return bench.measured(loads, phase="transactions", seconds=options.seconds)
+
+
 def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     """Makes pools of recycled files, so that what is measured is written over pages that are cached.
 
@@ -291,4 +310,5 @@ WORKS: Final[dict[str, Callable[[Bench], WorkOutcome]]] = {
     "consume": consume,
     "latency": latency,
     "e2e": end_to_end,
+    "transactions": transactions,
 }

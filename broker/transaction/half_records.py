@@ -16,6 +16,7 @@ names, or none: then it tells RocketMQ alone of commits. It has HALF_OFFSET too;
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -32,6 +33,7 @@ from ...model.properties import (
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED,
 )
+from ...record.codes import QUEUE_OFFSET_AT, SYS_FLAG_AT
 from ...record.kernel import StoredMessage
 from ...record.new_record import NewRecord
 from ...record.sys_flag import NOT_COPIED, TRANSACTION_COMMIT, TRANSACTION_MASK
@@ -39,6 +41,7 @@ from ..delay.timing import SAID_BY_SENDER
 from ..waiting.copies import changed, copied_record
 
 OP_TAG: Final = "d"
+_PLACE: Final = struct.Struct(">qq")
 _NONE: Final = "-"
 OP_BODY_BYTES_MAX: Final = 4096  # RocketMQ's transactionOpMsgMaxSize
 _OFFSET_LENGTH_MAX: Final = 18
@@ -95,7 +98,7 @@ def parked_record(message: StoredMessage, host_bytes: int) -> bytes:
 
 
 def _again(message: StoredMessage, topic: str, checks: int, host_bytes: int) -> bytes:
-    added = {HALF_OFFSET: str(first_offset(message))}
+    added = {HALF_OFFSET: str(first_offset(message, message.properties))}
     if checks:
         added[TRANSACTION_CHECK_TIMES] = str(checks)
     properties = changed(message.properties_as_stored, _NOT_AGAIN, added)
@@ -151,10 +154,15 @@ def check_times(properties: Mapping[str, str]) -> int:
     return int(text) if _is_number(text, _CHECKS_LENGTH_MAX) else 0
 
 
-def first_offset(message: StoredMessage) -> int:
+def first_offset(message: StoredMessage, properties: Mapping[str, str]) -> int:
     """Where the half message's first record began: by that its transaction is named."""
-    text = message.properties.get(HALF_OFFSET, "")
+    text = properties.get(HALF_OFFSET, "")
     return int(text) if _is_number(text, _OFFSET_LENGTH_MAX) else message.physical_offset
+
+
+def placed_record(record: bytes, queue_offset: int, physical_offset: int) -> bytes:
+    """A record of ours as it is in the log, there."""
+    return b"".join((record[:QUEUE_OFFSET_AT], _PLACE.pack(queue_offset, physical_offset), record[SYS_FLAG_AT:]))
 
 
 def _is_number(text: str, length_max: int) -> bool:

@@ -191,7 +191,7 @@ class TransactionHandler:
     def _row(self, message: Any, properties: dict[str, str], now_ms: int) -> dict[str, Any]:
         topic, queue_id = real_queue(properties)
         message_id = properties.get(UNIQUE_KEY, "")
-        which = TransactionId(self._broker_name, topic, first_offset(message), message_id)
+        which = TransactionId(self._broker_name, topic, first_offset(message, properties), message_id)
         return {
             "transaction_id": which.encode(),
             "topic": topic,

@@ -46,6 +46,7 @@ from .half_records import (
     committed_record,
     first_offset,
     parked_record,
+    placed_record,
     rollback_record,
     shown_record,
 )
@@ -56,6 +57,8 @@ log = logging.getLogger(__name__)
 ASKED_PER_TURN: Final = 256
 OP_INTERVAL_MS: Final = 3000  # RocketMQ's transactionOpBatchInterval
 DECIDED_MAX: Final = 100_000
+RECENT_MAX: Final = 4096
+RECENT_BYTES_MAX: Final = 8 << 20
 FOREIGN_PER_TURN: Final = 256
 DAMAGED_RETRY_MS: Final = 1000
 UNCONFIRMED_RETRY_MS: Final = 20
@@ -137,6 +140,8 @@ class Transactions:
         self._broker_name = broker_name
         self._host_bytes = store_host_bytes
         self._decided: OrderedDict[int, tuple[str, Outcome]] = OrderedDict()  # by the half's first offset
+        self._recent: OrderedDict[int, bytes] = OrderedDict()  # records of half messages, by where they begin
+        self._recent_bytes = 0
         self._noted: list[int] = []  # queue offsets of halves that were committed, for RocketMQ's op records
         self._noted_ms = 0
 
@@ -155,15 +160,25 @@ class Transactions:
             placed = self._store.stage_own(b"".join(block), topic=HALF_TOPIC, queue_id=0, count=len(block), flags=flags)
             staged.append((True, placed))
             at = int(placed.physical_offset)
-            for record in block:
+            for index, record in enumerate(block):
                 places.append(Place(NOWHERE, NOWHERE, at))
+                self._keep(at, placed_record(record, placed.queue_offset + index, at))
                 at += len(record)
         return places
+
+    def _keep(self, offset: int, record: bytes) -> None:
+        """Most are decided at once: they are not read from the log for that."""
+        self._recent[offset] = record
+        self._recent_bytes += len(record)
+        while len(self._recent) > RECENT_MAX or self._recent_bytes > RECENT_BYTES_MAX:
+            self._recent_bytes -= len(self._recent.popitem(last=False)[1])
 
     def on_deposed(self) -> None:
         """Another master decides: what was staged here and not confirmed may never have been."""
         self._decided.clear()
         self._noted.clear()
+        self._recent.clear()
+        self._recent_bytes = 0
 
     @property
     def _table(self) -> WaitingTable:
@@ -194,13 +209,23 @@ class Transactions:
         due_ms = self._table.due_of(offset) if offset >= 0 else None
         if due_ms is None:
             return None
-        found = self._waiting.read((due_ms, offset), is_taken=False)
+        found = self._recent_at(offset) or self._waiting.read((due_ms, offset), is_taken=False)
         if found is None:
             if self._table.due_of(offset) is None:
                 return None  # it was not what the index took it for
             raise self._busy(offset)
         message, properties = found
         return found if _is_of(which, message, properties) else None
+
+    def _recent_at(self, offset: int) -> Found | None:
+        """One that was stored here a moment ago, and is confirmed."""
+        record = self._recent.get(offset)
+        if record is None or offset >= self._store.confirm_offset:
+            return None
+        del self._recent[offset]
+        self._recent_bytes -= len(record)
+        message = decode_record(record)
+        return message, message.properties
 
     def _busy(self, offset: int) -> BrokerBusy:
         """Why a half message that waits cannot be read now."""
@@ -223,7 +248,7 @@ class Transactions:
 
     def _commit(self, message: StoredMessage, properties: dict[str, str]) -> Outcome:
         topic, queue_id = real_queue(properties)
-        if not self._is_wanted(message, topic):
+        if not self._is_wanted(message, properties, topic):
             raise TopicNotFound(topic)
         queue_id %= self._queues_of(topic)  # made anew since, it may have fewer
         record = committed_record(message, topic, queue_id, self._host_bytes)
@@ -321,7 +346,7 @@ class Transactions:
         """Returns the bytes that were staged. Raises StoreNotWriteable."""
         message, properties = found
         topic, queue_id = real_queue(properties)
-        if not self._is_wanted(message, topic):
+        if not self._is_wanted(message, properties, topic):
             return self._drop(message, topic)
         checks = check_times(properties)
         is_over = self._rules.is_over(properties)
@@ -335,7 +360,9 @@ class Transactions:
             return 0
         placed = self._store.stage_own(record, topic=target, queue_id=0, count=1, flags=ENDS_WAIT)
         self._table.on_end_staged(message.physical_offset)
-        which = TransactionId(self._broker_name, topic, first_offset(message), properties.get(UNIQUE_KEY, ""))
+        which = TransactionId(
+            self._broker_name, topic, first_offset(message, properties), properties.get(UNIQUE_KEY, "")
+        )
         group = properties.get(PRODUCER_GROUP, "")
         if is_over:
             self.parked += 1
@@ -350,9 +377,9 @@ class Transactions:
             self._ask(Question(group, which, int(placed.physical_offset), int(placed.end), sender, shown))
         return len(record)
 
-    def _is_wanted(self, message: StoredMessage, topic: str) -> bool:
+    def _is_wanted(self, message: StoredMessage, properties: dict[str, str], topic: str) -> bool:
         """Whether its topic is still there, and is not another one that was made later."""
-        return bool(self._queues_of(topic)) and first_offset(message) >= self._made_at(topic)
+        return bool(self._queues_of(topic)) and first_offset(message, properties) >= self._made_at(topic)
 
     def _drop(self, message: StoredMessage, topic: str) -> int:
         log.warning("a half message is rolled back: its topic is gone topic=%s message=%s", topic, message.message_id)
@@ -395,7 +422,7 @@ class Transactions:
         """See WaitDuty."""
         message, properties = found
         topic, _ = real_queue(properties)
-        if not self._is_wanted(message, topic):
+        if not self._is_wanted(message, properties, topic):
             return self._drop(message, topic)
         try:
             record = carried_record(message, self._host_bytes)
@@ -435,7 +462,7 @@ class Transactions:
 def _is_of(which: TransactionId, message: StoredMessage, properties: dict[str, str]) -> bool:
     """Whether this record is one of that transaction's half message."""
     return (
-        first_offset(message) == which.half_offset
+        first_offset(message, properties) == which.half_offset
         and properties.get(UNIQUE_KEY) == which.message_id
         and real_queue(properties)[0] == which.topic
     )
