@@ -45,14 +45,14 @@ def commit_all(job: TransactionsJob, channel: WorkerChannel) -> None:
         _one(producer, job.topic, content[0])  # finds the route, connects
         if not channel.ready({}):
             return
-        load = _Load(job, channel)
+        load = _Committing(job, channel)
         threads = [
             threading.Thread(target=load.work, args=(producer, content, first)) for first in range(job.in_flight)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(job.seconds + 2 * _TIMEOUT_S)
         if load.failures:
             raise load.failures[0]
         seconds = (monotonic_ns() - load.begin_ns) / 1e9
@@ -74,7 +74,7 @@ def _commit(_: Message) -> Resolution:
     return Resolution.COMMIT
 
 
-class _Load:
+class _Committing:
     """What one measurement counts. Any thread."""
 
     def __init__(self, job: TransactionsJob, channel: WorkerChannel) -> None:
