@@ -40,6 +40,10 @@ class BenchOption:
     choices: tuple[str, ...] = ()
     flag: str = ""
 
+    def flag_of(self, name: str) -> str:
+        """What the command line calls the option. `name`: of its field."""
+        return self.flag or f"--{name.replace('_', '-')}"
+
 
 def option(
     default: Any,
@@ -115,9 +119,9 @@ class BenchOptions:
         for name, known in bench_options().items():
             value = getattr(self, name)
             if known.choices and value not in known.choices:
-                raise InvalidParameter(name, value, "one of " + ", ".join(known.choices))
+                raise InvalidParameter(known.flag_of(name), value, "one of " + ", ".join(known.choices))
             if known.between is not None and not known.between[0] <= value <= known.between[1]:
-                raise InvalidParameter(name, value, f"{known.between[0]} to {known.between[1]}")
+                raise InvalidParameter(known.flag_of(name), value, f"{known.between[0]} to {known.between[1]}")
         if self.topic is not None:
             check_topic(self.topic)
 

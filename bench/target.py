@@ -132,7 +132,9 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
     """
     own = options.own_cluster or options.warm or not options.index
     if own and options.namesrv is not None:
-        raise InvalidParameter("namesrv", options.namesrv, "none: warm files and settings need a cluster of their own")
+        raise InvalidParameter(
+            "--namesrv", options.namesrv, "none: warm files and settings need a cluster of their own"
+        )
     with RemotingClient() as client:
         found = () if own else name_servers(options.namesrv)
         if found and _answers(client, found[0]):
@@ -192,5 +194,5 @@ def _check_flush(target: Target, options: BenchOptions) -> None:
     modes = {str(settings.get("store.flush_mode")) for settings in target.settings()}
     if modes - {options.flush, "None"}:
         raise InvalidParameter(
-            "flush", options.flush, f"{', '.join(sorted(modes))}, as the running cluster has it; or own_cluster"
+            "--flush", options.flush, f"{', '.join(sorted(modes))}, as the running cluster has it; or --own-cluster"
         )

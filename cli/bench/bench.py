@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from ...bench.options import GROUP_WORKS, REPLICATED_WORKS, SPARK_WORKS, WORKS, BenchOptions, bench_options
+from ...deploy.cluster_plan import REPLICAS_MAX
 from ..endings import no_child_outlives
 from ..options import Json, Namesrv, UsageError, usage_of_values
 from ..output import note, print_facts, readable_bytes, show
@@ -80,14 +81,17 @@ def _parameters(work: str) -> dict[str, dict[str, Any]]:
     defaults = BenchOptions(work=work)
     found: dict[str, dict[str, Any]] = {}
     for name, known in bench_options(work).items():
-        flag = known.flag or f"--{name.replace('_', '-')}"
-        annotation = Namesrv if name == "namesrv" else Annotated[TYPES[name], typer.Option(flag, help=known.meaning)]
+        flag = typer.Option(known.flag_of(name), help=known.meaning)
+        annotation = Namesrv if name == "namesrv" else Annotated[TYPES[name], flag]
         found[name] = {"default": getattr(defaults, name), "annotation": annotation}
     if work in REPLICATED_WORKS:
         meaning = "Brokers that hold each message; more than 1: beside a single one."
-        found["replicas"] = {"default": 1, "annotation": Annotated[int, typer.Option(min=1, help=meaning)]}
+        found["replicas"] = {
+            "default": 1,
+            "annotation": Annotated[int, typer.Option(min=1, max=REPLICAS_MAX, help=meaning)],
+        }
     if work in GROUP_WORKS:
-        brokers = typer.Option(min=GROUP_MIN, help="Brokers of the group that is started.")
+        brokers = typer.Option(min=GROUP_MIN, max=REPLICAS_MAX, help="Brokers of the group that is started.")
         found["replicas"] = {"default": GROUP_MIN, "annotation": Annotated[int, brokers]}
     if work in PICTURED:
         picture = typer.Option(metavar="FILE.svg", help="Write a picture of the run.")
@@ -116,7 +120,7 @@ def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None
             document = run_catch_up(options, replicas, report)
         show(document, as_json, lambda: print_facts(document))
         return
-    with _live_table() as report:
+    with usage_of_values(), _live_table() as report:
         result = run(options, report) if replicas == 1 else run_on_replicas(options, replicas, report)
     if plot is not None:
         with open(plot, "w", encoding="utf-8") as file:

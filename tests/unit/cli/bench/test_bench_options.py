@@ -66,7 +66,12 @@ def test_each_option_is_of_some_work() -> None:
         ("consume --warm", "--warm belongs to "),
         ("consume --paint", "No such option: --paint"),
         ("consume --size", "Option '--size' requires an argument"),
-        ("catch-up --replicas 1", "1 is not in the range x>=2"),
+        ("catch-up --replicas 1", "1 is not in the range 2<=x<=9"),
+        ("catch-up --replicas 10", "10 is not in the range 2<=x<=9"),
+        ("produce --replicas 10", "10 is not in the range 1<=x<=9"),
+        ("produce --in-flight -1", "Invalid value for --in-flight: '-1': expected 0 to 4096"),
+        ("produce --replicas 2 --namesrv 127.0.0.1:1", "Invalid value for --replicas: '2': expected 1, or more"),
+        ("produce --warm --namesrv 127.0.0.1:1", "Invalid value for --namesrv: '127.0.0.1:1': expected none"),
     ],
 )
 def test_an_option_of_another_work_is_refused_and_told_whose_it_is(line: str, told: str) -> None:
