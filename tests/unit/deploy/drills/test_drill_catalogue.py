@@ -1,8 +1,10 @@
-"""The drills that the design names are there, what they do is drawn the same for a seed, and wrong wishes are refused."""
+"""The drills are those of the page, what they do is drawn the same for a seed, and wrong wishes are refused."""
 
 from __future__ import annotations
 
+import re
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -25,14 +27,13 @@ from zenitmq.deploy.drills.faults.partition import link_rules, rules
 from zenitmq.deploy.drills.run import DrillOptions
 from zenitmq.model.errors import InvalidParameter
 
-NAMES = """kill-master kill-slave pause-master partition-master kill-controller kill-all-controllers lose-zookeeper
-    slow-slave wipe-slave rolling-restart power-cut-all hung-fsync full-disk-after-election partition-replication
-    zookeeper-emptied zookeeper-set-back wiped-first bit-rot random""".split()
+PAGE = Path(__file__).parents[4] / "docs" / "failover.md"
 APART = Conditions(can_cut_network=True)
 
 
-def test_every_drill_of_the_design_is_there() -> None:
-    assert list(DRILLS) == NAMES
+def test_every_drill_is_a_row_of_the_page_in_the_same_order() -> None:
+    _, _, table = PAGE.read_text().partition("| drill | does | held for |\n")
+    assert re.findall(r"^\| `([a-z-]+)` \|", table.partition("\n\n")[0], re.MULTILINE) == list(DRILLS)
 
 
 def test_a_paused_master_stands_still_for_parts_and_multiples_of_the_dead_time() -> None:
@@ -49,11 +50,11 @@ def test_a_partition_is_tried_each_way() -> None:
 
 
 def test_what_a_drill_needs_is_told() -> None:
-    assert [name for name in NAMES if DRILLS[name].cuts_network] == ["partition-master", "partition-replication"]
-    assert [name for name in NAMES if DRILLS[name].fails_disk] == ["hung-fsync", "full-disk-after-election"]
-    assert [name for name in NAMES if DRILLS[name].wants_sync] == ["power-cut-all", "hung-fsync"]
-    assert [name for name in NAMES if DRILLS[name].cuts_power] == ["power-cut-all"]
-    assert [name for name in NAMES if DRILLS[name].is_random] == ["random"]
+    assert [name for name in DRILLS if DRILLS[name].cuts_network] == ["partition-master", "partition-replication"]
+    assert [name for name in DRILLS if DRILLS[name].fails_disk] == ["hung-fsync", "full-disk-after-election"]
+    assert [name for name in DRILLS if DRILLS[name].wants_sync] == ["power-cut-all", "hung-fsync"]
+    assert [name for name in DRILLS if DRILLS[name].cuts_power] == ["power-cut-all"]
+    assert [name for name in DRILLS if DRILLS[name].is_random] == ["random"]
 
 
 def test_faults_are_held_as_long_as_was_asked() -> None:
