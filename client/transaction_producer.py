@@ -133,7 +133,7 @@ class TransactionProducerCore(ProducerCore):
         try:
             return await self._end_transaction(receipt, resolution, timeout=timeout)
         except ZenitError as error:
-            if not error.retriable:
+            if not error.retriable and not isinstance(error, OutcomeUnknown):
                 raise
             log.warning(
                 "a transaction's end was not answered, the broker asks later message=%s error=%s",

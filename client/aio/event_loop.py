@@ -136,9 +136,20 @@ class OnLoop:
         (self._calls or self.calls()).post(lambda: self._start(work, name))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work(), name=name)
+        self._task_of(work(), name)
+
+    def _task_of(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """See `Waits`."""
+        if self._blocking is not None:
+            await work
+        else:
+            await asyncio.shield(self._task_of(work, self._what))
 
     def is_end(self, error: BaseException) -> bool:
         """See `Waits`: the task is cancelled, or the loop is gone; a handler may raise CancelledError by itself."""

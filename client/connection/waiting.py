@@ -62,6 +62,9 @@ class Waits(Protocol):
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Runs a coroutine beside the caller: in a thread of that name, or as a task of the loop. Any thread."""
 
+    async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a coroutine and waits for it; it goes on where its caller is cancelled."""
+
     def is_end(self, error: BaseException) -> bool:
         """True if an error from user code is our own cancellation."""
 
@@ -101,6 +104,10 @@ class Blocking:
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """See `Waits`."""
         threading.Thread(target=lambda: run_blocking(work()), name=name, daemon=True).start()
+
+    async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """See `Waits`."""
+        await work
 
     def is_end(self, error: BaseException) -> bool:  # noqa: ARG002  # nothing ends a thread from outside
         """See `Waits`."""

@@ -51,6 +51,10 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "a worker between messages, which work or the consumer's end wakes": (
         "client/consuming/push/work.py PushWork._wait_ready: ready.wait",
     ),
+    "the work of a combiner, whose requests have deadlines": (
+        "client/aio/event_loop.py OnLoop.to_its_end: await",
+        "client/connection/waiting.py Blocking.to_its_end: await",
+    ),
     "the end of a connection, which has a deadline": ("client/aio/event_loop.py OnLoop.run_apart: asyncio.to_thread",),
     "the end of a child of multiprocessing: it waits for its threads, as Python does": (
         "client/connection/program_end.py _end_child: join",

@@ -62,7 +62,7 @@ class Combiner(Generic[_Item, _Result]):
             self._give_up(entry)
             raise
         if entry.batch is not None:
-            await self._lead(entry.batch)
+            await self._waits.to_its_end(self._lead(entry.batch))  # it is others' too
         if entry.error is not None:
             raise entry.error
         assert entry.result is not None

@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from ....model.clock import monotonic_ms
-from ....model.errors import BrokerBusy, ZenitError
+from ....model.errors import BrokerBusy, MessageIllegal, MessageTooLarge, ZenitError
 from ....model.handles.transaction import Resolution, TransactionId
 from ....model.message import Message, SendReceipt
 from ....model.properties import HALF_SENDER, encode_properties
@@ -53,11 +53,26 @@ class TransactionSends:
                     self._halves.clear()
 
                 async def send(items: list[Parts]) -> list[SendReceipt | ZenitError]:
-                    return list(await self._store(key[0], items, None, key[1]))
+                    return await self._store_all(key[0], items, key[1])
 
                 combiner = Combiner(self._waits, send, under_way_max=UNDER_WAY_MAX, what=f"a half message of {key[0]}")
                 self._halves[key] = combiner
         return await combiner.ask(parts, size_bytes=len(parts[0]) + len(parts[3]), total_ms=total_ms)
+
+    async def _store_all(self, topic: str, items: list[Parts], total_ms: int) -> list[SendReceipt | ZenitError]:
+        """What became of each. One that nobody can store is no reason to store none: they are of several callers."""
+        try:
+            return list(await self._store(topic, items, None, total_ms))
+        except (MessageIllegal, MessageTooLarge):
+            if len(items) == 1:
+                raise
+        results: list[SendReceipt | ZenitError] = []
+        for item in items:
+            try:
+                results += await self._store(topic, [item], None, total_ms)
+            except ZenitError as error:
+                results.append(error)
+        return results
 
     async def _store(
         self, topic: str, items: list[Parts], sharding_key: str | None, total_ms: int

@@ -1,0 +1,106 @@
+"""Half messages and decisions of several callers that go out together: nobody suffers by what another one does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from zenitmq.client.aio.event_loop import OnLoop
+from zenitmq.client.connection.waiting import Blocking, run_blocking
+from zenitmq.client.sending.transactions import transaction_sends
+from zenitmq.client.sending.transactions.combiner import Combiner
+from zenitmq.client.sending.transactions.transaction_sends import TransactionSends
+from zenitmq.model.errors import MessageTooLarge
+from zenitmq.model.message import Message
+
+REMOTING = cast("Any", type("Remoting", (), {"call": None}))
+
+
+class Accumulator:
+    """Takes all but what is too large."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    def append(self, body: bytes, *_: object) -> bool:
+        if body == b"too large":
+            raise MessageTooLarge("properties", 40_000, 31_743)
+        self.bodies.append(body)
+        return True
+
+
+class Waited:
+    """Stores what it is given; the first two requests take until `go`."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.requests: list[list[bytes]] = []
+
+    async def send(self, _topic: str, fill: Any, _key: str | None, _total_ms: int) -> tuple[Any, None, list[bytes]]:
+        if not self.go.is_set():
+            assert self.go.wait(30)
+        accumulator = Accumulator()
+        fill(accumulator)
+        self.requests.append(accumulator.bodies)
+        return type("Batch", (), {"facts": lambda _self: accumulator.bodies})(), None, accumulator.bodies
+
+
+def test_a_message_that_is_too_large_is_the_trouble_of_its_caller_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_sends, "BatchReceipts", lambda facts, _queue, _reply: facts)
+    waited = Waited()
+    sends = TransactionSends("g", Blocking(REMOTING), cast("Any", waited), 4096)
+
+    def store(body: bytes) -> object:
+        return run_blocking(sends.store(Message("t", body), None, "client/1", 30_000))
+
+    with ThreadPoolExecutor(12) as threads:
+        begun = [threads.submit(store, b"%d" % number) for number in range(transaction_sends.UNDER_WAY_MAX)]
+        bodies = [b"one", b"too large", b"two", b"three"]
+        together = {body: threads.submit(store, body) for body in bodies}
+        combiner = sends._halves["t", 30_000]
+        while len(combiner._waiting) < len(bodies):
+            assert not any(future.done() for future in begun)
+        waited.go.set()
+        for body in bodies:
+            if body == b"too large":
+                with pytest.raises(MessageTooLarge):
+                    together[body].result()
+            else:
+                assert together[body].result() == body
+
+
+def test_who_is_cancelled_while_it_sends_for_others_takes_nothing_from_them() -> None:
+    async def story() -> None:
+        gates = {"before": asyncio.Event(), "leader": asyncio.Event(), "after": asyncio.Event()}
+        begun: list[list[str]] = []
+
+        async def send(items: list[str]) -> list[str]:
+            begun.append(items)
+            await gates[items[0]].wait()
+            return [item.upper() for item in items]
+
+        combiner: Combiner[str, str] = Combiner(OnLoop(REMOTING, "x"), cast("Any", send), under_way_max=1, what="x")
+
+        def ask(item: str) -> asyncio.Task[str]:
+            return asyncio.create_task(combiner.ask(item, size_bytes=1, total_ms=5000))
+
+        before, leader, other = ask("before"), ask("leader"), ask("other")
+        while not begun or len(combiner._waiting) < 2:
+            await asyncio.sleep(0)
+        gates["before"].set()
+        assert await before == "BEFORE"
+        while len(begun) < 2:
+            await asyncio.sleep(0)
+        leader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leader
+        gates["leader"].set()
+        assert await other == "OTHER"
+        gates["after"].set()
+        assert await ask("after") == "AFTER"
+
+    asyncio.run(story())
