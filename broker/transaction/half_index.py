@@ -2,7 +2,8 @@
 
 Of RocketMQ's own, an op record tells the queue offset: while the log is read at the start, it is known which half lies there.
 Where that one lies so far back that it is not read again, its queue offset is kept (`foreign_ends`), and `Transactions` ends
-it once the store is open.
+it once the store is open. What RocketMQ asks about, or parks, it writes again and has no op record for the one before: it is
+the same message there, so the later one ends the wait of the one before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Final
 
 from ...model.clock import Clock
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
-from ...record.kernel import decode_batch
+from ...model.properties import HALF_OFFSET, REAL_TOPIC, UNIQUE_KEY
+from ...record.kernel import StoredMessage, decode_batch
+from ...record.sys_flag import SEQUENCED
 from ...store.opening.snapshot import read_snapshot
 from ...store.queues.dispatch import Run
 from ...store.queues.queue_table import goes_to_queue
@@ -29,6 +32,9 @@ _ROCKETMQ_GROUP: Final = "CID_RMQ_SYS_TRANS"
 QueueOffset = tuple[int, int]
 """(queue id, queue offset) in the half topic."""
 
+_Name = tuple[str, str]
+"""(real topic, unique id) of a message."""
+
 
 class Halves:
     """A WaitKind: half messages. `foreign_ends`: where those lay that op records of RocketMQ's end, as far as they were not
@@ -43,13 +49,15 @@ class Halves:
         self._is_open = False
         self._seen: dict[QueueOffset, int] = {}  # physical offsets of those that wait, until the store is open
         self._places: dict[int, QueueOffset] = {}  # the other way round
+        self._latest: dict[_Name, int] = {}  # physical offsets too, of those that RocketMQ wrote
+        self._names: dict[int, _Name] = {}  # the other way round
         self.foreign_ends: set[QueueOffset] = set()
 
     def on_opened(self) -> None:
         """From here on nobody but us writes to the log."""
         self._is_open = True
-        self._seen.clear()
-        self._places.clear()
+        for table in (self._seen, self._places, self._latest, self._names):
+            table.clear()
 
     def changes(self, run: Run) -> Iterator[Change]:
         """Of each half message that begins to wait, or that an op record ends."""
@@ -62,31 +70,59 @@ class Halves:
                     yield from ((end, half, ENDED) for half in self._foreign_ended(message.queue_id, message.body))
             elif run.topic in (HALF_TOPIC, UNDECIDED_TOPIC):
                 due_ms = self._rules.due_of(run.topic, message.properties, run.store_timestamp_ms)
-                is_done = run.topic == HALF_TOPIC and message.queue_offset < self._done.get(message.queue_id, 0)
-                if due_ms is not None and not is_done:
-                    if not self._is_open and run.topic == HALF_TOPIC:
+                if due_ms is None:
+                    continue
+                if not self._is_open:
+                    if _is_foreign(message):
+                        if run.topic == HALF_TOPIC and message.queue_offset < self._done.get(message.queue_id, 0):
+                            continue
+                        yield from ((end, before, ENDED) for before in self._written_before(message))
+                    if run.topic == HALF_TOPIC:
                         place = message.queue_id, message.queue_offset
                         self._seen[place], self._places[offset] = offset, place
-                    yield end, offset, due_ms
+                yield end, offset, due_ms
+
+    def _written_before(self, message: StoredMessage) -> list[int]:
+        """Physical offsets of what RocketMQ wrote this message as before, and did not end otherwise: one, or none."""
+        offset, properties = message.physical_offset, message.properties
+        name = properties.get(REAL_TOPIC, ""), properties.get(UNIQUE_KEY, "")
+        if not name[1]:
+            return []
+        before = self._latest.get(name)
+        if before is not None:
+            self._forget(before)
+        self._latest[name], self._names[offset] = offset, name
+        return [] if before is None else [before]
+
+    def _forget(self, offset: int) -> None:
+        """It waits no longer."""
+        place, name = self._places.pop(offset, None), self._names.pop(offset, None)
+        if place is not None:
+            self._seen.pop(place, None)
+        if name is not None:
+            self._latest.pop(name, None)
 
     def _foreign_ended(self, queue_id: int, body: bytes) -> list[int]:
         """Physical offsets of the halves that RocketMQ's op record ends, as far as they were read."""
         ended = []
         for number in numbers_in(body.decode("ascii", "replace")):
-            offset = self._seen.pop((queue_id, number), None)
-            if offset is None:
-                self.foreign_ends.add((queue_id, number))
-            else:
-                del self._places[offset]
+            offset = self._seen.get((queue_id, number))
+            if offset is not None:
+                self._forget(offset)
                 ended.append(offset)
+            elif number >= self._done.get(queue_id, 0):
+                self.foreign_ends.add((queue_id, number))
         return ended
 
     def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:
         """See WaitKind."""
-        place = self._places.pop(offset, None)
-        if place is not None:
-            self._seen.pop(place, None)
+        self._forget(offset)
         return ends_half(topic, sys_flag)
+
+
+def _is_foreign(message: StoredMessage) -> bool:
+    """Whether RocketMQ wrote this half message: ours are sequenced, or say where their first record began."""
+    return not message.sys_flag & SEQUENCED and HALF_OFFSET not in message.properties
 
 
 def _done_before(directory: str) -> dict[int, int]:
