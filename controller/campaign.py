@@ -1,6 +1,6 @@
 """One controller's campaign to lead: it joins the members in ZooKeeper, and leads while it is the first of them.
 
-        connected --join, read the members--> follows (names the leader) --first--> term --lost, or another is first--> ...
+    connected --join, read the members--> follows (names the leader) --first--> term --lost, or another is first--> ...
 
 Once it has a session with ZooKeeper, the controller joins the others. If it is the first it begins a term (leadership_term),
 which ends when the connection is lost or another is the first. It waits while ZooKeeper is down, slow or refuses.

@@ -1,7 +1,7 @@
 """The id of the cluster, in its folder in ZooKeeper: `/zenit/{cluster}/id`.
 
-        read with the members --> known; otherwise the first registration makes it: the operator's, the one read before
-        ZooKeeper was emptied, that of the group nodes, the broker's, or a new one --> later brokers get the stored one
+    read with the members --> known; otherwise the first registration makes it: the operator's, the one read before
+    ZooKeeper was emptied, that of the group nodes, the broker's, or a new one --> later brokers get the stored one
 
 A controller whose setting `cluster_id` differs from ZooKeeper's id ends. Loop thread; the worker asks ZooKeeper.
 """

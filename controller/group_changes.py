@@ -1,6 +1,6 @@
 """Writes changes of groups into ZooKeeper: one at a time for each group, each decided when its turn comes.
 
-        submit -> (its turn) decide: from the present state -> the worker: audit record, conditional write, read -> settle
+    submit -> (its turn) decide: from the present state -> the worker: audit record, conditional write, read -> settle
 
 Changes of a group on hold wait until its release. So two changes of one group never race each other, and one that
 waited behind an election is decided from the node that the election made: it is refused if it named an earlier

@@ -1,7 +1,7 @@
 """One term of the leading controller: it answers brokers and operators, writes groups, tells replicas. Loop thread.
 
-        begin: read every node -> is_ready -> listen (hearing) -> requests, ticks, watches -> Detection and the rules -> writes,
-        probes, pushes
+    begin: read every node -> is_ready -> listen (hearing)
+        -> requests, ticks, watches -> Detection and the rules -> writes, probes, pushes
         -> end: another leads, or ZooKeeper is down; all waiting requests are refused
 
 A term begins with only the data in ZooKeeper, and its knowledge ends with it. A written node is adopted, then

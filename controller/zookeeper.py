@@ -2,7 +2,7 @@
 
     /zenit/{cluster}/id                        the cluster's id, made once and never changed
     /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (model/groups/group_codec.py); conditional writes
-        /zenit/{cluster}/seen/{broker_name}        what its replicas knew that ZooKeeper did not: JSON, it only grows
+    /zenit/{cluster}/seen/{broker_name}        what its replicas knew that ZooKeeper did not: JSON, it only grows
     /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
     /zenit/{cluster}/audit/record-{n}          what operators forced
 

@@ -1,9 +1,9 @@
 """Decides which cluster a broker without one belongs to, from the answers of its name servers. Pure.
 
-        one id is known for the name               --> that one; a living cluster before one that is only remembered
-        different ids are known                    --> none: there are two clusters of the name, an operator must choose
-        no id is known, and all have answered      --> a new cluster, with the smallest of the offered ids
-        no id is known, and one is silent or young --> none yet: that name server may know
+    one id is known for the name               --> that one; a living cluster before one that is only remembered
+    different ids are known                    --> none: there are two clusters of the name, an operator must choose
+    no id is known, and all have answered      --> a new cluster, with the smallest of the offered ids
+    no id is known, and one is silent or young --> none yet: that name server may know
 
 Every name server tells all brokers the first id that it was offered. So brokers that begin at the same time hear the same ids
 from the same name servers, in any order of their lists, and choose the same one.

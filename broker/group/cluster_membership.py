@@ -1,7 +1,7 @@
 """Finds the id of this broker's cluster: in its store, from its group or name servers, or by founding a cluster.
 
-        no id --controllers or a static master let us in, and their group names it--> settled
-        no id --all name servers answered (cluster_choice)--> unsettled --they accept our registration, none refuses--> settled
+    no id --controllers or a static master let us in, and their group names it--> settled
+    no id --all name servers answered (cluster_choice)--> unsettled --they accept our registration, none refuses--> settled
       ^                                                         |
       '-------- refused there: a cluster of our name lives -----'
 

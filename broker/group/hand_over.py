@@ -4,14 +4,14 @@ RocketMQ reads the queue of its timer topic from where `config/timercheck` says,
 message: it does not know our records that end a wait. So each message that still waits is written again at the end of the
 log, and RocketMQ begins at the first of these.
 
-        mark         the file `handing-over` says that this has begun
-        open         the store, as a broker opens it; from here on it counts as not closed
-        waits        each waiting message again, in the form that RocketMQ delivers; that ends its old wait
-        topics       the retry topic of each group that has none: RocketMQ's tools ask for it
-        close        the store, flushed completely
-        wheel        RocketMQ's own timer files are deleted, `delayOffset.json` and `timercheck` are written
-        log          zeros behind the end, no spare files (store/hand_over)
-        unmark
+    mark         the file `handing-over` says that this has begun
+    open         the store, as a broker opens it; from here on it counts as not closed
+    waits        each waiting message again, in the form that RocketMQ delivers; that ends its old wait
+    topics       the retry topic of each group that has none: RocketMQ's tools ask for it
+    close        the store, flushed completely
+    wheel        RocketMQ's own timer files are deleted, `delayOffset.json` and `timercheck` are written
+    log          zeros behind the end, no spare files (store/hand_over)
+    unmark
 
 After a kill at any point it is run again from the top: messages that were already handed on wait in the log like any other,
 and are written again. If the records from `timercheck` on are exactly what waits, a run writes nothing.

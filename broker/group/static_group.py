@@ -1,7 +1,7 @@
 """A group whose master never changes: the configured broker plays the controller of its own group. No failover.
 
     the master: elects itself at each start, epoch + 1 (as a broker of one does); grants its own proposals
-        slaves:     register and send heartbeats at the master's request port, as at a controller's (controller_link)
+    slaves:     register and send heartbeats at the master's request port, as at a controller's (controller_link)
 
 The group's node is only in the memory of the master's process: after a start only the master is in
 sync until slaves have caught up again. Node versions begin at the shifted epoch, so they also grow over starts.

@@ -1,7 +1,7 @@
 """Decides which replica is asked for which damaged range, and when a range counts as lost. Pure.
 
-        damage --> one replica after another is asked --undamaged bytes--> mended
-                     '- all have answered that they lack the bytes, or `wait_ms` have passed --> lost, and asked for rarely
+    damage --> one replica after another is asked --undamaged bytes--> mended
+                 '- all have answered that they lack the bytes, or `wait_ms` have passed --> lost, and asked for rarely
 
 A replica that has just started may not know all others yet: the refusal of all counts only after `SETTLE_MS`, and a new
 replica is asked at once. A replica whose log ends before the range lacks the bytes too, and can get them only from another of

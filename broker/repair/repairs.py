@@ -1,8 +1,8 @@
 """Fetches damaged bytes of the log from another replica of the group, and writes them in place.
 
-        damage below confirm --GetLogRange--> a replica: checks its own bytes, then sends them with a CRC
-                             <---- bytes ---- '- or answers that it lacks them, or has them damaged
-        whole records that match our own checksums? --> written in place, synced --> readers and slaves continue
+    damage below confirm --GetLogRange--> a replica: checks its own bytes, then sends them with a CRC
+                         <---- bytes ---- '- or answers that it lacks them, or has them damaged
+    whole records that match our own checksums? --> written in place, synced --> readers and slaves continue
 
 Any replica asks any other, in any role: below the confirm offset all that have the bytes have the same (R6, R8).
 Bytes that no replica has count as lost, and consumers are told (pull_handler). repair_plan decides whom to ask and when.

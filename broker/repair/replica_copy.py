@@ -1,7 +1,7 @@
 """Makes another replica of a group from a stopped replica's directory: `zenit store copy`.
 
-        session of a master   undamaged bytes only: it waits before damage that no replica can repair
-        copy of a directory   all bytes, damaged ones too, and the files that say which these are
+    session of a master   undamaged bytes only: it waits before damage that no replica can repair
+    copy of a directory   all bytes, damaged ones too, and the files that say which these are
 
 So it is how a new or wiped replica gets a log of which a range is lost everywhere. The copy has the log, epochs, promise,
 confirm offset and quarantined ranges of the copied replica, so it counts and answers alike.

@@ -1,9 +1,9 @@
 """The scrub of a running broker: a worker reads the log a little at a time, and damage is quarantined.
 
-        tick --step--> worker: read, check --> loop: damage is quarantined and repairs ask a replica for it; quarantined
-                       |                       ranges that match their checksums again are released; queue units that do
-                       |                       not name their records are rewritten
-                       '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
+    tick --step--> worker: read, check --> loop: damage is quarantined and repairs ask a replica for it; quarantined
+                   |                       ranges that match their checksums again are released; queue units that do
+                   |                       not name their records are rewritten
+                   '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
 
 `store/integrity/scrub_plan.py` decides what to read, how fast and when. Loop thread, except the worker's functions.
 """

@@ -1,7 +1,7 @@
 """A slave whose log cannot continue from its own end first takes the state of its master (rule R12).
 
-        behind retention -> ask the master for a beginning -> write the note, durably -> reopen the broker:
-                                                              erase the store, begin it, write the epochs, delete the note
+    behind retention -> ask the master for a beginning -> write the note, durably -> reopen the broker:
+                                                          erase the store, begin it, write the epochs, delete the note
 
 The note (`beginning.zenit`) is the intent: while the file exists, every start carries it out from the first step on.
 A beginning is one JSON document: {"begin", "segment_bytes", "epochs": [[epoch, begin]], "snapshots": {file name: base64},

@@ -1,6 +1,6 @@
 """One session's stream at the slave: chunks between network and disk, credit, and the heard confirm offset (R5, R6).
 
-        chunk -> waits here, in order -> if it begins an epoch, its row becomes durable -> appended at the log's end
+    chunk -> waits here, in order -> if it begins an epoch, its row becomes durable -> appended at the log's end
 
 Only one step is on the disk at a time; the granted credit limits what waits. A new session discards the waiting chunks and
 the former session's confirm offset; the step on the disk is still completed. If the disk has no room for a step, nothing

@@ -1,12 +1,12 @@
 """What a replica knows about itself, durably: `replica.zenit` in its store directory, rewritten whole at each change.
 
-        identity, starts   the incarnation: the identity is made once, the counter grows at each `open` (R1)
-        promised           the highest epoch seen; no cut of the log lowers it (R2)
-        intent             a cut of the log in progress: (epoch, offset), until it is complete (R4)
-        group_id           of the group that let this replica in first: it joins no other until it has left that one for good
-        left               the group that it has left, and the highest epoch it knew then: it never joins that one again
-        boot, clean end    of the last incarnation that the controller had registered: the kernel's boot id, and the end of its
-                           log if it stopped cleanly (R9)
+    identity, starts   the incarnation: the identity is made once, the counter grows at each `open` (R1)
+    promised           the highest epoch seen; no cut of the log lowers it (R2)
+    intent             a cut of the log in progress: (epoch, offset), until it is complete (R4)
+    group_id           of the group that let this replica in first: it joins no other until it has left that one for good
+    left               the group that it has left, and the highest epoch it knew then: it never joins that one again
+    boot, clean end    of the last incarnation that the controller had registered: the kernel's boot id, and the end of its
+                       log if it stopped cleanly (R9)
 
 An incarnation that was never registered takes no part in anything and writes nothing to the log, so it leaves the last two
 as they are: a possible loss of an earlier incarnation is reported until a controller has registered it. If unflushed bytes

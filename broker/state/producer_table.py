@@ -4,10 +4,10 @@ It is derived from the log: a record names its producer and its sequence (model.
 restart that replays the log has the same table. For a batch `[first, first + count)` of a producer whose last sequence
 in the queue is `last`:
 
-        first == last + 1            new: it is stored. With gaps: any first > last
-        first + count - 1 <= last    known: answered as stored, nothing is written
-        first <= last                known in part: refused with `last`; the sender continues behind it
-        else                         a gap: refused. An unknown producer begins at 0
+    first == last + 1            new: it is stored. With gaps: any first > last
+    first + count - 1 <= last    known: answered as stored, nothing is written
+    first <= last                known in part: refused with `last`; the sender continues behind it
+    else                         a gap: refused. An unknown producer begins at 0
 
 A batch that was staged in this turn of the loop and is not dispatched yet counts as stored (`stage`), until `on_written`.
 

@@ -6,7 +6,7 @@ a renewal changes nothing in the log:
 
     free --lock--> owned --renewed before the lease is over--> owned, with a whole lease again
       ^              |
-            +--------------+  unlocked, or its client signed off: at once; otherwise when the lease is over, not sooner
+      +--------------+  unlocked, or its client signed off: at once; otherwise when the lease is over, not sooner
 
 So the queue of a client that vanished has no owner once its lease is over. From then on that client is fenced: it
 renews nothing and commits nothing until it has locked again, which begins at the offset committed by then. A

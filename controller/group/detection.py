@@ -4,10 +4,10 @@ Events in, effects out; the service carries effects out and comes back with what
 with a new `Detection`: a leader trusts the nodes and what it hears itself, and restores nothing from memory.
 
     on_group       a node was read or written          -> TellReplicas, and perhaps WriteGroup (an election)
-        on_registered  an incarnation was registered       -> the same
-        on_heartbeat   a heartbeat, each 0.5 s             -> perhaps WriteGroup, or Stalled
-        on_master_gone a slave's master closed its socket  -> Probe
-        on_tick        time has passed                     -> perhaps WriteGroup, or Stalled
+    on_registered  an incarnation was registered       -> the same
+    on_heartbeat   a heartbeat, each 0.5 s             -> perhaps WriteGroup, or Stalled
+    on_master_gone a slave's master closed its socket  -> Probe
+    on_tick        time has passed                     -> perhaps WriteGroup, or Stalled
 
 A group needs another master in these cases: it has none; its master's process was restarted (an incarnation never resumes
 an epoch); the master was silent for the dead time; every other living member of the in-sync set says that the master closed

@@ -1,7 +1,7 @@
 """The damage of an open store: finds it by checksums, quarantines it, and writes repaired bytes in place.
 
-        chunk for a slave, doubt of a reader --check--> damaged? --quarantine--> readers stop there; the worker records it
-        bytes of a replica --write--> in place, synced by the worker --on_whole--> readers continue; recorded
+    chunk for a slave, doubt of a reader --check--> damaged? --quarantine--> readers stop there; the worker records it
+    bytes of a replica --write--> in place, synced by the worker --on_whole--> readers continue; recorded
 
 `unsendable` is what no slave is sent: each quarantined range with the whole appends that contain it, since no checksum
 confirms the headers and properties of their other records. A replica is asked for the same ranges (`extents`).

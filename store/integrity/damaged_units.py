@@ -1,7 +1,7 @@
 """Damaged units of an open store's queues: found by a scrub or a read, rebuilt from the log, or marked as lost.
 
     scrub's step, worker: check --> wrong units --loop: set_right--> the queue's file
-        a read met one, loop: misplaced --worker: find--> its record? --loop: set_right | give_up--> lost, and named
+    a read met one, loop: misplaced --worker: find--> its record? --loop: set_right | give_up--> lost, and named
 
 The checker and the writer are two threads: a unit is written only if the damaged one is still there.
 """

@@ -1,10 +1,10 @@
 """Checks whether bytes of the log are still those that were written, by checksum entries or by the records' structure.
 
-        append with an entry, CRC equal -> undamaged, headers and properties too
-        append with an entry, CRC wrong -> the invalid records in it, and those whose body's CRC is wrong, are damaged;
-                                           if each looks valid all of it is, since nothing says which has rotted
-        bytes without an entry          -> record by record: structure, position, body's CRC; also if the entry does not
-                                           meet its neighbours and the CRC is wrong: then the entry may be damaged
+    append with an entry, CRC equal -> undamaged, headers and properties too
+    append with an entry, CRC wrong -> the invalid records in it, and those whose body's CRC is wrong, are damaged;
+                                       if each looks valid all of it is, since nothing says which has rotted
+    bytes without an entry          -> record by record: structure, position, body's CRC; also if the entry does not
+                                       meet its neighbours and the CRC is wrong: then the entry may be damaged
 
 A damaged entry is reported. If the bytes between its neighbours have the CRC that it holds, its right value is known.
 

@@ -1,7 +1,7 @@
 """The damaged ranges of the log. Readers skip them, or wait; nobody ever gets their bytes.
 
     recovery finds damage at a start -------------> ranges
-        a scrub, a slave's chunk, a reader's doubt ---> ranges, rotten --a replica had the bytes--> repaired
+    a scrub, a slave's chunk, a reader's doubt ---> ranges, rotten --a replica had the bytes--> repaired
 
 *Rotten* ranges are those whose bytes were right once: they are below what was flushed and known to be undamaged.
 All others are *holes*: a recovery found them, so a power failure took pages that perhaps nobody had flushed. A replica's

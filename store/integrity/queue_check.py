@@ -1,8 +1,8 @@
 """Checks whether the consume queues name the records of the log: compares each record with its unit.
 
-        bytes of the log, as a scrub reads them -> runs of records -> expected units <-> units in the file
-                                                   '- they differ: does the file's unit name a valid record of its own?
-                                                   else it is wrong
+    bytes of the log, as a scrub reads them -> runs of records -> expected units <-> units in the file
+                                               '- they differ: does the file's unit name a valid record of its own?
+                                               else it is wrong
 
 A topic may have been deleted and created again: then the log still has records of the former topic, and the new one's
 units name others. So a unit that names a record of this very queue and offset counts more than an earlier record, and so do

@@ -1,9 +1,8 @@
 """Decides what a scrub reads next, how fast and when: one round after another over the whole log. Pure.
 
-        waiting --interval over, or requested--> a round: step, step, ... up to where the log was flushed at its begin
-        --> result
-                                                 |- pauses while the broker is busy, unless the round was requested
-                                                 '- an unreadable place, tried again STEP_TRIES times --> an error
+    waiting --interval over, or requested--> a round: step, step, ... up to the end that was flushed at its begin --> result
+                                             |- pauses while the broker is busy, unless the round was requested
+                                             '- an unreadable place, tried again STEP_TRIES times --> an error
 
 A step reads as many bytes as the rate has allowed since the last one; if it reads more, the next ones wait for that.
 Progress and the last result are a document, so a round continues after a restart. Times are ms since the epoch.

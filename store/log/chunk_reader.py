@@ -2,8 +2,7 @@
 
     segment | record | record | record | blank: 8 bytes, the rest is never read |
             ^ begin           ^ end of a chunk that had no room for more
-                                                                              '-- the last chunk's bytes end after the
-                                                                              blank's 8; its end is the segment's
+                                       '-- the last chunk's bytes end after these 8; its end is the segment's
 
 Bytes that this process wrote recently are sent as they are: they are still in memory, and their checksum was computed when
 they were written. Older bytes are first compared with their checksum entries (`ChunkCheck`), so that rotten bytes are never

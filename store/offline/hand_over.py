@@ -3,10 +3,10 @@
 RocketMQ writes no end mark behind its appends. Our recycled segments are overwritten in place, so behind its last message
 there would be records of an earlier use, which its recovery and ours could count as part of the log. So this step changes:
 
-        log        bytes behind the end become zeros, durably; segments behind it are deleted
-        checksums  their last file says that entries are missing behind the end: RocketMQ writes none
-        spares     files kept to be written over are deleted, also those of queues and of the index, and prepared index
-                   files: RocketMQ treats every file of that folder as a complete one
+    log        bytes behind the end become zeros, durably; segments behind it are deleted
+    checksums  their last file says that entries are missing behind the end: RocketMQ writes none
+    spares     files kept to be written over are deleted, also those of queues and of the index, and prepared index
+               files: RocketMQ treats every file of that folder as a complete one
 
 Each step may be repeated after a crash. Nothing before the end changes, and our broker can open the store as before.
 """
