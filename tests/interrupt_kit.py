@@ -32,7 +32,10 @@ from zenitmq.remoting import commands as c
 from zenitmq.remoting.timers import Timer
 
 ROOT = str(Path(zenitmq.client.__file__).parents[1])
-CLIENT = tuple(f"{ROOT}/{folder}/" for folder in ("client", "remoting", "model"))
+CLIENT = (
+    *(f"{ROOT}/{folder}/" for folder in ("client", "remoting", "model")),
+    "<string>",
+)  # the last: methods that dataclasses wrote
 TOPIC, BROKER, NAMESRV = "t", "a", "127.0.0.1:1"
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 RUNS_HANDLERS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"})

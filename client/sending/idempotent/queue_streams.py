@@ -101,7 +101,8 @@ class QueueStreams:
         with self._lock:
             gone = [queue for queue, owner in self._taken.items() if owner() is None]
             for queue in gone:
-                del self._streams[queue], self._taken[queue]
+                self._streams.pop(queue, None)  # it may have left halfway
+                del self._taken[queue]
             self._changed.set_all()
         if gone:
             self._tell()
