@@ -7,6 +7,9 @@
 the automatic commit uses it. Ready bytes are limited: each queue has a share, and a pull is sent only if its share
 has room for the answer. A pull that was sent before a seek or a revocation has an old generation; its answer is
 ignored.
+
+A signal's handler may raise after any call, and where a queue's name is hashed. So what must change together changes
+where nothing is called, and a name in `_wanting` may be of no queue, a name in `_ready` of one that has nothing ready.
 """
 
 from __future__ import annotations
@@ -153,16 +156,17 @@ class Prefetch:
 
     def assign(self, name: MessageQueue, offset: int, *, committed: int, subscription: Subscription) -> None:
         """Takes over a queue from `offset` on. `committed`: the group's offset at the broker, -1 = none."""
+        queue = _Queue(name, offset, committed, subscription)
         self._generation += 1
-        queue = self._queues[name] = _Queue(name, offset, committed, subscription)
         queue.generation = self._generation
         self._wanting[name] = None
+        self._queues[name] = queue
 
     def revoke(self, name: MessageQueue) -> None:
         """Drops a queue with everything prefetched of it."""
+        self._ready.pop(name, None)
         queue = self._queues.pop(name, None)
         self._wanting.pop(name, None)
-        self._ready.pop(name, None)
         if queue is self._handed:
             self._handed = None
 
@@ -176,8 +180,8 @@ class Prefetch:
         pull_bytes = max(PULL_BYTES_MIN, min(self._pull_bytes, share // 2))
         pulls = []
         for name in list(self._wanting):
-            queue = self._queues[name]
-            if queue.is_paused or queue.is_held or queue.in_flight:
+            queue = self._queues.get(name)
+            if queue is None or queue.is_paused or queue.is_held or queue.in_flight:
                 del self._wanting[name]
             elif queue.ready_bytes and queue.ready_bytes + pull_bytes > share:
                 del self._wanting[name]  # `take` brings it back
@@ -201,7 +205,8 @@ class Prefetch:
 
     def next_due_ms(self) -> int | None:
         """When time alone makes another call of `due` useful; None = not before something happens."""
-        return min((self._queues[name].not_before_ms for name in self._wanting), default=None)
+        known = map(self._queues.get, self._wanting)
+        return min((queue.not_before_ms for queue in known if queue is not None), default=None)
 
     def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Event | None:
         """Adds an answer. Returns an event if the queue had to continue elsewhere, or behind lost messages, or waits before
@@ -286,6 +291,8 @@ class Prefetch:
         return batch
 
     def _take_from(self, queue: _Queue, max_messages: int) -> MessageBatch | None:
+        if not queue.chunks:
+            return None
         chunk = queue.chunks[0]
         if chunk.batches is None:
             try:
@@ -326,7 +333,8 @@ class Prefetch:
             self._ready.move_to_end(queue.name)
 
     def put_back(self, name: MessageQueue, batch: MessageBatch, *, settled: int | None) -> None:
-        """Messages that were taken but not passed on; they come first again, and `position` moves back to them.
+        """Messages that were taken but not passed on; they come first again, and `position` moves back to them. The second
+        time nothing happens.
 
         `settled`: the offset of the last message that was passed on; those before it were handled.
         """
@@ -335,16 +343,18 @@ class Prefetch:
             return
         if settled is not None:
             queue.settled = settled
-        if not len(batch):
+        if not len(batch) or queue.position <= batch[0].queue_offset:
             return
-        chunk = _Chunk(b"", queue.position, batch.size_bytes, len(batch), deque((batch,)))
-        queue.chunks.appendleft(chunk)
-        queue.ready_bytes += chunk.size_bytes
-        queue.ready_count += chunk.count
-        queue.position = batch[0].queue_offset
         if not queue.is_paused:
             self._ready[name] = None
             self._ready.move_to_end(name, last=False)
+        begin, chunk = batch[0].queue_offset, _Chunk(b"", queue.position, batch.size_bytes, len(batch), deque((batch,)))
+        chunks = deque((chunk, *queue.chunks))
+        # Nothing is called from here on.
+        queue.chunks = chunks
+        queue.ready_bytes += chunk.size_bytes
+        queue.ready_count += chunk.count
+        queue.position = begin
 
     def abandon_pulls(self, until_ms: int) -> None:
         """Pulls sent up to then will get no answer: they are sent again, and a late answer is
@@ -396,7 +406,6 @@ class Prefetch:
     def move(self, name: MessageQueue, offset: int) -> bool:
         """An operator moved the group to `offset`, which begins the era in `name`. False for a queue that is not
         assigned, or is already of that era.
-        assigned, or is of that era already.
         """
         queue = self._queues.get(name)
         if queue is None or queue.name.era >= name.era:
@@ -424,15 +433,17 @@ class Prefetch:
 
     def _fetch_anew(self, queue: _Queue) -> None:
         """Pulls again from its position on; an answer in flight is ignored."""
+        self._wanting[queue.name] = None
+        chunks: deque[_Chunk] = deque()
+        # Nothing is called from here on.
         self._generation += 1
         queue.generation = self._generation
         queue.next_pull = queue.position
-        queue.chunks.clear()
+        queue.chunks = chunks
         queue.ready_bytes = queue.ready_count = 0
         queue.in_flight = False
         queue.not_before_ms = 0
         self._ready.pop(queue.name, None)
-        self._wanting[queue.name] = None
 
     def pause(self, names: Iterable[MessageQueue]) -> None:
         """Delivers nothing of these queues; what is prefetched stays."""
@@ -447,10 +458,10 @@ class Prefetch:
         for name in names:
             queue = self._queues.get(name)
             if queue is not None and queue.is_paused:
-                queue.is_paused = False
                 self._wanting[name] = None
                 if queue.chunks:
                     self._ready[name] = None
+                queue.is_paused = False
 
     def hold(self, name: MessageQueue) -> None:
         """Sends no further pulls to a queue until `release`; ready messages are still delivered."""

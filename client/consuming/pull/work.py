@@ -209,15 +209,16 @@ class PullWork:
         """Under the lock: what the iteration did not hand on is ready again, first in its queue."""
         if self.iterated is None:
             return
-        (queue, batch), self.iterated = self.iterated, None
+        queue, batch = self.iterated  # until it is put back: who is interrupted before that does it the next time
         begin: int = 0
         settled: int | None = None
         if self.current is not None:
             begin = bisect_right(batch, self.current.queue_offset, key=lambda message: message.queue_offset)
             settled = int(self.current.queue_offset) + (self.current is self._done)
+        self._prefetch.put_back(queue, batch.slice(begin, len(batch)), settled=settled)
+        self.iterated = None
         if self._trace is not None:
             self._trace.on_done(count=begin, is_ok=is_ok)
-        self._prefetch.put_back(queue, batch.slice(begin, len(batch)), settled=settled)
 
     # ---- positions
 

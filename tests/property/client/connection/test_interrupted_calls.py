@@ -6,15 +6,17 @@ once by an idempotent producer; what an interrupted poll would have returned, th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import cast
 
 import pytest
-from interrupt_kit import NAMESRV, TOPIC, Interrupted, Interrupter, Stage, on
+from interrupt_kit import BROKER, NAMESRV, TOPIC, Interrupted, Interrupter, Stage, on
 
-from zenitmq import FIRST, Message, Producer, PullConsumer
+from zenitmq import FIRST, Message, MessageQueue, Producer, PullConsumer
 from zenitmq.client.connection import program_end
+from zenitmq.client.consuming.pull_calls import LOST_MS
 from zenitmq.model.errors import ZenitError
-from zenitmq.record.kernel import encode_record
+from zenitmq.record.kernel import StoredMessage, encode_record
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
@@ -148,6 +150,7 @@ def test_a_producer_goes_on(name: str, *, idempotent: bool, delay_ms: int) -> No
 
 
 MESSAGES = 8
+QUEUE = MessageQueue(TOPIC, BROKER, 0)
 
 
 def polled(consumer: PullConsumer, stage: Stage) -> list[bytes]:
@@ -170,8 +173,13 @@ POLLS: dict[str, tuple[int, Callable[[PullConsumer], object]]] = {
     "a poll": (1, poll_some),
     "a poll that fetches": (2, poll_some),
     "commit": (1, lambda consumer: consumer.commit()),
+    "seek to where it is": (1, lambda consumer: consumer.seek(QUEUE, 2)),
+    "pause and resume": (1, lambda consumer: [consumer.pause([QUEUE]), consumer.resume([QUEUE])]),
     "close": (1, lambda consumer: consumer.close()),
 }
+
+LATE = frozenset({"seek to where it is", "pause and resume"})
+"""Pulls that these did not send are sent again once they count as lost; a poll sends its own at once."""
 
 
 def check_polls(name: str, at: int) -> bool:
@@ -199,9 +207,10 @@ def check_polls(name: str, at: int) -> bool:
             return False
         hint = f"{name}: interrupted at place {at}, {interrupter.where}"
         assert not stage.held_locks(), hint
-        stage.pump(5_000)
+        stage.pump(LOST_MS + 5_000 if name in LATE else 5_000)
         assert stage.committed.get(0, 0) <= len(bodies), f"{hint}: committed what nobody got"
         if name != "close":
+            consumer.resume([QUEUE])
             bodies += polled(consumer, stage)
             assert bodies == expected, hint
             consumer.commit()
@@ -220,3 +229,55 @@ def test_a_consumer_goes_on(name: str) -> None:
     while check_polls(name, at):
         at += 1
     assert at > 3
+
+
+Messages = Generator[StoredMessage, None, None]
+
+ITERATIONS: dict[str, Callable[[PullConsumer, Messages, list[bytes]], object]] = {
+    "the next message": lambda _, messages, got: got.append(next(messages).body),
+    "messages of several answers": lambda _, messages, got: got.extend(next(messages).body for _ in range(5)),
+    "the end of a loop": lambda _, messages, __: messages.close(),
+    "a poll within a loop": lambda consumer, _, __: consumer.poll(1, timeout=0.5),
+    "commit within a loop": lambda consumer, _, __: consumer.commit(),
+}
+
+
+def check_iteration(name: str, at: int) -> bool:
+    """One run, interrupted at the `at`-th place; False where there are not so many."""
+    stage = Stage()
+    with on(stage):
+        for number in range(MESSAGES):
+            record = encode_record(topic=TOPIC.encode(), body=b"%d" % number, queue_offset=number)
+            stage.records[0].append(record)
+        consumer = PullConsumer("g", namesrv=NAMESRV, start_from=FIRST, auto_commit_interval=1000.0)
+        consumer.subscribe(TOPIC)
+        messages = cast("Messages", iter(consumer))
+        got = [next(messages).body]
+        interrupter = Interrupter(at)
+        try:
+            with interrupter.at_work():
+                ITERATIONS[name](consumer, messages, got)
+        except Interrupted:
+            pass
+        else:
+            consumer.close()
+            return False
+        hint = f"{name}: interrupted at place {at}, {interrupter.where}"
+        assert not stage.held_locks(), hint
+        stage.pump(5_000)
+        rest = polled(consumer, stage)
+        expected = [b"%d" % number for number in range(MESSAGES)]
+        assert rest == expected[MESSAGES - len(rest) :], hint
+        assert set(got) | set(rest) == set(expected), f"{hint}: of {len(got)} and {rest} some are missing"
+        consumer.commit()
+        assert stage.committed == {0: MESSAGES}, hint
+        consumer.close()
+    return True
+
+
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_an_iteration_loses_no_message(name: str) -> None:
+    at = 1
+    while check_iteration(name, at):
+        at += 1
+    assert at > 1
