@@ -196,7 +196,7 @@ def test_a_batch_that_is_older_than_what_was_written_is_refused(cluster: LocalCl
         writer.write(batches(10, 10, groups=False, first=10 * batch_id))
     assert writer.write(batches(10, 10, groups=False, first=50)).duplicates == 10, "the last may come again"
     run_as(Attempt("set-back", 1))
-    with pytest.raises(BatchOutdated, match=r"batch 1 of query 'set-back'.*its batch 5 was before"):
+    with pytest.raises(BatchOutdated, match=r"batch 1 of query 'set-back'.*comes after its batch 5"):
         writer.write(batches(60, 60, groups=False, first=10))
     assert len(messages_of(cluster.namesrv, topic)) == 60
 

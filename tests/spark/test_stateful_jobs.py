@@ -305,7 +305,7 @@ def test_windows_go_to_a_topic_and_to_files_once(
     (target / f"{newest.rpartition('-')[0]}-999").mkdir()
     with Producer("p", namesrv=cluster.namesrv) as producer:
         producer.send(Message(topic, b"{}"))
-    with pytest.raises(Exception, match="its batch 999 was before"):
+    with pytest.raises(Exception, match="comes after its batch 999"):
         window.run(to_files, lambda: spark, ignore)
 
 
