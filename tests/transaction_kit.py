@@ -32,9 +32,7 @@ def plain(body: bytes, message_id: str, **properties: str) -> StoredMessage:
 class Scene:
     """`asked`: (group, which, where its half message begins, body) of each question. `turn`: what the loop does."""
 
-    def __init__(
-        self, directory: Path, clock: StillClock, *, rules: HalfRules = RULES, segment_bytes: int = 1 << 16
-    ) -> None:
+    def __init__(self, directory: Path, clock: StillClock, *, rules: HalfRules = RULES, **sizes: int) -> None:
         self.clock, self.loop = clock, Loop()
         self.damages = 0
         self.leads = True
@@ -43,7 +41,9 @@ class Scene:
         self.asked: list[tuple[str, TransactionId, int, bytes]] = []
         halves = Halves(rules, str(directory))
         self.index = open_half_index(str(directory), halves, clock=clock)
-        self.store: MessageStore = make_store(directory, clock, dispatchers=(self.index,), segment_bytes=segment_bytes)
+        self.store: MessageStore = make_store(
+            directory, clock, dispatchers=(self.index,), **{"segment_bytes": 1 << 16, **sizes}
+        )
         with ExitStack() as failed:
             failed.callback(self.index.close)
             self.store.__enter__()

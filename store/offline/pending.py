@@ -1,7 +1,8 @@
-"""Waiting messages in a store that RocketMQ wrote: delayed messages, timed messages, undecided transactions.
+"""Waiting messages in a store that RocketMQ or we wrote: delayed messages, timed messages, undecided transactions.
 
 They are in system topics, with their real topic and queue in properties. The broker that wrote them recorded what is not yet
-due or decided: as positions in `config/`, and as end-of-transaction records in the log.
+due or decided: RocketMQ as positions in `config/`, and as end-of-transaction records in the log; we in the record that ends a
+wait, which names the one that waited.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ...model.get_status import GetStatus
-from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from ...model.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
+from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNDECIDED_TOPIC
+from ...model.properties import HALF_OFFSET, REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch, decode_record
 from ...record.layout import UNIT
+from ...record.sys_flag import SEQUENCED
 from ..index.key_reader import KeyReader
 from ..opening.snapshot import read_snapshot
 from ..queues.queue_reader import QueueReader
@@ -26,6 +28,7 @@ _PULL_MESSAGES: Final = 1024
 _PULL_BYTES: Final = 1 << 20
 _ALL_TIME: Final = 1 << 62
 _TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+_COPIES_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +130,42 @@ class PendingReader:
         return any(decode_record(copy).physical_offset > message.physical_offset for copy in copies)
 
     def _undecided(self, consumed: Mapping[int, int]) -> Iterator[PendingMessage]:
-        """`consumed`: {half queue: offset before which all are decided}. An op record lists further decided ones."""
-        for queue_id in self._queue_ids(HALF_TOPIC):
-            decided: set[int] = set()
-            for message in self._messages(HALF_OP_TOPIC, queue_id, 0):
-                decided |= {int(word) for word in message.body.split(b",") if word.isdigit()}
-            for message in self._messages(HALF_TOPIC, queue_id, consumed.get(queue_id, 0)):
-                if message.queue_offset not in decided:
-                    yield _pending(message, due_ms=0)
+        """What is parked among them. `consumed`: {half queue: offset before which all that RocketMQ wrote are decided}."""
+        decided: set[tuple[int, int]] = set()  # (half queue, queue offset)
+        ended: set[int] = set()  # physical offsets
+        for message in self._all_messages(HALF_OP_TOPIC):
+            decided |= {(message.queue_id, int(word)) for word in message.body.split(b",") if word.isdigit()}
+            ended.add(-1 - message.prepared_transaction_offset)
+        latest: dict[tuple[str, str], int] = {}  # of each that RocketMQ wrote, perhaps again: its last record
+        for message in (*self._all_messages(HALF_TOPIC), *self._all_messages(UNDECIDED_TOPIC)):
+            ended.add(-1 - message.prepared_transaction_offset)
+            name = _name(message)
+            latest[name] = max(latest.get(name, 0), message.physical_offset)
+        for message in (*self._all_messages(HALF_TOPIC), *self._all_messages(UNDECIDED_TOPIC)):
+            is_half = message.topic == HALF_TOPIC
+            is_over = message.physical_offset in ended
+            if is_half:
+                is_over = is_over or (message.queue_id, message.queue_offset) in decided
+            if not message.sys_flag & SEQUENCED and HALF_OFFSET not in message.properties:  # RocketMQ's
+                is_over = is_over or (is_half and message.queue_offset < consumed.get(message.queue_id, 0))
+                is_over = is_over or (bool(_name(message)[1]) and latest[_name(message)] != message.physical_offset)
+            if not is_over and not self._is_committed(message):
+                yield _pending(message, due_ms=0)
+
+    def _all_messages(self, topic: str) -> Iterator[StoredMessage]:
+        for queue_id in self._queue_ids(topic):
+            yield from self._messages(topic, queue_id, 0)
+
+    def _is_committed(self, message: StoredMessage) -> bool:
+        """True if the message in its real topic says that it ends the wait of this one."""
+        topic, unique = _name(message)
+        copies = self._keys.query(topic, unique, max_messages=_COPIES_MAX, begin_ms=0, end_ms=_ALL_TIME, unique=True)
+        cause = -1 - message.physical_offset
+        return any(decode_record(copy).prepared_transaction_offset == cause for copy in copies)
+
+
+def _name(message: StoredMessage) -> tuple[str, str]:
+    return message.properties.get(REAL_TOPIC, ""), message.properties.get(UNIQUE_KEY, "")
 
 
 def _pending(message: StoredMessage, *, due_ms: int) -> PendingMessage:
