@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ...model.errors import MessageIllegal
+from ...model.errors import MessageIllegal, MessageTooLarge
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
 from ...model.properties import (
     HALF_OFFSET,
@@ -32,8 +32,9 @@ from ...model.properties import (
     TAGS,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED,
+    encode_properties,
 )
-from ...record.codes import QUEUE_OFFSET_AT, SYS_FLAG_AT
+from ...record.codes import PROPERTIES_MAX, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from ...record.kernel import StoredMessage
 from ...record.new_record import NewRecord
 from ...record.sys_flag import NOT_COPIED, TRANSACTION_COMMIT, TRANSACTION_MASK
@@ -46,6 +47,8 @@ _NONE: Final = "-"
 OP_BODY_BYTES_MAX: Final = 4096  # RocketMQ's transactionOpMsgMaxSize
 _OFFSET_LENGTH_MAX: Final = 18
 _CHECKS_LENGTH_MAX: Final = 9
+_NOTED: Final = {HALF_OFFSET: "9" * _OFFSET_LENGTH_MAX, TRANSACTION_CHECK_TIMES: "9" * _CHECKS_LENGTH_MAX}
+_PROPERTIES_MAX: Final = PROPERTIES_MAX - len(encode_properties(_NOTED))
 
 _OWN: Final = frozenset(
     name.encode()
@@ -65,12 +68,14 @@ _NOT_AGAIN: Final = frozenset(name.encode() for name in (TRANSACTION_CHECK_TIMES
 
 def half_record(message: StoredMessage, topic: str, queue_id: int, group: str, host_bytes: int) -> bytes:
     """What a sender's message is until it is decided. It keeps its sequence. Raises MessageIllegal (a delay), MessageTooLarge
-    (properties)."""
+    (properties: there must be room for what is noted in them once it is asked about)."""
     delay = next((name for name in SAID_BY_SENDER if name in message.properties), None)
     if delay is not None and message.properties[delay] != "0":
         raise MessageIllegal(f"a transactional message cannot be delayed as well: property {delay}")
     own = {REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id), TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group}
     properties = changed(message.properties_as_stored, _NOT_IN_HALVES, own)
+    if len(properties) > _PROPERTIES_MAX:
+        raise MessageTooLarge("properties", len(properties), _PROPERTIES_MAX)
     return copied_record(
         message,
         HALF_TOPIC,

@@ -396,7 +396,7 @@ class Transactions:
         is_full = sum(len(str(offset)) + 1 for offset in self._noted[:OP_BODY_BYTES_MAX]) >= OP_BODY_BYTES_MAX
         if is_full or now_ms - self._noted_ms >= OP_INTERVAL_MS or now_ms < self._noted_ms:
             self._store.stage_record(committed_note(self._noted))
-            self._noted = []
+            self._noted, self._noted_ms = [], now_ms
 
     def _end_foreign(self) -> None:
         """Ends what RocketMQ had decided of halves that lie so far back that they were not read again."""

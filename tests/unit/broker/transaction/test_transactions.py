@@ -9,7 +9,14 @@ from store_kit import StillClock, read_queue
 from transaction_kit import BROKER, RULES, Scene
 
 from zenitmq.broker.transaction.half_rules import NEVER_MS
-from zenitmq.model.errors import BrokerBusy, InvalidParameter, TopicNotFound, TransactionDecided, TransactionNotFound
+from zenitmq.model.errors import (
+    BrokerBusy,
+    InvalidParameter,
+    MessageTooLarge,
+    TopicNotFound,
+    TransactionDecided,
+    TransactionNotFound,
+)
 from zenitmq.model.handles.transaction import Resolution, TransactionId, TransactionState
 from zenitmq.model.names import HALF_OP_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
 
@@ -255,3 +262,31 @@ def test_what_is_not_confirmed_yet_is_neither_decided_nor_forgotten(tmp_path: Pa
         assert scene.waiting == 1
         scene.store.confirm(scene.store.written)
         assert scene.end(which, hint=hint).state is COMMITTED
+
+
+def test_what_is_stored_can_be_asked_about_however_large_its_properties_are(tmp_path: Path, clock: StillClock) -> None:
+    with Scene(tmp_path, clock, segment_bytes=1 << 18) as scene:
+        size = 32_767
+        while True:
+            try:
+                which = scene.send(large="x" * size)
+                break
+            except MessageTooLarge:
+                size -= 1
+        for count in range(1, RULES.checks_max + 1):
+            scene.pass_ms(RULES.interval_ms)
+            assert len(scene.asked) == count
+        scene.pass_ms(RULES.interval_ms)
+        assert scene.transactions.document()["parked"] == 1
+        assert scene.end(which, group="").state is COMMITTED
+
+
+def test_commits_without_a_pause_are_noted_together_too(tmp_path: Path, clock: StillClock) -> None:
+    with Scene(tmp_path, clock) as scene:
+        scene.turn()
+        for number in range(40):
+            scene.end(scene.send(message_id=f"A{number}"))
+            scene.pass_ms(100)
+        notes = [op.body for op in read_queue(scene.store, HALF_OP_TOPIC, 0)]
+        assert len(notes) == 1
+        assert len(notes[0].split(b",")) >= 30
