@@ -81,7 +81,10 @@ COMMANDS = [
     "store copy",
     "store hand-over",
     "store scrub",
-    *(f"bench {work}" for work in ("produce", "consume", "e2e", "latency", "limits", "restart", "catch-up", "spark")),
+    *(
+        f"bench {work}"
+        for work in ("produce", "consume", "e2e", "latency", "transactions", "limits", "restart", "catch-up", "spark")
+    ),
     "sql",
     "drill list",
     "drill run",
