@@ -98,15 +98,19 @@ def read_abort(store_directory: str) -> AbortMark | None:
 
 
 def write_abort(store_directory: str, *, disk_failed: bool = False) -> None:
-    """Marks the store as open, durably, before its first write. Raises OSError.
+    """Marks the store as open, durably, before its first write. Raises OSError: a mark that is there stays whole then.
 
     `disk_failed`: what was written may be gone although the kernel runs on, so the next start must not count on its order.
     """
     path = os.path.join(store_directory, ABORT_FILE)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         boot_id = "" if disk_failed else current_boot_id()
-        write_fully(fd, f"{os.getpid()}\n{boot_id}\n".encode("ascii"), 0)
+        text = f"{os.getpid()}\n{boot_id}\n".encode("ascii")
+        write_fully(
+            fd, text, 0
+        )  # over the one of the stop before: emptied first, it would be gone on a disk without room
+        os.ftruncate(fd, len(text))
         os.fsync(fd)
     finally:
         os.close(fd)

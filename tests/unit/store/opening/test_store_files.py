@@ -1,5 +1,6 @@
 """The lock that keeps a second process out, and the mark of an unclean end."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -104,3 +105,22 @@ def test_marks_of_others_are_marks(tmp_path, content, pid):
     (tmp_path / "abort").write_bytes(content)
     mark = read_abort(str(tmp_path))
     assert (mark.pid, mark.same_boot) == (pid, False)
+
+
+def test_where_the_disk_has_no_room_the_mark_of_the_stop_before_stays(tmp_path, monkeypatch):
+    write_abort(str(tmp_path))
+    before = read_abort(str(tmp_path))
+
+    def has_no_room(_fd: int, _data: bytes, _at: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store_files, "write_fully", has_no_room)
+    with pytest.raises(OSError, match="No space left"):
+        write_abort(str(tmp_path))
+    assert read_abort(str(tmp_path)) == before
+
+
+def test_a_shorter_mark_leaves_nothing_of_the_longer_one(tmp_path):
+    write_abort(str(tmp_path))
+    write_abort(str(tmp_path), disk_failed=True)
+    assert (tmp_path / "abort").read_bytes() == b"%d\n\n" % os.getpid()
