@@ -18,6 +18,7 @@ from ...model.clock import Clock
 from ...model.errors import (
     BrokerBusy,
     InvalidParameter,
+    MessageIllegal,
     MessageNotFound,
     MessageTooLarge,
     TopicNotFound,
@@ -355,10 +356,10 @@ class Transactions:
                 record, target = parked_record(message, self._host_bytes), UNDECIDED_TOPIC
             else:
                 record, target = asked_record(message, checks + 1, self._host_bytes), HALF_TOPIC
-        except MessageTooLarge as error:  # its properties have no room for what is noted in them
+            placed = self._store.stage_own(record, topic=target, queue_id=0, count=1, flags=ENDS_WAIT)
+        except (MessageTooLarge, MessageIllegal) as error:  # there is no room for what is noted in it
             self._waiting.forget(entry, str(error))
             return 0
-        placed = self._store.stage_own(record, topic=target, queue_id=0, count=1, flags=ENDS_WAIT)
         self._table.on_end_staged(message.physical_offset)
         which = TransactionId(
             self._broker_name, topic, first_offset(message, properties), properties.get(UNIQUE_KEY, "")
@@ -426,10 +427,10 @@ class Transactions:
             return self._drop(message, topic)
         try:
             record = carried_record(message, self._host_bytes)
-        except MessageTooLarge as error:
+            self._store.stage_own(record, topic=message.topic, queue_id=0, count=1, flags=ENDS_WAIT)
+        except (MessageTooLarge, MessageIllegal) as error:
             self._waiting.forget(entry, str(error))
             return 0
-        self._store.stage_own(record, topic=message.topic, queue_id=0, count=1, flags=ENDS_WAIT)
         self._table.on_end_staged(message.physical_offset)
         return len(record)
 

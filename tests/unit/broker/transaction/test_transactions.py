@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_kit import StillClock, read_queue
@@ -12,6 +13,7 @@ from zenitmq.broker.transaction.half_rules import NEVER_MS
 from zenitmq.model.errors import (
     BrokerBusy,
     InvalidParameter,
+    MessageIllegal,
     MessageTooLarge,
     TopicNotFound,
     TransactionDecided,
@@ -19,6 +21,7 @@ from zenitmq.model.errors import (
 )
 from zenitmq.model.handles.transaction import Resolution, TransactionId, TransactionState
 from zenitmq.model.names import HALF_OP_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
+from zenitmq.store.message_store import Placed
 
 COMMITTED, ROLLED_BACK = TransactionState.COMMITTED, TransactionState.ROLLED_BACK
 
@@ -290,3 +293,24 @@ def test_commits_without_a_pause_are_noted_together_too(tmp_path: Path, clock: S
         notes = [op.body for op in read_queue(scene.store, HALF_OP_TOPIC, 0)]
         assert len(notes) == 1
         assert len(notes[0].split(b",")) >= 30
+
+
+def test_one_that_cannot_be_written_again_does_not_hold_up_the_others(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record just under a limit outgrows it by what is noted in it."""
+    with Scene(tmp_path, clock) as scene:
+        scene.send(b"first", message_id="A1")
+        clock.time_ms += 1
+        scene.send(b"other", message_id="A2")
+        stage_own = scene.store.stage_own
+
+        def refuses_first(records: bytes, **where: Any) -> Placed:
+            if b"first" in records:
+                raise MessageIllegal("larger than a record may be")
+            return stage_own(records, **where)
+
+        monkeypatch.setattr(scene.store, "stage_own", refuses_first)
+        scene.pass_ms(RULES.timeout_ms)
+        scene.turn()
+        assert [body for *_, body in scene.asked] == [b"other"]
