@@ -35,7 +35,7 @@ from ...store.message_store import MessageStore, Placed
 from ..waiting.blocks import blocks
 from ..waiting.copies import real_queue
 from ..waiting.waiting_index import WaitingIndex
-from ..waiting.waiting_records import TURN_BYTES, Found, LoopTimers, WaitingRecords
+from ..waiting.waiting_records import DAMAGED_RETRY_MS, TURN_BYTES, Found, LoopTimers, WaitingRecords
 from ..waiting.waiting_table import Entry, WaitingTable
 from .half_index import Halves
 from .half_records import (
@@ -60,8 +60,7 @@ OP_INTERVAL_MS: Final = 3000  # RocketMQ's transactionOpBatchInterval
 DECIDED_MAX: Final = 100_000
 RECENT_MAX: Final = 4096
 RECENT_BYTES_MAX: Final = 8 << 20
-FOREIGN_PER_TURN: Final = 256
-DAMAGED_RETRY_MS: Final = 1000
+FOREIGN_AT_ONCE: Final = 256
 UNCONFIRMED_RETRY_MS: Final = 20
 _COPIES_MAX: Final = 64
 _ALL_TIME: Final = 1 << 62
@@ -103,7 +102,6 @@ class Traces:
 
     committed: Outcome | None
     halves: tuple[int, ...]
-    is_parked: bool
 
 
 class Transactions:
@@ -296,7 +294,7 @@ class Transactions:
         parked = [m for m in self._found(UNDECIDED_TOPIC, which.message_id) if _is_of(which, m, m.properties)]
         halves = [m for m in self._found(HALF_TOPIC, which.message_id) if _is_of(which, m, m.properties)]
         offsets = tuple(message.physical_offset for message in (*parked, *halves))
-        return Traces(committed, offsets, is_parked=bool(parked))
+        return Traces(committed, offsets)
 
     def _found(self, topic: str, message_id: str) -> list[StoredMessage]:
         records = self._store.query(
@@ -402,7 +400,7 @@ class Transactions:
     def _end_foreign(self) -> None:
         """Ends what RocketMQ had decided of halves that lie so far back that they were not read again."""
         begin = 0
-        while entries := self._table.entries(begin, count_max=FOREIGN_PER_TURN):
+        while entries := self._table.entries(begin, count_max=FOREIGN_AT_ONCE):
             begin = entries[-1][1] + 1
             for entry in entries:
                 found = self._waiting.read(entry, is_taken=False)
