@@ -1,4 +1,4 @@
-"""SendDelayed and RecallMessage. Off the hot path: each message of a batch is looked at by itself."""
+"""Handles SendDelayed and RecallMessage. Not on the hot path: each message of a batch is examined by itself."""
 
 from __future__ import annotations
 
@@ -72,8 +72,10 @@ class DelayHandler:
     # ---- sending
 
     def on_send(self, call: Call[SendDelayed]) -> None:
-        """Stages a batch of which some messages wait. Raises what says why it was refused; then nothing of it is staged,
-        but where the disk is full in the middle of it."""
+        """Stages a batch in which some messages wait.
+
+        If it raises, nothing is staged, unless the disk filled up in the middle.
+        """
         request = call.request
         self.take(call, request, bytearray(call.loop.arena.view[call.begin : call.end]), [])
 
@@ -88,8 +90,8 @@ class DelayHandler:
     ) -> None:
         """Stages a batch and its answer.
 
-        `staged`: gets what was staged side by side: whether it waits, and where it is; also where the rest is refused. `flags`:
-        SEQUENCED where the broker has filled in who sent the records as what. Raises as `on_send` does.
+        `staged`: gets, for each run that was staged, whether it waits and its place; also if the rest is refused. `flags`:
+        SEQUENCED if the broker has filled in the producer and sequence of the records. Raises as `on_send` does.
         """
         topic, queue_id = request.topic, request.queue_id
         queues = 0
@@ -106,8 +108,10 @@ class DelayHandler:
     def _rewritten(
         self, request: SendDelayed | SendDelayedSequenced, payload: bytearray, *, own: bool
     ) -> list[tuple[int, bytes]]:
-        """(when it is to be delivered, NOWHERE: at once; the record) of each message. Raises MessageIllegal, MessageTooLarge,
-        InvalidParameter."""
+        """(delivery time, or NOWHERE for at once; record) of each message.
+
+        Raises MessageIllegal, MessageTooLarge, InvalidParameter.
+        """
         if not payload:
             raise MessageIllegal("a send without records")
         now_ms = self._clock.now_ms()
@@ -136,7 +140,7 @@ class DelayHandler:
         staged: list[tuple[bool, Placed]],
         flags: int,
     ) -> list[Place]:
-        """Where each is. Raises MessageIllegal (a record over the limit), StoreNotWriteable."""
+        """The places of the records. Raises MessageIllegal (a record over the limit), StoreNotWriteable."""
         places: list[Place] = []
         for waits, group in groupby(records, key=lambda item: item[0] != NOWHERE):
             target = (TIMER_TOPIC, 0) if waits else (topic, queue_id)
@@ -153,10 +157,10 @@ class DelayHandler:
                     at += len(record)
         return places
 
-    # ---- taking back
+    # ---- recalling
 
     def on_recall(self, call: Call[RecallMessage]) -> None:
-        """Takes a message back that waits. Raises InvalidParameter; later MessageNotFound where it waits no longer."""
+        """Recalls a waiting message. Raises InvalidParameter; later MessageNotFound if it no longer waits."""
         request = call.request
         handle = RecallHandle.parse(request.handle)
         if handle.topic != request.topic:

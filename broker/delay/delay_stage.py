@@ -1,4 +1,4 @@
-"""What the rest of the broker asks of delayed delivery."""
+"""What the rest of the broker uses of delayed delivery."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from ...store.message_store import Placed
 
 
 class DelayStage(Protocol):
-    """Where a message goes that is to reach its queue later."""
+    """Accepts messages that are to reach their queue later."""
 
     def stage_delayed(self, record: NewRecord, deliver_at_ms: int) -> Placed:
-        """Stages a message that is delivered to its queue at `deliver_at_ms` (since the epoch), exactly once;
-        where that has passed, it is staged there at once. A reply waits for `Placed.end`, as a send's does.
-        Loop thread.
+        """Stages a message for delivery to its queue at `deliver_at_ms` (since the epoch), exactly once. Loop thread.
 
-        Raises InvalidParameter (beyond the limit), InvalidName, MessageTooLarge, StoreNotWriteable, StorePoisoned.
+        If that time has passed, the message is staged in its queue at once. A reply waits for `Placed.end`, as a send's
+        does. Raises InvalidParameter (beyond the limit), InvalidName, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """

@@ -1,9 +1,9 @@
-"""Delayed messages of one broker: taking them, delivering them when they are due, carrying them past retention.
+"""Delayed messages of one broker: accepts them, delivers them when they are due, keeps them past retention.
 
-A message that waits is a record in rmq_sys_wheel_timer. The record by which its wait ends names it in its header (-1 - the
-physical offset): its copy in the real topic, the same record once more at the log's end (retention takes the old one), or
-one that says it was taken back. Whoever has that record in its log knows that the wait is over, so there is nothing that
-a crash or a change of master could leave half done. Only a master that `leads` delivers. Loop thread.
+A waiting message is a record in rmq_sys_wheel_timer. The record that ends the wait names it in its header (-1 - the
+physical offset): its copy in the real topic, the same record again at the end of the log (retention deletes the old one),
+or a record that recalls it. A broker that has that record in its log knows that the wait ended, so a crash or a change of
+master cannot leave it half done. Only a master that `leads` delivers. Loop thread.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ from .timing import (
 
 log = logging.getLogger(__name__)
 
-TURN_MS: Final = 3  # after this the rest is left to the next turn, however few they were
-LOOKS: Final = 32  # messages between two looks at the clock
+TURN_MS: Final = 3  # after this time the rest waits for the next turn, even if few were delivered
+LOOKS: Final = 32  # messages between two reads of the clock
 FOREIGN_MAX: Final = 1000
 _COPIES_MAX: Final = 16
 _ALL_TIME: Final = 1 << 62
-_UNKNOWN: Final = "none"  # in place of a message id or a topic
+_UNKNOWN: Final = "none"  # instead of a message id or a topic
 
 _WAITING_TEXTS: Final = frozenset(name.decode() for name in WAITING_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A record on its way to its queue, and the entry whose wait it ends."""
+    """A copy for a queue, and the entry whose wait it ends."""
 
     entry: Entry
     record: bytes
 
 
 class Delays:
-    """A DelayStage. `delivered`, `discarded` count since the start."""
+    """The DelayStage of a broker. `delivered`, `discarded` count since the start."""
 
     def __init__(
         self,
@@ -82,9 +82,11 @@ class Delays:
         pace: Pace,
         store_host_bytes: int,
     ) -> None:
-        """`on_damaged`: nothing is delivered until the index is opened again. `queues_of`: how many queues a topic has; 0:
-        there is none. `made_at`: where the record that created a topic ends in the log; 0 = not known. `store_host_bytes`: of
-        the host that this broker writes into records, 8 or 20."""
+        """`on_damaged`: called when the index must be opened again; nothing is delivered until then.
+
+        `queues_of`: how many queues a topic has; 0: there is no such topic. `made_at`: the end, in the log, of the record
+        that created a topic; 0 = not known. `store_host_bytes`: of the host that this broker writes into records, 8 or 20.
+        """
         self.rules = rules
         self.delivered = 0
         self._dropped = 0
@@ -97,22 +99,22 @@ class Delays:
         self._made_at = made_at
         self._pace = pace
         self._host_bytes = store_host_bytes
-        self._foreign: dict[tuple[str, str], int] = {}  # of RocketMQ's, ended by us: where the log ended then
+        self._foreign: dict[tuple[str, str], int] = {}  # {(topic, unique id): log end then}, delivered by us
 
     def start(self) -> None:
-        """From here on it looks at the clock by itself."""
+        """Starts checking the clock."""
         self._waiting.start()
 
     @property
     def discarded(self) -> int:
-        """How many were not delivered, since the start: their topic is gone, or they are not what the index took them for."""
+        """How many were not delivered since the start: their topic is gone, or the log had something else there."""
         return self._dropped + self._waiting.forgotten
 
     @property
     def _table(self) -> WaitingTable:
         return self._waiting.table
 
-    # ---- taking
+    # ---- accepting
 
     def stage_delayed(self, record: NewRecord, deliver_at_ms: int) -> Placed:
         """See DelayStage."""
@@ -126,7 +128,7 @@ class Delays:
         return self._store.stage_record(replace(record, topic=TIMER_TOPIC, queue_id=0, properties=own))
 
     def stage_end(self, offset: int, topic: str, message_id: str, due_ms: int) -> Placed:
-        """Stages that the record at `offset` waits no longer and is not delivered. Raises StoreNotWriteable, StorePoisoned."""
+        """Stages the end of the wait of the record at `offset`, without a delivery. Raises StoreNotWriteable, StorePoisoned."""
         placed = self._store.stage_record(
             NewRecord(
                 topic=TIMER_TOPIC,
@@ -140,7 +142,7 @@ class Delays:
         return placed
 
     def is_waiting(self, offset: int, due_ms: int) -> bool:
-        """Whether the record at `offset` is still to be delivered, at `due_ms`: nothing that ends its wait is staged either."""
+        """Whether the record at `offset` is still to be delivered, at `due_ms`; false if a staged record ends its wait."""
         return self._table.is_waiting(offset, due_ms)
 
     # ---- delivering
@@ -152,7 +154,7 @@ class Delays:
         real_queue(properties)
 
     def act(self, now_ms: int) -> int:
-        """See WaitDuty: stages what is due and may go now."""
+        """See WaitDuty: stages the due messages that may be delivered now."""
         allowed = self._pace.allowed(self._clock.monotonic_ms())
         entries = self._waiting.take_due(now_ms, count_max=allowed)
         if not entries:
@@ -161,7 +163,7 @@ class Delays:
         return len(entries)
 
     def _deliver_all(self, entries: list[Entry]) -> int:
-        """Groups copies by queue, so that each queue's are one run; returns how many entries were seen to."""
+        """Stages copies grouped by queue, so that each queue's are one run; returns how many entries were handled."""
         queues: dict[tuple[str, int], list[_Copy]] = {}
         size = done = 0
         began_ms = self._clock.monotonic_ms()
@@ -175,7 +177,7 @@ class Delays:
                 message, properties = found
                 topic, queue_id = real_queue(properties)
                 if self._is_wanted(message, properties, topic):
-                    queue = topic, queue_id % self._queues_of(topic)  # made anew since, it may have fewer
+                    queue = topic, queue_id % self._queues_of(topic)  # a recreated topic may have fewer queues
                     if self._may_have_copy(message, properties):
                         self._note_foreign(topic, properties.get(UNIQUE_KEY, ""))
                     copy = _Copy(entry, delivered_record(message, *queue, self._host_bytes))
@@ -188,7 +190,7 @@ class Delays:
         return done
 
     def _stage_queues(self, queues: dict[tuple[str, int], list[_Copy]]) -> None:
-        """Raises StoreNotWriteable, StorePoisoned; what was not staged is due again then."""
+        """Raises StoreNotWriteable, StorePoisoned; entries that were not staged are due again then."""
         while queues:
             (topic, queue_id), copies = next(iter(queues.items()))
             try:
@@ -212,7 +214,7 @@ class Delays:
             for copy in copies:
                 self._table.on_end_staged(copy.entry[1])
         except MessageIllegal as error:
-            if len(copies) == 1:  # no limit let it in once that is lower now
+            if len(copies) == 1:  # it fitted the limits of its time, but not today's
                 self._waiting.forget(copies[0].entry, str(error))
                 return
             for at, copy in enumerate(copies):
@@ -233,10 +235,11 @@ class Delays:
     # ---- what RocketMQ left
 
     def _is_wanted(self, message: StoredMessage, properties: Mapping[str, str], topic: str) -> bool:
-        """Whether it is to be delivered: its topic is still there, not another one that was made later, and RocketMQ did not
-        deliver it or take it back.
+        """Whether it is to be delivered: its topic still exists, was not recreated after it, and RocketMQ neither delivered
+        nor recalled it.
 
-        What is carried past retention lies behind the topic again: so it is asked of that too, before it is carried.
+        A record that is appended again, for retention, would be newer than a recreated topic: so this is asked before that
+        too.
         """
         if not self._queues_of(topic):
             log.warning(
@@ -255,12 +258,14 @@ class Delays:
         return (topic, unique) not in self._foreign and not self._has_copy(topic, unique, message.physical_offset)
 
     def _may_have_copy(self, message: StoredMessage, properties: Mapping[str, str]) -> bool:
-        """Whether RocketMQ may have delivered it, which nothing names: its own, and any that waited while it had the store."""
+        """Whether RocketMQ may have delivered it without a record that names it: one of its own, or any that waited while
+        RocketMQ had the store.
+        """
         is_own = message.topic != SCHEDULE_TOPIC and is_ours(properties)
         return not is_own or message.physical_offset < self._store.foreign_end
 
     def _has_copy(self, topic: str, unique: str, offset: int) -> bool:
-        """Whether its copy follows it in the log, or a record that takes it back."""
+        """Whether a later copy of it is in the log, or a record that recalls it."""
         for where in (topic, TIMER_TOPIC):
             for record in self._store.query(
                 where, unique, max_messages=_COPIES_MAX, begin_ms=0, end_ms=_ALL_TIME, unique=True
@@ -273,7 +278,7 @@ class Delays:
         return False
 
     def _note_foreign(self, topic: str, unique: str) -> None:
-        """The index of keys does not tell of a copy that is not confirmed yet."""
+        """Remembers a copy of ours, because the key index does not find it before it is confirmed."""
         if len(self._foreign) >= FOREIGN_MAX:
             confirmed = self._store.confirm_offset
             self._foreign = {key: end for key, end in self._foreign.items() if end >= confirmed}
@@ -308,9 +313,11 @@ class Delays:
     # ---- for a broker of RocketMQ
 
     def hand_on(self, entry: Entry, read_ms: int, handed: set[tuple[str, str]]) -> Placed | None:
-        """Stages the same message for RocketMQ to deliver, which goes on reading its wheel at `read_ms`; None where it is not
-        to be delivered: its topic is gone, or RocketMQ has delivered it, taken it back, or written it twice while it waited.
-        `handed`: (topic, unique id) of those that RocketMQ may have written and that are handed on; grows.
+        """Stages the same message for RocketMQ to deliver, which continues reading its wheel at `read_ms`.
+
+        None if it is not to be delivered: its topic is gone, or RocketMQ has delivered it, recalled it, or written it twice
+        while it waited. `handed`: (topic, unique id) of the messages staged so that RocketMQ
+        may have written; this call adds its own.
 
         Raises CorruptRecordError (its record cannot be read), MessageTooLarge, MessageIllegal, StorePoisoned,
         StoreNotWriteable.
@@ -336,14 +343,14 @@ class Delays:
     # ---- for operators
 
     def document(self) -> dict[str, int | None]:
-        """For statistics: those of WaitingRecords, and what became of the others."""
+        """For statistics: those of WaitingRecords, and the counts of delivered and discarded messages."""
         return {**self._waiting.document(), "delivered": self.delivered, "discarded": self.discarded}
 
 
 def message_recalled(record: bytes, topic: str, deliver_at_ms: int) -> Entry | None:
-    """The entry of a record that waits for `topic` and was to be delivered then; None where it is another one.
+    """The entry of a record that waits for `topic` with this delivery time; None if it is another record.
 
-    It is due earlier where it was handed to RocketMQ meanwhile, whose times are whole seconds.
+    Its due time is earlier if it was handed to RocketMQ meanwhile, whose times are whole seconds.
     """
     message = decode_record(record)
     properties = decode_properties(message.properties_as_stored)

@@ -1,14 +1,14 @@
-"""How many messages may be delivered now, so that a burst that is due at once is spread. Pure."""
+"""Limits how many messages may be delivered now, so that a burst that is due at once is spread. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_SAVED_MS_MAX: Final = 100  # what was not used for longer is not made up for
+_SAVED_MS_MAX: Final = 100  # unused allowance is kept only for so long
 
 
 class Pace:
-    """At most `per_second` on average, `per_turn` at once."""
+    """At most `per_second` on average, and `per_turn` at once."""
 
     __slots__ = ("_allowed", "_at_ms", "_per_second", "_per_turn")
 
@@ -19,7 +19,7 @@ class Pace:
         self._at_ms: int | None = None
 
     def allowed(self, now_ms: int) -> int:
-        """How many may go now. `now_ms`: monotonic."""
+        """How many may be delivered now. `now_ms`: monotonic."""
         since_ms = _SAVED_MS_MAX if self._at_ms is None else max(0, now_ms - self._at_ms)
         self._at_ms = now_ms
         saved_max = max(1.0, self._per_second * _SAVED_MS_MAX / 1000)
@@ -27,5 +27,5 @@ class Pace:
         return min(self._per_turn, int(self._allowed))
 
     def spend(self, count: int) -> None:
-        """So many went."""
+        """`count` were delivered."""
         self._allowed -= count

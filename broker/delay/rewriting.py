@@ -1,4 +1,4 @@
-"""Records of delayed messages, made from one another: the same message, another topic and other properties. Pure."""
+"""The records of a delayed message, each made from the one before: another topic and other properties. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUT_NAME = frozenset({TIMER_OUT_MS.encode()})
 
 
 def waiting_record(message: StoredMessage, topic: str, queue_id: int, deliver_at_ms: int, host_bytes: int) -> bytes:
-    """What a sender's message becomes while it waits. Raises MessageTooLarge (properties)."""
+    """The record in which a sender's message waits. Raises MessageTooLarge (properties)."""
     properties = changed(
         message.properties_as_stored, WAITING_NAMES, waiting_properties(topic, queue_id, deliver_at_ms)
     )
@@ -21,7 +21,7 @@ def waiting_record(message: StoredMessage, topic: str, queue_id: int, deliver_at
 
 
 def immediate_record(message: StoredMessage, topic: str, queue_id: int, host_bytes: int) -> bytes:
-    """A sender's message that waits for nothing."""
+    """The record of a sender's message that does not wait."""
     return _record(message, topic, queue_id, changed(message.properties_as_stored, WAITING_NAMES, {}), 0, host_bytes)
 
 
@@ -32,16 +32,16 @@ def delivered_record(message: StoredMessage, topic: str, queue_id: int, host_byt
 
 
 def rolled_record(message: StoredMessage, due_ms: int, host_bytes: int) -> bytes:
-    """The same message, waiting on at the end of the log; it ends the wait of the first. Raises MessageTooLarge."""
+    """The same waiting message again, for the end of the log; it ends the wait of the first. Raises MessageTooLarge."""
     properties = changed(message.properties_as_stored, _OUT_NAME, {TIMER_OUT_MS: str(due_ms)})
     return _record(message, TIMER_TOPIC, 0, properties, -1 - message.physical_offset, host_bytes, without=NOT_COPIED)
 
 
 def handed_record(message: StoredMessage, out_ms: int, host_bytes: int) -> bytes:
-    """The same message, waiting for RocketMQ to deliver it in the whole second `out_ms`; it ends the wait of the first.
+    """The same message, for RocketMQ to deliver in the whole second `out_ms`; it ends the wait of the first.
 
-    It has a unique id, made from where it lies if it came without one: by that we find out later whether RocketMQ has
-    delivered it. Raises MessageTooLarge.
+    If it came without a unique id it gets one, made from its physical offset: with that we find out later whether RocketMQ
+    has delivered it. Raises MessageTooLarge.
     """
     added = {TIMER_OUT_MS: str(out_ms)}
     if UNIQUE_KEY not in message.properties:
@@ -60,7 +60,7 @@ def _record(
     *,
     without: int = TRANSACTION_MASK,
 ) -> bytes:
-    """`without`: bits of its sysFlag. What a sender's batch becomes keeps SEQUENCED: it is that batch, stored first."""
+    """`without`: bits of its sysFlag to clear. The records of a sender's batch keep SEQUENCED, since they are that batch."""
     return copied_record(
         message, topic, queue_id, properties, cause=cause, sys_flag=message.sys_flag & ~without, host_bytes=host_bytes
     )

@@ -1,6 +1,6 @@
 """The index of delayed messages: which records wait for a time, and until when.
 
-What RocketMQ had delivered of its schedule topic when we took over its store is told by its own `delayOffset.json`.
+When we take over a RocketMQ store, its `delayOffset.json` says which messages of its schedule topic were delivered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOPICS: Final = frozenset({TIMER_TOPIC, SCHEDULE_TOPIC})
 
 
 class _Timers:
-    """A WaitKind: what waits for a time."""
+    """The WaitKind of delayed messages."""
 
     topics = TOPICS
 
@@ -34,7 +34,7 @@ class _Timers:
         self._delivered = delivered
 
     def changes(self, run: Run) -> Iterator[Change]:
-        """Of each message that begins to wait."""
+        """A change for each message that begins to wait."""
         if not goes_to_queue(run.sys_flag):
             return
         schedule_due_ms = run.store_timestamp_ms + self._rules.level_delay_ms(run.queue_id)
@@ -47,21 +47,23 @@ class _Timers:
                     yield offset + message.size_bytes, offset, due_ms
 
     def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:  # noqa: ARG002
-        """All but those of half messages."""
+        """True for all ends except those of half messages."""
         return not ends_half(topic, sys_flag)
 
 
 def open_timer_index(
     directory: str, rules: DelayRules, *, clock: Clock, buffer_bytes: int = BUFFER_BYTES
 ) -> WaitingIndex:
-    """Of the message store in `directory`. `buffer_bytes`: of its store's memory. Raises StoreLocked, StoreFormatError,
-    OSError."""
+    """Opens the index of the message store in `directory`. `buffer_bytes`: memory of its own store.
+
+    Raises StoreLocked, StoreFormatError, OSError.
+    """
     kind = _Timers(rules, _delivered_before(directory))
     return WaitingIndex(directory, WaitStore(directory, TIMER_FOLDER, buffer_bytes=buffer_bytes), kind, clock=clock)
 
 
 def _delivered_before(directory: str) -> Mapping[int, int]:
-    """Empty where RocketMQ wrote no such file."""
+    """Empty if RocketMQ wrote no such file."""
     snapshot = read_snapshot(os.path.join(directory, "config", "delayOffset.json"))
     table = {} if snapshot is None else snapshot.document.get("offsetTable", {})
     if not isinstance(table, dict):

@@ -1,13 +1,12 @@
-"""When a message is to be delivered: from what its sender said, and from what a record that waits says. Pure.
+"""When a message is to be delivered, from what its sender set or from what a waiting record says. Pure.
 
-    sender      DELAY level | TIMER_DELAY_MS | TIMER_DELAY_SEC | TIMER_DELIVER_MS      (the first that is there counts)
+    sender      DELAY level | TIMER_DELAY_MS | TIMER_DELAY_SEC | TIMER_DELIVER_MS      (the first that is set counts)
     waits       the same record in topic rmq_sys_wheel_timer, with REAL_TOPIC, REAL_QID, TIMER_OUT_MS = TIMER_DELIVER_MS
     delivered   the record in its real topic, without these; TIMER_OUT_MS stays: when it was to be delivered
 
-RocketMQ writes a TIMER_OUT_MS that is always before TIMER_DELIVER_MS (it rounds down to whole seconds, and whole ones to
-the second before), so equal ones tell a record of ours: whatever ends its wait names it, if we wrote that. Of one that
-RocketMQ wrote nothing does, nor of one of ours that RocketMQ delivered while it had the store, and its copy has to be
-looked for.
+RocketMQ's TIMER_OUT_MS is always before TIMER_DELIVER_MS (it rounds down to whole seconds, and a whole second to the one
+before). So equal values mean a record of ours. Whatever ends its wait names it, if we wrote that. No record names one that
+RocketMQ wrote, or one of ours that RocketMQ delivered while it had the store; for those the copy must be searched.
 """
 
 from __future__ import annotations
@@ -36,13 +35,14 @@ RECALL_BODY: Final = b"0"
 
 SAID_BY_SENDER: Final = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELIVER_MS)
 WAITING_NAMES: Final = frozenset(name.encode() for name in (*SAID_BY_SENDER, REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS))
-"""What a record that begins to wait must not have had before."""
+"""The properties that a record must not have before it begins to wait."""
 NOT_DELIVERED: Final = (WAITING_NAMES - {TIMER_OUT_MS.encode()}) | {SEQUENCE.encode()}
-"""What its copy in the real topic does not have."""
+"""The properties that its copy in the real topic does not get."""
 
 NOT_HANDED_OVER: Final = frozenset(name.encode() for name in (DELAY_LEVEL, SEQUENCE, TIMER_OUT_MS))
-"""What a record that RocketMQ is to deliver does not have of the one that waited here: it would delay by the level once more,
-and its copy would count in the producer's sequence."""
+"""The properties of a waiting record that its copy for RocketMQ does not get: RocketMQ would delay by the level again, and
+the copy would count in the producer's sequence.
+"""
 
 _NUMBER_LENGTH_MAX: Final = 18
 _ROCKETMQ_STEP_MS: Final = 1000
@@ -50,21 +50,21 @@ _ROCKETMQ_STEP_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class DelayRules:
-    """`levels_ms`: what levels 1, 2, ... mean. `delay_ms_max`: how far ahead a delivery may lie."""
+    """`levels_ms`: the delays of levels 1, 2, ... `delay_ms_max`: the longest delay."""
 
     levels_ms: tuple[int, ...]
     delay_ms_max: int
 
     def check(self, deliver_at_ms: int, now_ms: int) -> int:
-        """The time itself. Raises InvalidParameter beyond the limit."""
+        """Returns `deliver_at_ms`. Raises InvalidParameter if it is beyond the limit."""
         if deliver_at_ms - now_ms > self.delay_ms_max:
             raise InvalidParameter("deliver_at_ms", deliver_at_ms, f"at most {self.delay_ms_max} ms from now")
         return deliver_at_ms
 
     def deliver_at(self, properties: Mapping[str, str], now_ms: int) -> int:
-        """When a message with these properties is to be delivered, ms since the epoch; what is not after `now_ms`: at once.
+        """The delivery time of a message with these properties, ms since the epoch; if it is not after `now_ms`, at once.
 
-        Raises InvalidParameter: beyond the limit, no such level, no number.
+        Raises InvalidParameter: beyond the limit, no such level, not a number.
         """
         for name in SAID_BY_SENDER:
             if name in properties:
@@ -82,7 +82,7 @@ class DelayRules:
         return now_ms + (value if name == TIMER_DELAY_MS else value * 1000)
 
     def level_delay_ms(self, queue_id: int) -> int:
-        """How long what lies in a queue of RocketMQ's schedule topic waits, from when it was stored."""
+        """How long a message in a queue of RocketMQ's schedule topic waits after it was stored."""
         return self.levels_ms[min(queue_id, len(self.levels_ms) - 1)]
 
 
@@ -93,7 +93,7 @@ def _number(name: str, text: str) -> int:
 
 
 def waiting_properties(topic: str, queue_id: int, deliver_at_ms: int) -> dict[str, str]:
-    """What a record of ours that waits has beside its message's own."""
+    """The properties that a waiting record of ours has in addition to its message's own."""
     return {
         REAL_TOPIC: topic,
         REAL_QUEUE_ID: str(queue_id),
@@ -103,25 +103,29 @@ def waiting_properties(topic: str, queue_id: int, deliver_at_ms: int) -> dict[st
 
 
 def rocketmq_out_ms(deliver_at_ms: int) -> int:
-    """The whole second before a time to deliver: what RocketMQ makes of it."""
+    """The whole second before a delivery time: RocketMQ's TIMER_OUT_MS for it."""
     return (deliver_at_ms - 1) // _ROCKETMQ_STEP_MS * _ROCKETMQ_STEP_MS
 
 
 def handed_out_ms(topic: str, properties: Mapping[str, str], due_ms: int, read_ms: int) -> int:
-    """The TIMER_OUT_MS by which RocketMQ delivers a record of `topic` that waits until `due_ms`, when it goes on reading its
-    wheel at `read_ms` (a whole second). What it wrote itself is a whole second already and stays."""
+    """The TIMER_OUT_MS with which RocketMQ delivers a record of `topic` that waits until `due_ms`, if it continues reading
+    its wheel at `read_ms` (a whole second). The value in a record of RocketMQ's is a whole second already and stays.
+    """
     is_rounded = topic == TIMER_TOPIC and not is_ours(properties) and due_ms % _ROCKETMQ_STEP_MS == 0
     return max(due_ms if is_rounded else rocketmq_out_ms(due_ms), read_ms)
 
 
 def rocketmq_read_ms(now_ms: int) -> int:
-    """The whole second that it is now."""
+    """The current whole second."""
     return now_ms // _ROCKETMQ_STEP_MS * _ROCKETMQ_STEP_MS
 
 
 def recall_properties(topic: str, message_id: str, deliver_at_ms: int) -> dict[str, str]:
-    """Of the record that takes a message back, as RocketMQ has it: its own broker, which may read our store, looks for
-    TIMER_OUT_MS in whatever it finds in this topic, and for the message in the second that this falls into."""
+    """The properties of the record that recalls a message, as RocketMQ has them.
+
+    A RocketMQ broker may read our store: it looks for TIMER_OUT_MS in every record of this topic, and for the message in
+    the second of that time.
+    """
     return {
         TIMER_DELETES: f"{topic}+{message_id}",
         TIMER_DELIVER_MS: str(deliver_at_ms + 1),
@@ -132,7 +136,7 @@ def recall_properties(topic: str, message_id: str, deliver_at_ms: int) -> dict[s
 
 
 def due_of(topic: str, properties: Mapping[str, str], schedule_due_ms: int) -> int | None:
-    """When a record of one of the two topics is due; None: it waits for nothing. `schedule_due_ms`: in the schedule topic."""
+    """When a record of one of the two topics is due; None if it does not wait. `schedule_due_ms`: in the schedule topic."""
     if topic == SCHEDULE_TOPIC:
         return schedule_due_ms
     text = properties.get(TIMER_OUT_MS, "")
@@ -142,5 +146,5 @@ def due_of(topic: str, properties: Mapping[str, str], schedule_due_ms: int) -> i
 
 
 def is_ours(properties: Mapping[str, str]) -> bool:
-    """Whether we wrote this record that waits, or RocketMQ did."""
+    """Whether we wrote this waiting record, not RocketMQ."""
     return properties.get(TIMER_OUT_MS) == properties.get(TIMER_DELIVER_MS)

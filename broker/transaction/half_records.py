@@ -1,17 +1,18 @@
-"""The records of a transaction, made from one another: the same message, another topic and other properties. Pure.
+"""The records of a transaction, each made from the one before: the same message, another topic and other properties. Pure.
 
     sender      the message, plain
     half        the same in RMQ_SYS_TRANS_HALF_TOPIC, with REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP
-    asked       the half once more, TRANSACTION_CHECK_TIMES higher by one; it ends the wait of the one before
-    carried     the half once more, as it was: its segment is to expire
-    parked      the half in TRANS_CHECK_MAX_TIME_TOPIC, once it was asked about often enough
-    committed   the message in its real queue, its sysFlag a commit's
-    op          in RMQ_SYS_TRANS_OP_HALF_TOPIC, tag "d", body "12,13,": queue offsets of halves that are decided
+    asked       the half message again, TRANSACTION_CHECK_TIMES higher by one; it ends the wait of the one before
+    carried     the half message again, unchanged: its segment is about to expire
+    parked      the half message in TRANS_CHECK_MAX_TIME_TOPIC, after the last check
+    committed   the message in its real queue, with the commit bits in its sysFlag
+    op          in RMQ_SYS_TRANS_OP_HALF_TOPIC, tag "d", body "12,13,": queue offsets of decided half messages
 
-What follows another record names it as its cause (prepared transaction offset = -1 - the physical offset of that one), so it
-ends that one's wait: there is no pair of records of which a crash could lose one. HALF_OFFSET is in what was written again:
-where the half message's first record began, by which its transaction is named. An op record of ours ends the half that it
-names, or none: then it tells RocketMQ alone of commits. It has HALF_OFFSET too; RocketMQ's own has not.
+A record that follows another names it as its cause: prepared transaction offset = -1 - the physical offset of the other. So
+it ends that one's wait by itself: there is no pair of records of which a crash could lose one. Records after the half have
+the property HALF_OFFSET: the begin of the half message's first record, which names the transaction. An op record of ours
+either ends the half that it names, or names none: then it only tells RocketMQ of commits. Ours have HALF_OFFSET too;
+RocketMQ's do not.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What waits in the log for something to happen: found by its time, read, carried past retention."""
+"""Records that wait in the log: found when they are due, read, and kept past retention."""

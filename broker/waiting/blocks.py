@@ -1,4 +1,4 @@
-"""Records that are staged at once. Pure."""
+"""Splits records into blocks, each small enough to be staged at once. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 BLOCK_BYTES: Final = 256 << 10
-"""Staged at once; one record more."""
+"""The largest block; a single record may be larger."""
 
 
 def blocks(sizes: Sequence[int], bytes_max: int) -> list[slice]:
-    """The records of these sizes in order, side by side as far as `bytes_max` allows."""
+    """Groups records of these sizes, in order, into blocks of at most `bytes_max`."""
     found: list[slice] = []
     begin = size = 0
     for at, one in enumerate(sizes):

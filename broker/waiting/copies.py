@@ -1,4 +1,4 @@
-"""Records that the broker makes of one that waits: the same message, another topic and other properties. Pure."""
+"""Copies that the broker makes of a waiting record: the same message, with another topic and other properties. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...record.kernel import StoredMessage, encode_record
 def copied_record(
     message: StoredMessage, topic: str, queue_id: int, properties: bytes, *, cause: int, sys_flag: int, host_bytes: int
 ) -> bytes:
-    """`cause`: the prepared transaction offset; -1 - the physical offset of the record whose wait this one ends, or 0.
+    """`cause`: the prepared transaction offset; -1 - the physical offset of the record whose wait the copy ends, or 0.
     `host_bytes`: of the broker's address in it, 8 or 20.
 
-    A body that came with another's CRC keeps that, so that nobody is told it is good.
+    The copy keeps the body CRC that the message came with: if that is wrong, nobody is told that the body is good.
     """
     record = encode_record(
         topic=topic.encode(),
@@ -34,7 +34,7 @@ def copied_record(
 
 
 def real_queue(properties: Mapping[str, str]) -> tuple[str, int]:
-    """Where a record that waits belongs. Raises MessageIllegal where it does not say."""
+    """The queue that a waiting record is for. Raises MessageIllegal if its properties do not name one."""
     topic, text = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
     if not topic or not (text.isascii() and text.isdigit() and len(text) < 10):
         raise MessageIllegal(f"{REAL_TOPIC} {topic[:255]!r}, {REAL_QUEUE_ID} {text[:16]!r} name no queue")
@@ -42,6 +42,6 @@ def real_queue(properties: Mapping[str, str]) -> tuple[str, int]:
 
 
 def changed(properties: bytes, without: frozenset[bytes], added: Mapping[str, str]) -> bytes:
-    """A record's properties without some names, others behind. Raises MessageTooLarge."""
+    """A record's properties without some names, and with others appended. Raises MessageTooLarge."""
     kept = [entry for entry in properties.split(b"\x02") if entry and entry.partition(b"\x01")[0] not in without]
     return b"".join([entry + b"\x02" for entry in kept]) + encode_properties(added)

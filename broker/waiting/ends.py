@@ -1,4 +1,4 @@
-"""Which kind of wait a record ends. Pure."""
+"""Which kind of wait a record ends: a half message's or a delayed message's. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ TRANSACTION_TOPICS: Final = frozenset({HALF_TOPIC, HALF_OP_TOPIC, UNDECIDED_TOPI
 
 
 def ends_half(topic: str, sys_flag: int) -> bool:
-    """Whether what ends a wait ends that of a half message, not of a delayed one. `topic`, `sys_flag`: of the record that ends
-    it. A committed message alone has the bits of a commit: what a delayed one becomes has none of a transaction's."""
+    """True if a record that ends a wait ends a half message's, not a delayed message's. `topic`, `sys_flag`: of that
+    record.
+
+    Only a committed message has the commit bits; the copy of a delayed message has no transaction bits.
+    """
     return topic in TRANSACTION_TOPICS or sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT

@@ -1,10 +1,10 @@
-"""The index of what waits in some topics, as a dispatcher of the log: told of those topics, and of every run that holds a
-record which ends a wait, whatever its topic.
+"""The index of waiting records in some topics: a dispatcher of the log, which feeds a durable store.
 
-The store of it only ever holds what is confirmed and on our own disk, so that it never has to be taken back; where it
-nevertheless reflects more than the log holds (a disk that lost what it said it had), it is made anew from the whole log.
+The dispatcher is given the runs of those topics, and every run that holds a record which ends a wait, whatever its topic.
+The store contains only what is confirmed and on our own disk, so it never has to be taken back. If it nevertheless reflects
+more than the log holds (a disk lost what it had reported as written), it is rebuilt from the whole log.
 
-Threads: the loop is told and asks; the store's worker persists. Before the store is open the loop does both.
+Threads: the loop dispatches and asks; the store's worker persists. Before the store is open the loop does both.
 """
 
 from __future__ import annotations
@@ -26,29 +26,31 @@ from .waiting_table import ENDED, WaitingTable
 
 log = logging.getLogger(__name__)
 
-PERSIST_INTERVAL_MS: Final = 5000  # while nothing waits
+PERSIST_INTERVAL_MS: Final = 5000  # while no wait begins or ends
 LAG_BYTES_MAX: Final = 64 << 20
-BATCH_CHANGES: Final = 250  # four puts at most for each
+BATCH_CHANGES: Final = 250  # at most four puts each
 SPILL_CHANGES: Final = 20_000  # kept in memory while the log is replayed
 
 EVERYTHING: Final = 1 << 62
 
 Change = tuple[int, int, int]
-"""(where the record that says so ends; physical offset of the one that it is about; due, ms since the epoch, or ENDED)."""
+"""(end of the record that makes the change; physical offset of the record that it is about; due, ms since the epoch, or
+ENDED).
+"""
 
 
 class WaitKind(Protocol):
-    """What one index is of."""
+    """One kind of wait: delayed messages or half messages."""
 
     @property
     def topics(self) -> frozenset[str]:
-        """Where messages of this kind wait."""
+        """The topics in which messages of this kind wait."""
 
     def changes(self, run: Run) -> Iterable[Change]:
-        """What a run in one of the topics says by itself, of those that wait in it or elsewhere."""
+        """The changes that the content of a run in one of the topics makes, to records in that topic or elsewhere."""
 
     def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:
-        """Whether a record of a topic, with this sysFlag, that ends the wait of the one at `offset` ends one of this kind."""
+        """True if a record of `topic` with `sys_flag`, which ends the wait of the record at `offset`, ends one of this kind."""
 
 
 class WaitingIndex:
@@ -57,25 +59,27 @@ class WaitingIndex:
     run_flags = ENDS_WAIT
 
     def __init__(self, directory: str, store: WaitStore, kind: WaitKind, *, clock: Clock) -> None:
-        """`directory`: of the message store; `store`: what is durable of the index, closed with it."""
+        """`directory`: of the message store; `store`: the durable part of the index, closed with it."""
         self._kind = kind
         self.topics = kind.topics
         self._clock = clock
         self._store = store
-        self._holds_all = store.reflected == 0 and _nothing_waited(directory, kind.topics)  # whatever the log holds
+        self._holds_all = store.reflected == 0 and _nothing_waited(
+            directory, kind.topics
+        )  # nothing waits in the whole log
         self.table = WaitingTable(store)
         self._applied = store.reflected
         self._persisted_at_ms = clock.monotonic_ms()
-        self._flushed: Callable[[], int] | None = None  # until the store is open
+        self._flushed: Callable[[], int] | None = None  # None until the store is open
         self.is_closing = False
 
     def close(self) -> None:
-        """Once the message store is closed."""
+        """Called after the message store is closed."""
         self._store.close()
 
     @property
     def is_damaged(self) -> bool:
-        """It must be opened again: only then is it made anew."""
+        """True if the index must be opened again; only that rebuilds it."""
         return self._store.is_damaged
 
     def on_opened(self, flushed: Callable[[], int]) -> None:
@@ -85,7 +89,7 @@ class WaitingIndex:
     # ---- dispatch
 
     def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:
-        """The log is [log_begin, log_end): of what lies before nothing waits; an index that knows more starts over."""
+        """The log is [log_begin, log_end). Drops waits below `log_begin`; rebuilds an index that reflects more than the log."""
         if self._store.reflected > log_end:
             log.warning("the index of what waits is made anew reflected=%s log_end=%s", self._store.reflected, log_end)
             self._store.clear()
@@ -98,7 +102,7 @@ class WaitingIndex:
         self._applied = self._store.reflected
 
     def on_run(self, run: Run) -> None:
-        """Notes what begins to wait, and what has waited long enough."""
+        """Notes which records begin to wait, and which waits end."""
         changes: list[Change] = []
         kind = self._kind
         if run.topic in self.topics:
@@ -124,22 +128,22 @@ class WaitingIndex:
         table.settle()
 
     def advance(self, end: PhysicalOffset) -> None:
-        """Everything below `end` that concerns it has been told."""
+        """Everything below `end` that concerns this index was dispatched."""
         if end > self._applied:
             self._applied = end
 
     # ---- persisting
 
     def reflected(self) -> PhysicalOffset:
-        """What follows from the log below is durable."""
+        """What follows from the log below this offset is durable."""
         return PhysicalOffset(EVERYTHING if self._holds_all else self._store.reflected)
 
     def persist(self) -> PhysicalOffset:
-        """Writes what the disk holds the log of. Worker thread. Raises OSError."""
+        """Writes what follows from the flushed log. Worker thread. Raises OSError."""
         return self.persist_confirmed(PhysicalOffset(EVERYTHING))
 
     def persist_confirmed(self, confirmed: PhysicalOffset) -> PhysicalOffset:
-        """The same, of what is confirmed."""
+        """The same, for what is confirmed."""
         limit = min(confirmed, self._applied, EVERYTHING if self._flushed is None else self._flushed())
         behind = limit - self._store.reflected
         now_ms = self._clock.monotonic_ms()
@@ -149,19 +153,19 @@ class WaitingIndex:
             try:
                 self._write(limit)
                 self._store.flush()
-            except StoreFormatError as error:  # who asks for what is due finds out: `is_damaged`
+            except StoreFormatError as error:  # whoever asks for due entries finds out: `is_damaged`
                 log.warning("the index of what waits cannot go on error=%s", error)
         return self.reflected()
 
     def _write(self, limit: int) -> None:
-        """Brings the store to `limit`, or as far as we were told, in small steps."""
-        limit = min(limit, self._applied)  # before the journal is read: all below is in it
+        """Brings the store to `limit`, or to the end of what was dispatched, in small steps."""
+        limit = min(limit, self._applied)  # before the journal is read: it then holds all changes below
         changes = self.table.take(limit)
         begin = 0
         while len(changes) - begin > BATCH_CHANGES:
             stop = begin + BATCH_CHANGES
             while stop < len(changes) and changes[stop][0] == changes[stop - 1][0]:
-                stop += 1  # one record may say two things
+                stop += 1  # one record may make two changes
             self._write_step(changes[begin:stop], changes[stop - 1][0])
             begin = stop
         self._write_step(changes[begin:], limit)
@@ -171,7 +175,7 @@ class WaitingIndex:
 
 
 def _nothing_waited(directory: str, topics: frozenset[str]) -> bool:
-    """Whether nothing ever waited in a store that was closed well: it need not be read from its beginning to know."""
+    """True if nothing ever waited in a store that was closed cleanly: then the log need not be replayed from its beginning."""
     if read_abort(directory) is not None:
         return False
     known = {topic for topic, _, _ in list_queues(directory)}

@@ -1,10 +1,10 @@
-"""Records that wait in the log: read when their time comes, held up by damage, carried past retention.
+"""Records that wait in the log: read when they are due, blocked by damage, kept past retention.
 
-What is done with them is a `WaitDuty`: delayed messages are delivered, half messages are asked about.
+A `WaitDuty` says what happens to them: delayed messages are delivered, half messages are asked about. Damaged records:
 
-    record damaged, a replica may have it soon -> due again each second
-    no replica gave it in time                 -> aside, the log keeps it -- mended, however late --> due again
-                                                    '- no replica has it --> lost: told by name, the log need not keep it
+    a replica may have it soon    -> due again each second
+    no replica gave it in time    -> aside: the log keeps it -- repaired, however late --> due again
+                                                 '- no replica has it --> lost: logged by name, the log need not keep it
 
 Only a master that `leads` does anything. Loop thread.
 """
@@ -37,44 +37,49 @@ from .whole_ranges import WholeRanges
 
 log = logging.getLogger(__name__)
 
-WAKE_MS: Final = 50  # at most between two looks at the clock, which may have been set
-RETRY_MS: Final = 200  # once the store takes nothing
+WAKE_MS: Final = 50  # longest time between two reads of the clock, which may have been set
+RETRY_MS: Final = 200  # while the store refuses writes
 DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
-LOOK_BYTES: Final = 64 * 1024  # of the log, held to its checksums at once
+LOOK_BYTES: Final = 64 * 1024  # of the log, checked against its checksums at once
 WINDOW_ENTRIES: Final = 2048
 CARRY_COUNT: Final = 256
-TURN_BYTES: Final = 256 << 10  # one message more
+TURN_BYTES: Final = 256 << 10  # per turn of the loop; one message may exceed it
 
 Found = tuple[StoredMessage, dict[str, str]]
-"""A record that waits, and its properties."""
+"""A waiting record and its properties."""
 
 
 class LoopTimers(Protocol):
-    """What calls back later: the loop."""
+    """The loop, as far as it is used here."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
         """Calls it once, in the loop's thread."""
 
 
 class WaitDuty(Protocol):
-    """What is done with what waits. All of it may raise StoreNotWriteable, StorePoisoned."""
+    """What happens to the waiting records of one kind. Every method may raise StoreNotWriteable, StorePoisoned."""
 
     def check(self, message: StoredMessage, properties: dict[str, str], due_ms: int) -> None:
-        """Raises MessageNotFound where this is not what the index means by an entry, MessageIllegal where nobody can make
-        anything of it."""
+        """Checks that a record is what the index entry says.
+
+        Raises MessageNotFound if it is not, MessageIllegal if it cannot be used at all.
+        """
 
     def act(self, now_ms: int) -> int:
-        """Sees to what is due; returns how many entries that were."""
+        """Handles due entries; returns how many."""
 
     def carry(self, entry: Entry, found: Found) -> int:
-        """Appends again what is to outlive its segment, or ends its wait; returns the bytes that were appended."""
+        """Appends again a record that is to outlive its segment, or ends its wait; returns how many bytes it appended."""
 
     def give_up(self, entry: Entry) -> None:
-        """Stages that a record which is lost waits no longer: slaves know of nothing else that lets their segments go."""
+        """Stages the end of a lost record's wait. Without it, slaves would keep the record's segment."""
 
 
 class WaitingRecords:
-    """Of one index. `forgotten`: how many were given up since the start, because they are not what the index took them for."""
+    """The waiting records of one index.
+
+    `forgotten`: how many were given up since the start because the log had something else there.
+    """
 
     def __init__(
         self,
@@ -88,7 +93,7 @@ class WaitingRecords:
         on_damaged: Callable[[], None],
         what: str,
     ) -> None:
-        """`on_damaged`: nothing is done until the index is opened again. `what`: waits here, for the logs."""
+        """`on_damaged`: called when the index must be opened again; nothing is done until then. `what`: their name in logs."""
         self.forgotten = 0
         self._store = store
         self._index = index
@@ -100,7 +105,9 @@ class WaitingRecords:
         self._what = what
         self._was_leading = False
         self._carry_below = 0
-        self._expired_below = 0  # what was given up below is gone here, and to be ended in the slaves' logs
+        self._expired_below = (
+            0  # waits given up below this offset are gone here, and must still be ended in the slaves' logs
+        )
         self._damage_seen: tuple[Sequence[Range], ...] = ()
         self._whole = WholeRanges()
 
@@ -110,10 +117,10 @@ class WaitingRecords:
         return self._index.table
 
     def start(self) -> None:
-        """From here on it looks at the clock by itself."""
+        """Starts checking the clock."""
         self._loop.call_later(0, self._on_wake)
 
-    # ---- its time
+    # ---- when they are due
 
     def _on_wake(self) -> None:
         delay_ms = WAKE_MS
@@ -132,7 +139,7 @@ class WaitingRecords:
         except StoreNotWriteable:
             delay_ms = RETRY_MS
         except StorePoisoned:
-            return  # the store has told the broker, which ends
+            return  # the store has told the broker, which stops
         except StoreFormatError as error:
             log.warning("what is due cannot be told what=%s error=%s", self._what, error)
         if self._index.is_damaged:
@@ -141,7 +148,7 @@ class WaitingRecords:
         self._loop.call_later(delay_ms, self._on_wake)
 
     def _act(self) -> int:
-        """Returns when to come again, ms."""
+        """Returns the delay until the next call, ms."""
         now_ms, table = self._clock.now_ms(), self.table
         table.look_ahead(now_ms, count_max=WINDOW_ENTRIES)
         done = self._duty.act(now_ms)
@@ -151,15 +158,18 @@ class WaitingRecords:
         return min(max(due_ms - now_ms, 0 if done else 5), WAKE_MS)
 
     def take_due(self, now_ms: int, *, count_max: int) -> list[Entry]:
-        """Entries that are due, and whose record is confirmed, earliest first, each once."""
+        """Entries that are due and whose record is confirmed, earliest first, each once."""
         return self.table.take_due(now_ms, count_max=count_max, below=self._store.confirm_offset)
 
     # ---- reading
 
     def read(self, entry: Entry, *, is_taken: bool) -> Found | None:
-        """The record that the index means; None, and the entry forgotten, where the log has something else there. Where its
-        bytes have rotted and a replica may give them back, an entry that was taken is due again soon; else it is set aside.
-        None too while it is not confirmed: another master may not have it."""
+        """The record that an index entry refers to, or None.
+
+        None if the log has something else there (then the entry is forgotten); if it is not confirmed yet, since another
+        master may not have it; if its bytes are damaged. A damaged entry that was taken is due again soon while a replica
+        may return the bytes; otherwise it is set aside.
+        """
         due_ms, offset = entry
         if offset >= self._store.confirm_offset:
             return None
@@ -186,20 +196,24 @@ class WaitingRecords:
         return message, properties
 
     def _look_again(self, entry: Entry) -> None:
-        """An entry whose record could not be read is due again, unless its wait was ended meanwhile: it may have been carried
-        on, or ended by who led for a moment. The index may have forgotten that end by now, so its store is asked."""
-        with suppress(StoreFormatError):  # it is made anew then, and all that waits with it
+        """Makes an entry due again whose record could not be read, unless its wait ended meanwhile: the record may have
+        been appended again, or another broker may have led for a moment and ended it. The journal may have dropped that
+        end by now, so the store is asked.
+        """
+        with suppress(StoreFormatError):  # then the index is rebuilt, with all waits in it
             if self.table.is_waiting(entry[1], entry[0]):
                 self.table.put_back([entry])
 
     def _is_as_sent(self, message: StoredMessage) -> bool:
-        """Whether the body has its checksum, or came without: its append's entry says so then."""
+        """Whether the body matches its CRC, or came with a wrong one: then the checksum entry of its append says so."""
         begin = message.physical_offset
         return message.body_crc_matches or self._store.vouches_for(begin, begin + message.size_bytes)
 
     def _is_whole(self, offset: int) -> bool:
-        """Whether the append of the record at `offset` agrees with its checksum: nothing else vouches for its properties.
-        Raises MessageNotFound where it has expired."""
+        """Whether the append of the record at `offset` matches its checksum: nothing else protects the record's properties.
+
+        Raises MessageNotFound if it has expired.
+        """
         now_ms, damage = self._clock.monotonic_ms(), self._store.damage
         if self._whole.has(offset, now_ms):
             return True
@@ -212,8 +226,10 @@ class WaitingRecords:
         return looked_at is not None or not damage.quarantine.ranges_in(offset, offset + 1)
 
     def _look_aside(self) -> None:
-        """What was set aside is due again once its record is whole, and lost once no replica has it. Where the damage is as it
-        was, there is nothing to do."""
+        """Makes entries that were set aside due again once their record is whole, or lost once no replica has it.
+
+        Does nothing while the damage is unchanged.
+        """
         table, quarantine = self.table, self._store.damage.quarantine
         damage = quarantine.ranges, quarantine.awaited, quarantine.sought
         if not table.aside or (all(map(is_, damage, self._damage_seen)) and self._damage_seen):
@@ -233,7 +249,7 @@ class WaitingRecords:
         table.lose(lost)
 
     def forget(self, entry: Entry, why: str) -> None:
-        """Nothing is done with it: nobody waits for it until the next start."""
+        """Gives an entry up: it is ignored until the next start."""
         log.warning("a %s is given up due_ms=%s offset=%s reason=%s", self._what, *entry, why)
         self.table.forget(entry[1])
         self.forgotten += 1
@@ -241,22 +257,24 @@ class WaitingRecords:
     # ---- retention
 
     def clear_below(self, offset: int) -> bool:
-        """Whether nothing below `offset` waits; else a master begins to append it again. See MessageStore.keep_waiting.
+        """Whether nothing below `offset` waits; if something does, a master begins to append it again. See
+        MessageStore.keep_waiting.
 
-        What was given up does not hold the log. A master notes in it then that this waits no longer: its slaves know of nothing
-        else that would let their own segments go. Not before, since a replica or an operator may yet bring it back.
+        Records that were given up do not hold the log. A master then appends an end of their waits, because nothing else
+        lets its slaves delete their own segments. It does so only once its own segment may go: until then a replica or an
+        operator may still bring the record back.
         """
         try:
             if not self.table.has_below(offset):
                 self._expired_below = max(self._expired_below, offset)
                 return True
-        except StoreFormatError:  # nothing goes before the index is whole again
+        except StoreFormatError:  # no segment is deleted until the index is whole again
             return False
         self._carry_below = max(self._carry_below, offset)
         return False
 
     def _carry(self) -> None:
-        """Appends again some of what waits in segments that are to go."""
+        """Appends again some of the waiting records whose segments are about to expire."""
         entries = self.table.below(self._carry_below, count_max=CARRY_COUNT)
         if not entries and not self.table.has_below(self._carry_below):
             self._carry_below = 0
@@ -269,7 +287,10 @@ class WaitingRecords:
                 size += self._duty.carry(entry, found)
 
     def _end_given_up(self) -> None:
-        """Ends the waits of some of what was given up in segments that are gone. Raises StoreNotWriteable, StorePoisoned."""
+        """Ends the waits of some records that were given up and whose segments are deleted.
+
+        Raises StoreNotWriteable, StorePoisoned.
+        """
         entries = self.table.given_up_below(self._expired_below, count_max=CARRY_COUNT)
         if not entries:
             self._expired_below = 0
@@ -279,8 +300,10 @@ class WaitingRecords:
     # ---- for operators
 
     def document(self) -> dict[str, int | None]:
-        """For statistics. `damaged`: of those that wait, how many are held up by damage; `lost`: of these, how many have no
-        whole record anywhere."""
+        """For statistics.
+
+        `damaged`: waiting records that are blocked by damage; `lost`: those of them without a whole copy anywhere.
+        """
         return {
             "waiting": self.table.count,
             "first_due_ms": self.table.first_due_ms(),

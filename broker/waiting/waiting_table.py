@@ -1,13 +1,13 @@
-"""What waits for its time: an ordered store that follows the log behind, and in memory what it does not hold yet. Pure.
+"""What waits, by due time: an ordered store that follows the log, and in memory the changes it does not have yet. Pure.
 
     log      ... | waits P1 | ends P0 | waits P2 |          each is one change, in the order of the log
     store    holds the changes below `reflected`
-    journal  the changes behind: a worker writes those that may be written (`take`), the loop then forgets them (`settle`)
-    window   what is due soon, earliest first: all that waits and is due before `horizon`, of store and journal alike
+    journal  the later changes: a worker writes those that may be written (`take`), then the loop drops them (`settle`)
+    window   what is due soon, earliest first: all that waits and is due before `horizon`, from both store and journal
 
-An entry is (due time, physical offset of the record that waits). Reading goes on from the horizon, so that what was
-delivered is never passed over again. What waits in a record that is damaged is set *aside*: it is in no window, and waits on
-until its record is whole, or is *lost*. The loop owns it; `take` may be called by the worker, whose list copy is one step.
+An entry is (due time, physical offset of the waiting record). The next read of the store begins at the horizon, so it never
+scans delivered entries again. An entry whose record is damaged is set *aside*: it is in no window, and waits until its
+record is whole, or is *lost*. The loop owns the table; the worker may call `take`, whose copy of the list is atomic.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from itertools import islice
 from typing import Final, Protocol
 
 Entry = tuple[int, int]
-"""(due, ms since the epoch; physical offset of the record that waits)."""
+"""(due, ms since the epoch; physical offset of the waiting record)."""
 
-ENDED: Final = -1  # as the due time of a change: the record waits no longer
+ENDED: Final = -1  # in place of the due time in a change: the wait ends
 
 LOOK_AHEAD_MS: Final = 1000
 
@@ -30,39 +30,41 @@ _SEARCH_STEP: Final = 100
 
 
 class OrderedStore(Protocol):
-    """What is durable of it (store/rocksdb_waits)."""
+    """The durable part of the table (store/rocksdb_waits)."""
 
     reflected: int
     count: int
 
     def due_of(self, offset: int) -> int | None:
-        """When the record at this offset is due; None where it does not wait."""
+        """When the record at this offset is due; None if it does not wait."""
 
     def due_from(self, due_ms: int, offset: int, *, until_ms: int, count_max: int) -> list[Entry]:
-        """Entries from this one on, due up to `until_ms`, in the order of time."""
+        """Entries from this one on, due up to `until_ms`, by due time."""
 
     def below(self, offset: int, *, count_max: int, begin: int = 0) -> list[int]:
-        """Offsets from `begin` on, below `offset`, of records that wait, in the order of the log."""
+        """Offsets of waiting records, from `begin` on and below `offset`, in the order of the log."""
 
 
 class WaitingTable:
-    """Of one broker. `count`: how many wait."""
+    """The waits of one broker. `count`: how many there are."""
 
     def __init__(self, store: OrderedStore) -> None:
         self._store = store
-        self._journal: list[tuple[int, int, int]] = []  # (end of the record that says so, due or ENDED, offset)
-        self._fresh: dict[int, int] = {}  # offset: due, of those that wait and that the store may not hold yet
-        self._ended: set[int] = set()  # offsets that wait no longer, which the store may not know yet
+        self._journal: list[
+            tuple[int, int, int]
+        ] = []  # (end of the record that makes the change, due or ENDED, offset)
+        self._fresh: dict[int, int] = {}  # {offset: due} of waits that the store may not have yet
+        self._ended: set[int] = set()  # offsets whose wait has ended, which the store may not know yet
         self._ending: set[int] = set()  # offsets whose end is staged in this turn of the loop
         self._window: list[Entry] = []
-        self._in_window: dict[int, int] = {}  # offset: due; what the heap holds beside is old
+        self._in_window: dict[int, int] = {}  # {offset: due}; other entries of the heap are outdated
         self._horizon: Entry = _START
         self._forgotten: set[int] = set()
-        self._aside: dict[int, int] = {}  # offset: due, of those that cannot be read now
-        self._lost: frozenset[int] = frozenset()  # of those aside
+        self._aside: dict[int, int] = {}  # {offset: due} of records that cannot be read now
+        self._lost: frozenset[int] = frozenset()  # offsets, a subset of those aside
         self.count = store.count
 
-    # ---- what the log says
+    # ---- changes from the log
 
     def on_waits(self, offset: int, due_ms: int, end: int) -> None:
         """The record [offset, end) waits until `due_ms`."""
@@ -73,7 +75,7 @@ class WaitingTable:
             self._enter(due_ms, offset)
 
     def on_ended(self, offset: int, end: int) -> None:
-        """The record at `offset` waits no longer: the one that ends at `end` says so."""
+        """The wait of the record at `offset` ended, by the record that ends at `end`."""
         self._journal.append((end, ENDED, offset))
         self._fresh.pop(offset, None)
         self._ending.discard(offset)
@@ -82,20 +84,20 @@ class WaitingTable:
         self._in_window.pop(offset, None)
         self.count = max(0, self.count - 1)
 
-    # ---- the store follows
+    # ---- the store catches up
 
     @property
     def journal_length(self) -> int:
-        """How many changes the store does not hold, or may hold only just."""
+        """How many changes are not known to be in the store."""
         return len(self._journal)
 
     def take(self, limit: int) -> list[tuple[int, int, int]]:
-        """(end, due or ENDED, offset): the changes said below byte `limit` of the log that the store lacks. The worker's."""
+        """(end, due or ENDED, offset) of the changes made below byte `limit` of the log that the store lacks. Worker thread."""
         reflected = self._store.reflected
         return [change for change in self._journal.copy() if reflected < change[0] <= limit]
 
     def settle(self) -> None:
-        """Forgets what the store holds by now."""
+        """Drops the changes that the store has now."""
         reflected, journal = self._store.reflected, self._journal
         held = 0
         for end, due_ms, offset in journal:
@@ -110,10 +112,10 @@ class WaitingTable:
         if held and not journal:
             self.count = self._store.count
 
-    # ---- what is due
+    # ---- due entries
 
     def forget_window(self) -> None:
-        """Others deliver now: what is due is looked up anew when it is ours again."""
+        """Empties the window: another broker delivers now. It is read again when this one leads again."""
         self._window.clear()
         self._in_window.clear()
         self._ending.clear()
@@ -122,7 +124,7 @@ class WaitingTable:
         self._horizon = _START
 
     def look_ahead(self, now_ms: int, *, count_max: int) -> None:
-        """Sees to it that the window reaches half of LOOK_AHEAD_MS from now at least, or holds `count_max` entries."""
+        """Fills the window up to at least half of LOOK_AHEAD_MS from now, or to `count_max` entries."""
         until_ms = now_ms + LOOK_AHEAD_MS
         if self._horizon[0] > now_ms + LOOK_AHEAD_MS // 2 or len(self._in_window) >= count_max:
             return
@@ -148,8 +150,10 @@ class WaitingTable:
         return window[0] if window else None
 
     def take_due(self, now_ms: int, *, count_max: int, below: int) -> list[Entry]:
-        """At most `count_max` entries that are due, earliest first, each once; those whose record does not lie below the byte
-        `below` (what is confirmed) are left for later."""
+        """At most `count_max` due entries, earliest first, each once.
+
+        Entries whose record is not below the byte `below` (what is confirmed) stay in the window.
+        """
         taken: list[Entry] = []
         kept: list[Entry] = []
         while len(taken) + len(kept) < count_max:
@@ -165,35 +169,37 @@ class WaitingTable:
         return taken
 
     def put_back(self, entries: Iterable[Entry]) -> None:
-        """Entries that were taken and could not be delivered now."""
+        """Puts entries back that were taken and could not be delivered now."""
         for due_ms, offset in entries:
             if offset not in self._ended:
                 self._enter(due_ms, offset)
 
     def on_end_staged(self, offset: int) -> None:
-        """A record is staged that ends the wait of the one at `offset`; `on_ended` follows once it is in the log."""
+        """A record that ends the wait of the one at `offset` is staged; `on_ended` follows once it is in the log."""
         self._ending.add(offset)
         self._in_window.pop(offset, None)
 
     def next_due_ms(self) -> int | None:
-        """When there is something to do: the first entry of the window is due, or the window ends; None: nothing waits."""
+        """When to act next: at the due time of the window's first entry, else at the end of the window; None if nothing
+        waits.
+        """
         first = self._first()
         if first is not None:
             return first[0]
         return self._horizon[0] if self.count else None
 
     def forget(self, offset: int) -> None:
-        """The record at `offset` is not what it was taken for: nobody waits for it until the next start."""
+        """Ignores the entry at `offset` until the next start: its record is not what the entry says."""
         self._forgotten.add(offset)
         self._ended.add(offset)
         self._fresh.pop(offset, None)
         self._in_window.pop(offset, None)
 
-    # ---- what cannot be read now
+    # ---- entries that cannot be read now
 
     @property
     def aside(self) -> Mapping[int, int]:
-        """{offset: due} of what was set aside."""
+        """{offset: due} of the entries set aside."""
         return self._aside
 
     @property
@@ -202,43 +208,49 @@ class WaitingTable:
         return self._lost
 
     def set_aside(self, entry: Entry) -> None:
-        """What waits in a damaged record is due again only once it is taken back; until then the log must keep the record."""
+        """Sets an entry with a damaged record aside: it is due again only after `take_back`.
+
+        Until then the log must keep the record.
+        """
         due_ms, offset = entry
         self._in_window.pop(offset, None)
         self._aside[offset] = due_ms
 
     def lose(self, offsets: Iterable[int]) -> None:
-        """These of what is aside are gone for good, as far as anybody knows, and none else: they do not hold the log."""
+        """Marks exactly these of the entries aside as gone for good, as far as is known: the log need not keep their
+        records.
+        """
         self._lost = frozenset(offsets)
 
     def take_back(self, offset: int) -> None:
-        """A record that was damaged may be read again: what waits there is due when it was to be, at once where that has
-        passed."""
+        """Makes an entry due again whose record was damaged and may be readable now: at its old due time, or at once if
+        that has passed.
+        """
         self._lost -= {offset}
         self.put_back([(self._aside.pop(offset), offset)])
 
     # ---- questions
 
     def due_of(self, offset: int) -> int | None:
-        """When the record at `offset` is due; None: it does not wait, or what is staged ends its wait."""
+        """When the record at `offset` is due; None if it does not wait, or if a staged record ends its wait."""
         if offset in self._ended or offset in self._ending:
             return None
         due_ms = self._fresh.get(offset)
         return self._store.due_of(offset) if due_ms is None else due_ms
 
     def is_waiting(self, offset: int, due_ms: int) -> bool:
-        """Whether the record at `offset` waits until then, and nothing staged ends it."""
+        """Whether the record at `offset` waits until `due_ms`, and no staged record ends its wait."""
         return self.due_of(offset) == due_ms
 
     def entries(self, begin: int, *, count_max: int) -> list[Entry]:
-        """What waits in records at or above the offset `begin`, in the order of the log: the first `count_max`."""
+        """The first `count_max` waiting entries at or above the offset `begin`, in the order of the log."""
         held = self._store.below(_NEVER_MS, count_max=count_max + len(self._ended), begin=begin)
         offsets = sorted({*held, *(offset for offset in self._fresh if offset >= begin)})
         found = ((self.due_of(offset), offset) for offset in offsets)
         return list(islice(((due_ms, offset) for due_ms, offset in found if due_ms is not None), count_max))
 
     def below(self, offset: int, *, count_max: int) -> list[Entry]:
-        """Some of what waits in records below `offset`, as the store knows them; it may have yet to learn of ends."""
+        """Some of the waiting records below `offset`, as the store has them; it may not know of the latest ends yet."""
         count_max += len(self._aside) + len(self._ending)
         found = [
             at
@@ -248,12 +260,14 @@ class WaitingTable:
         return [(due_ms, at) for at in found if (due_ms := self._store.due_of(at)) is not None]
 
     def has_below(self, offset: int) -> bool:
-        """Whether the store holds an entry below `offset`: the log must keep its record."""
+        """Whether the store has an entry below `offset` whose record the log must keep."""
         found = self._store.below(offset, count_max=len(self._forgotten) + len(self._lost) + 1)
         return any(at not in self._forgotten and at not in self._lost for at in found)
 
     def given_up_below(self, offset: int, *, count_max: int) -> list[Entry]:
-        """Some of what the store holds below `offset` and nobody waits for any more; not what a record ends, staged or not."""
+        """Some of the store's entries below `offset` that were given up and that no record in the journal ends, staged or
+        not.
+        """
         given_up = self._forgotten | self._lost
         found = self._store.below(offset, count_max=len(given_up))
         given_up -= self._ending | {at for _, due_ms, at in self._journal if due_ms == ENDED}
@@ -261,7 +275,7 @@ class WaitingTable:
         return entries[:count_max]
 
     def first_due_ms(self) -> int | None:
-        """When the first of all is due; None where nothing waits."""
+        """The earliest due time of all; None if nothing waits."""
         known = [*self._fresh.values(), *self._in_window.values()]
         at = self._horizon
         while True:

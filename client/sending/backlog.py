@@ -1,9 +1,9 @@
-"""What an asyncio producer took before there was room for it: messages that wait, in order, for a route or a window.
+"""The messages that an asyncio producer accepted before there was room: they wait, in order, for a route or a window.
 
-A producer on an event loop must not block where a synchronous one does, so what does not fit waits here. Messages of
-one *line* (a topic, or a part of its sharding keys) keep their order: one task a line moves them on and ends when the
-line is empty. A line that moves may be long: only its first message's time runs. The bytes that wait are bounded; past
-that, `add` raises. One event loop's, not thread-safe.
+A synchronous producer blocks when there is no room; one on an event loop must not, so the message waits here. Messages of
+one *line* (a topic, or a part of its sharding keys) keep their order: one task per line passes them on, and ends when the
+line is empty. Only the first message of a moving line uses up its time limit, so a line may be long. The waiting bytes are
+bounded; beyond the bound `add` raises. Belongs to one event loop, not thread-safe.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...model.errors import BufferFull, ClientClosed
 from ..connection.waiting import run_blocking
 
 BACKLOG_BYTES: Final = 16 * 1024 * 1024
-MESSAGE_BYTES: Final = 256  # what a message takes beside its body, about
+MESSAGE_BYTES: Final = 256  # what a message takes besides its body, approximately
 
 Line = tuple[str, int]
-"""(topic, which part of it)."""
+"""(topic, part of it)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One message, here since `begun_ms`. `move(wait_ms)` hands it on, and is given `wait_ms` for that once it is the first
-    of its line; `fail(error)` tells what kept it from that.
+    """One message, added at `begun_ms`. When it is the first of its line, `move(wait_ms)` passes it on within `wait_ms`;
+    `fail(error)` reports why that failed.
     """
 
     size_bytes: int
@@ -52,11 +52,11 @@ class Backlog:
         return bool(self._lines)
 
     def has(self, line: Line) -> bool:
-        """Whether messages of this line wait: what comes later waits behind them."""
+        """True if messages of this line wait: later ones wait behind them."""
         return line in self._lines
 
     def add(self, line: Line, waiting: Waiting) -> None:
-        """Puts a message in. Raises BufferFull."""
+        """Adds a message. Raises BufferFull."""
         if self._size_bytes + waiting.size_bytes > BACKLOG_BYTES and self._lines:
             raise BufferFull(BACKLOG_BYTES)
         self._size_bytes += waiting.size_bytes
@@ -64,14 +64,16 @@ class Backlog:
         self._start(line)
 
     def _start(self, line: Line) -> None:
-        """Sees to it that the line moves."""
+        """Starts the line's task if there is none."""
         if line not in self._tasks:
             queue = self._lines[line]
             task = self._tasks[line] = asyncio.get_running_loop().create_task(self._move_on(line, queue))
-            task.add_done_callback(lambda _: self._end(line, queue, task))  # one that is cancelled may never have begun
+            task.add_done_callback(
+                lambda _: self._end(line, queue, task)
+            )  # a task that is cancelled may never have begun
 
     async def wait_empty(self, timeout_ms: int | None) -> bool:
-        """Waits until all that waits now is handed on or has failed; False where `timeout_ms` came first."""
+        """Waits until all that waits now is passed on or failed; False if `timeout_ms` came first."""
         for line in self._lines:
             self._start(line)
         tasks = list(self._tasks.values())
@@ -81,7 +83,7 @@ class Backlog:
         return not left
 
     def close(self) -> None:
-        """Fails all that waits."""
+        """Fails all waiting messages."""
         self._is_closed = True
         for task in list(self._tasks.values()):
             task.cancel()
@@ -100,10 +102,10 @@ class Backlog:
             self._end(line, queue, self._tasks.get(line))
 
     def _end(self, line: Line, queue: deque[Waiting], task: asyncio.Task[None] | None) -> None:
-        """The line's task has ended: at once, lest a message is put behind the last that it moved.
+        """The line's task has ended; it is removed at once, so that no message is added behind the last one that it moved.
 
-        Cancelled by others than `close`, as at the end of `asyncio.run`, it leaves messages behind: they wait for the next task
-        of their line, or for the end of the program.
+        If it was cancelled by others than `close`, as at the end of `asyncio.run`, it leaves messages behind: they wait for
+        the next task of their line, or for the end of the program.
         """
         if self._tasks.get(line) is not task:
             return
@@ -115,7 +117,7 @@ class Backlog:
             self._size_bytes -= waiting.size_bytes
             waiting.fail(ClientClosed("producer"))
 
-    # ---- once the loop has ended
+    # ---- after the event loop has ended
 
     def waiting_messages(self) -> int:
         """How many messages wait. Any thread."""

@@ -1,10 +1,10 @@
-"""Batches in flight: a window a broker, retries at another broker within the batch's deadline, and who waits for what.
+"""Sends batches and settles them: a window per broker, and retries at another broker within the batch's deadline.
 
-Who ships a lane's batch chooses a broker with room in its window, seals the batch and takes the place in one step,
-under the lane's lock, and sends it from its own thread; where there is no room it waits without holding any lock.
-Replies come in whichever thread drained the channel; they take only this object's own lock, which nobody holds while
-sending. Failed batches keep their place and are sent again, the same bytes, by the I/O thread: the broker stamps the
-queue, so they fit any.
+The thread that ships a lane's batch does three things in one step under the lane's lock: it chooses a broker with room in
+its window, seals the batch and takes the place in the window. Then it sends the batch itself. If no broker has room it
+waits, without a lock. Replies arrive in whichever thread drained the channel; they take only this object's own lock, which
+nobody holds while sending. A failed batch keeps its place, and the I/O thread sends the same bytes again: they fit any
+queue, since the broker stamps the queue.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .send_future import run_callbacks
 log = logging.getLogger(__name__)
 
 OVERDUE_MS: Final = 1_000
-"""A batch to which nothing happens for so long after it should have is looked after."""
-_ROUTE_LOOK_MS: Final = 100  # how often one who waits for a route looks again
+"""A batch that makes no progress for this long after it should have is resumed by `look_after`."""
+_ROUTE_LOOK_MS: Final = 100  # how often a waiter for a route looks again
 
 
 class BatchSender:
@@ -39,7 +39,7 @@ class BatchSender:
     def __init__(
         self, context: SendContext, limits: BackgroundLimits, on_failed: Callable[[Sealed, ZenitError], None]
     ) -> None:
-        """`on_failed`: told of a batch without futures that failed."""
+        """`on_failed`: called with a failed batch that has no futures."""
         self._connection = context.connection
         self._waits = context.waits
         self._destinations = context.destinations
@@ -59,15 +59,18 @@ class BatchSender:
         self._unanswered: dict[int, Sealed] = {}
         self._last_serial = 0
         self.last_failure = ""
-        """Why the last try failed; empty once a batch is stored again."""
+        """Why the last try failed; empty after a batch was stored."""
         self.failed_futures = 0
-        """How many messages with futures have failed for good."""
+        """How many messages with futures failed for good."""
         self._attempts.watch(self._on_queue_free)
 
     # ---- places in the window
 
     async def wait_room(self, lane: SendLane, deadline_ms: int) -> None:
-        """Waits until a broker may have room for the lane's batch, or for a route. Raises BufferFull or NoRoute in the end."""
+        """Waits until a broker may have room for the lane's batch, or for a route.
+
+        Raises BufferFull or NoRoute at the deadline.
+        """
         failure: ZenitError | None = None
         try:
             with self._lock:
@@ -85,11 +88,11 @@ class BatchSender:
                 self._forget(changed)
                 raise failure or BufferFull(self._window * self._pool.size_bytes)
             await self._wait_for(changed, left_ms if failure is None else min(left_ms, _ROUTE_LOOK_MS))
-        finally:  # it knows this frame, and so all callers: they would stay until a collection
+        finally:  # its traceback refers to this frame and all callers: without this they would stay until a garbage collection
             del failure
 
     def _choose(self, lane: SendLane) -> MessageQueue | None:
-        """Where the lane's next batch goes; None where there is no room for it now. Raises NoRoute."""
+        """The queue of the lane's next batch; None if there is no room for it now. Raises NoRoute."""
         if lane.shard is not None:
             self._destinations.address_of(lane.shard)
             return None if lane.in_flight or self._attempts.is_taken(lane.shard) else lane.shard
@@ -110,7 +113,7 @@ class BatchSender:
     # ---- sending
 
     def ship(self, lane: SendLane) -> bool:
-        """Seals the lane's batch and sends it; False where no broker has room for it now. The caller holds `lane.lock`.
+        """Seals the lane's batch and sends it; False if no broker has room for it now. The caller holds `lane.lock`.
 
         Raises NoRoute.
         """
@@ -123,19 +126,22 @@ class BatchSender:
         return True
 
     def withhold(self, lane: SendLane) -> None:
-        """Seals the lane's batch, which is never sent: `close` ends it. The caller holds `lane.lock`."""
+        """Seals the lane's batch without sending it: `close` settles it. The caller holds `lane.lock`."""
         with self._lock:
             self._seal(lane, None, bytearray(1))
 
     def give_up(self, lane: SendLane, error: ZenitError) -> None:
-        """Seals the lane's batch and ends it with this error. The caller holds `lane.lock`."""
+        """Seals the lane's batch and fails it with this error. The caller holds `lane.lock`."""
         with self._lock:
             sealed = self._seal(lane, None, self._pool.take())
         if sealed is not None:
             self._settle(sealed, sealed.serial, None, None, error)
 
     def _seal(self, lane: SendLane, queue: MessageQueue | None, free: bytearray) -> Sealed | None:
-        """Under the locks: the lane's batch, with a place in the window of that queue's broker; None where it is not free."""
+        """Seals the lane's batch, with a place in the window of that queue's broker. Called under both locks.
+
+        None if the queue is not free.
+        """
         now = monotonic_ms()
         sealed = lane.seal(free, now + self.batch_ms, self._attempts)
         sealed.serial = serial = next(self._serials)
@@ -143,7 +149,7 @@ class BatchSender:
         if queue is not None and not sealed.attempt.enter(queue):
             return None
         unanswered, in_flight = self._unanswered, self._in_flight
-        # Nothing is called from here on: a signal's handler finds all of this done, or nothing of it.
+        # No call from here on, so a signal handler never sees a half of this done.
         unanswered[serial] = sealed
         self._last_serial = serial
         if queue is not None:
@@ -157,7 +163,7 @@ class BatchSender:
         if sealed.is_settled:
             return  # the producer was closed
         attempt = sealed.attempt
-        if attempt.result is not None:  # stored, and whoever learned of it was interrupted
+        if attempt.result is not None:  # stored, but the thread that learned of it was interrupted
             self._settle(sealed, serial, queue, attempt.result, None)
             return
         now = monotonic_ms()
@@ -201,7 +207,7 @@ class BatchSender:
         self._settle(sealed, serial, queue, whole, None)
 
     def _go_on(self, sealed: Sealed, serial: int, queue: MessageQueue) -> None:
-        """There is more to ask of the same queue; not from within an answer, which a thread may hold a lock for."""
+        """Sends the rest to the same queue; by the I/O thread, because a thread that handles a reply may hold a lock."""
         self._connection.run_soon(lambda: self._send(sealed, serial, queue))
 
     def _on_failure(self, sealed: Sealed, serial: int, queue: MessageQueue, failure: ZenitError) -> None:
@@ -228,7 +234,7 @@ class BatchSender:
         self._connection.remoting.call_later(delay_ms, lambda: self._send_again(sealed, serial, failure))
 
     def _next_queue(self, sealed: Sealed, last: MessageQueue) -> MessageQueue:
-        """Where a batch that failed goes next: elsewhere only while nothing is in doubt, and where it may. Raises NoRoute."""
+        """The queue for a failed batch: another one only if nothing is in doubt and that queue takes it. Raises NoRoute."""
         if sealed.lane.shard is not None or sealed.attempt.in_doubt:
             return last
         for queue in self._destinations.queues_in_turn(last.topic, avoid=last.broker_name):
@@ -237,7 +243,7 @@ class BatchSender:
         return last
 
     def _send_again(self, sealed: Sealed, serial: int, failure: ZenitError) -> None:
-        """In the I/O thread. Moves the batch's place to the broker it goes to next, whether its window has room or not."""
+        """Moves the batch's place to the broker of its next try, even if that window is full. I/O thread."""
         last = sealed.queue
         if sealed.is_settled:
             return
@@ -263,7 +269,7 @@ class BatchSender:
         reply: Answer | None,
         error: ZenitError | None,
     ) -> bool:
-        """Ends a batch, once: False where it has ended already."""
+        """Settles a batch once; False if it is settled already."""
         now = monotonic_ms()
         if error is not None:
             error = sealed.attempt.failure(error)
@@ -282,26 +288,26 @@ class BatchSender:
         return True
 
     def _tell(self, sealed: Sealed, serial: int) -> None:
-        """Tells all that a batch has ended. Where that was interrupted it is done again."""
+        """Reports a settled batch to all who wait for it. After an interruption it is called again."""
         error = sealed.result[2]
         if error is not None and sealed.outcome is None:
             self._on_failed(sealed, error)
         outcome = sealed.outcome
         if outcome is not None and outcome.settle(*sealed.result):
-            # The user's code runs in the I/O thread, where no lane is locked.
+            # User code runs in the I/O thread, where no lane is locked.
             self._connection.run_soon(lambda: run_callbacks(outcome.take_callbacks()))
         for watcher in sealed.watchers:
             watcher(error)
         self._drop(sealed, serial)
 
     def _drop(self, sealed: Sealed, serial: int) -> None:
-        """It has ended, and all have been told."""
+        """Removes a batch that is settled and reported."""
         sealed.attempt.leave()
         lane, queue, unanswered, in_flight = sealed.lane, sealed.queue, self._unanswered, self._in_flight
         with self._lock:
             if serial not in unanswered:
                 return
-            del unanswered[serial]  # with its place: nothing is called in between
+            del unanswered[serial]  # no call between this and its place in the window
             lane.in_flight -= 1
             if queue is not None:
                 in_flight[queue.broker_name] -= 1
@@ -309,16 +315,16 @@ class BatchSender:
         self._pool.give_back(sealed.buffer)
 
     def close(self, error: ZenitError) -> None:
-        """Ends what is not answered, with this error; nothing of it is sent again."""
+        """Fails unanswered batches with this error; none of them is sent again."""
         for serial, sealed in list(self._unanswered.items()):
             if not self._settle(sealed, serial, sealed.queue, None, error):
-                self._tell(sealed, serial)  # whoever was to do it may have been interrupted
+                self._tell(sealed, serial)  # the thread that settled it may have been interrupted
 
     def look_after(self) -> None:
-        """In the I/O thread, now and then: what was left halfway, since a signal's handler raised in its thread, goes on."""
+        """Resumes what a signal handler's exception cut short in its thread. Called by the I/O thread now and then."""
         self._attempts.look_after()
         with self._lock:
-            self._changed.set_all()  # whoever was to do it may have been interrupted
+            self._changed.set_all()  # the thread that should have done it may have been interrupted
         now = monotonic_ms()
         for serial, sealed in list(self._unanswered.items()):
             if now < sealed.due_ms:

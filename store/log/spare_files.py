@@ -1,14 +1,13 @@
-"""Expired queue files and index files, kept blank to be overwritten, like expired segments.
+"""Expired queue files and index files, filled with zeros and used again, like expired segments.
 
-A page of the page cache that is found for the first time costs more than the units or entries that are written into it;
-those of a file that has just expired are cached. A file passes these steps:
+The first use of a page of the page cache costs more than the units or entries that are written into it; the pages of a file
+that has just expired are cached. A file passes these steps:
 
     keep: renamed to here -> by the worker: its old directory synced, zeros written, the file synced -> take: renamed
                                      \\-> too many: deleted
 
-Their order holds through a power cut: a file has left its old place for certain before it is made blank, and is blank for
-certain before it has a new one. What is found here at a start may be a file whose new name was lost, with units in it: it
-is deleted.
+This order survives a power failure: a file has durably left its old place before it is zeroed, and is durably zeroed before
+it gets a new name. A file found here at a start may be one whose new name was lost, with units in it: it is deleted.
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ _ZEROS: Final = memoryview(bytes(_STEP_BYTES))
 
 
 def _do_at_once(work: Callable[[], None]) -> None:
-    """In place of a worker."""
+    """Used without a worker: does the work in the calling thread."""
     work()
 
 
 class SpareFiles:
-    """The blank files of one size. One thread keeps and one takes; `run_soon` may have a worker do the slow work."""
+    """The zeroed files of one size. One thread keeps and one takes; `run_soon` may let a worker do the slow work."""
 
     def __init__(self, directory: str, *, size_bytes: int, blank_bytes: int, bytes_max: int) -> None:
-        """`blank_bytes`: so much of a file's front must be zeros; `bytes_max`: of all files kept, one at least; 0: none.
+        """`blank_bytes`: the part at the front of a file that must be zeros; `bytes_max`: of all kept files, at least one
+        file; 0: none.
 
         Deletes the files that an earlier process kept. Raises OSError.
         """
@@ -50,7 +50,7 @@ class SpareFiles:
             os.unlink(os.path.join(directory, name))
 
     def __len__(self) -> int:
-        """How many can be taken."""
+        """How many files `take` can give out."""
         return len(self._ready)
 
     def keep(self, path: str) -> None:
@@ -68,7 +68,7 @@ class SpareFiles:
         try:
             sync_directory(from_directory)
         except FileNotFoundError:
-            os.unlink(spare)  # set aside or deleted with its topic: nothing tells that the old name is gone for certain
+            os.unlink(spare)  # set aside or deleted with its topic: we cannot make sure that the old name is gone
             return
         fd = os.open(spare, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -78,14 +78,14 @@ class SpareFiles:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            os.unlink(spare)  # a file system that writes nothing in place
+            os.unlink(spare)  # this file system does not overwrite in place
             return
         finally:
             os.close(fd)
         self._ready.append(spare)
 
     def take(self, path: str) -> bool:
-        """Gives the file blanked last the name `path`, which is durable once its directory is synced; False: there is none."""
+        """Renames the file zeroed last to `path`; False if there is none. Durable after a sync of the directory of `path`."""
         if not self._ready:
             return False
         os.rename(self._ready.pop(), path)

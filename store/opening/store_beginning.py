@@ -1,19 +1,19 @@
-"""A store whose log does not begin at 0: a slave's that was wiped, or that is behind its master's retention (rule R12).
+"""Begins a store whose log does not begin at 0: on a slave that was wiped, or is behind its master's retention (rule R12).
 
-What lies before the beginning is known by what follows from it. The master sends, all as of one moment:
+The state before the beginning comes from the master. It sends, all as of one moment:
 
-    begin             a segment's beginning in its log, at or below the lowest offset that its snapshots reflect
-    snapshots         {name: bytes} of the state files under config/, as they lie on its disk; each tells what it reflects
-    queue minimums    `MessageStore.queue_minimums(begin)`: where each queue goes on, so that no queue offset is given twice
-    (and the rows of its epoch list from the one that covers `begin` on, which is not the store's affair)
+    begin             a segment's begin in its log, at or below the lowest offset that its snapshots reflect
+    snapshots         {name: bytes} of the state files under config/, as they are on its disk; each says what it reflects
+    queue minimums    `MessageStore.queue_minimums(begin)`: where each queue continues, so that no queue offset is reused
+    (and the rows of its epoch list from the one that covers `begin` on, which the store does not handle)
 
-then its log from `begin` on. Until a slave's log has come to what its snapshots reflect, they know more than the log: a
-replay tells them the same final values again.
+and then its log from `begin` on. The snapshots may reflect more than the slave's log holds until it has caught up;
+replaying that part of the log sets the same final values again.
 
     erase_store -> begin_store -> MessageStore(...) opens with begin = written = flushed = `begin`
 
-The log's first segment is made last. A beginning that a crash cut short is made again from `erase_store` on; a store
-that is erased in part is an older one of the same log.
+The log's first segment is created last. If a crash interrupts this, it is repeated from `erase_store` on. A store that was
+erased in part is an older store of the same log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def erase_store(directory: str) -> None:
     with StoreLock(directory):
         checkpoint = os.path.join(directory, CHECKPOINT_FILE)
         if os.path.exists(checkpoint):
-            os.unlink(checkpoint)  # first: nothing that is left may be trusted
+            os.unlink(checkpoint)  # first, because the rest can no longer be trusted
             sync_directory(directory)
         derived = (
             QUEUE_FOLDER,
@@ -80,7 +80,7 @@ def erase_store(directory: str) -> None:
 def check_beginning(
     begin: int, segment_bytes: int, *, snapshots: Mapping[str, bytes], queue_minimums: Mapping[tuple[str, int], int]
 ) -> dict[str, int]:
-    """What each snapshot reflects. Raises StoreFormatError where no store can begin so, InvalidName (a topic's)."""
+    """What each snapshot reflects. Raises StoreFormatError if no store can begin with these, InvalidName (of a topic)."""
     if not 0 < segment_bytes <= SEGMENT_BYTES_LIMIT:
         raise StoreFormatError(COMMIT_LOG_FOLDER, f"files of {segment_bytes} bytes")
     if not 0 <= begin < OFFSET_LIMIT or begin % segment_bytes:
@@ -101,10 +101,10 @@ def begin_store(
     snapshots: Mapping[str, bytes],
     queue_minimums: Mapping[tuple[str, int], int],
 ) -> None:
-    """Makes an empty directory a closed store whose log begins, and ends, at `begin`, in files of that size.
+    """Makes an empty directory a closed store whose log begins and ends at `begin`, in files of `segment_bytes`.
 
-    Raises StoreFormatError where the directory holds a log, or what was given cannot be begun with; InvalidName (a
-    topic's), StoreLocked, OSError.
+    Raises StoreFormatError if the directory holds a log, or if the arguments contradict each other; InvalidName (of a
+    topic), StoreLocked, OSError.
     """
     with StoreLock(directory):
         log = os.path.join(directory, COMMIT_LOG_FOLDER)
@@ -120,7 +120,7 @@ def begin_store(
 
 
 def _reflected(name: str, data: bytes, begin: int) -> int:
-    """What a snapshot reflects. Raises StoreFormatError where it is none, or one that the log behind `begin` does not join."""
+    """What a snapshot reflects. Raises StoreFormatError if it is no snapshot, or reflects less than `begin`."""
     if _SNAPSHOT_NAME.fullmatch(name) is None or name == os.path.basename(FACTS_FILE):
         raise StoreFormatError(name[:140], "it is no name of a state file")
     try:

@@ -1,8 +1,8 @@
 """The plan of a replay: what it sends, in which chunks, and its progress. Pure.
 
-A chunk takes the next few offsets of each queue, so that the queues go on together, as they did. What chunk n is follows
-from the ranges and the share of a queue alone, and these are fixed when the replay begins: a chunk that is sent again is the
-same, and the sink's identity of it (replay, chunk) tells the broker so.
+A chunk takes the next few offsets of each queue, so that all queues advance together, as they once did. The content of
+chunk n follows only from the ranges and from `share`, which are fixed when the replay begins. So a chunk that is sent again
+is identical, and the broker recognizes it by the sink's identity of it: (replay, chunk).
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ VERSION: Final = 1
 STATE_BYTES_MAX: Final = 64 << 20
 RANGES_MAX: Final = 1_000_000
 CHUNK_ROWS: Final = 500_000
-CHUNK_SECONDS: Final = 5  # of a chunk, where a rate is given
+CHUNK_SECONDS: Final = 5  # of a chunk, if a rate is given
 PARTITIONS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A replay: what it sends, and how far it is. `identity`: of its own, for the sink; `digest`: of its options;
-    `share`: offsets of one queue in a chunk; `next_chunk`: what was not sent yet; `sent`: rows of the chunks before;
-    `cluster_id`: of the cluster that they were sent to, "" = not known.
+    """A replay: what it sends, and its progress.
+
+    `identity`: its name for the sink; `digest`: of its options; `share`: how many offsets of one queue a chunk has;
+    `next_chunk`: the first chunk that is not sent; `sent`: rows of the chunks before; `cluster_id`: of the cluster that
+    they were sent to, "" = not known.
     """
 
     identity: str
@@ -43,22 +45,22 @@ class Replay:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return max((-(-count(spans) // self.share) for spans in self._queues().values()), default=0)
 
     @property
     def rows(self) -> int:
-        """Offsets in all, whatever a filter leaves of them."""
+        """All offsets of the ranges, also those whose messages a filter drops."""
         return sum(each.rows for each in self.ranges)
 
     @property
     def left(self) -> int:
-        """Offsets of the chunks that are to come."""
+        """Offsets of the chunks that are not sent yet."""
         taken = self.next_chunk * self.share
         return sum(max(0, count(spans) - taken) for spans in self._queues().values())
 
     def chunk(self, number: int) -> list[QueueRange]:
-        """What chunk `number` is, by queue in order."""
+        """The ranges of chunk `number`, in the order of the queues."""
         lives = {each.key: each.incarnation for each in self.ranges}
         return [
             QueueRange(key.topic, key.broker, key.queue_id, begin, end, lives[key])
@@ -67,14 +69,14 @@ class Replay:
         ]
 
     def check(self, name: str, path: str, *, digest: str, cluster_id: str) -> None:
-        """That it is the replay of these options, with the cluster that answers. Raises ReplayChanged, ReplayElsewhere."""
+        """Checks that this replay has these options and this cluster. Raises ReplayChanged, ReplayElsewhere."""
         if self.digest != digest:
             raise ReplayChanged(name, path)
         if self.cluster_id and cluster_id and self.cluster_id != cluster_id:
             raise ReplayElsewhere(name, path, self.cluster_id, cluster_id)
 
     def done(self, rows: int) -> Replay:
-        """The same once the next chunk is sent, which had `rows` rows."""
+        """The replay after its next chunk, of `rows` rows, is sent."""
         return replace(self, next_chunk=self.next_chunk + 1, sent=self.sent + rows)
 
     def _queues(self) -> dict[QueueKey, Spans]:
@@ -85,7 +87,7 @@ class Replay:
 
 
 def part(spans: Spans, first: int, length: int) -> Spans:
-    """`length` offsets of a set from its `first`-th on; fewer where it ends before."""
+    """`length` offsets of a set, from the `first`-th on; fewer if the set ends before."""
     found = []
     for begin, end in spans:
         if first < end - begin and length > 0:
@@ -101,7 +103,7 @@ def part(spans: Spans, first: int, length: int) -> Spans:
 def new_replay(
     identity: str, digest: str, ranges: Iterable[QueueRange], *, rows_per_second: float, cluster_id: str = ""
 ) -> Replay:
-    """A replay that has sent nothing. `rows_per_second`: 0 = as fast as it goes."""
+    """A replay that has sent nothing. `rows_per_second`: 0 = no limit."""
     listed = tuple(sorted(each for each in ranges if each.rows))
     queues = len({each.key for each in listed}) or 1
     chunk_rows = min(CHUNK_ROWS, int(rows_per_second * CHUNK_SECONDS)) if rows_per_second else CHUNK_ROWS
@@ -110,12 +112,12 @@ def new_replay(
 
 
 def digest_of(options: Mapping[str, Any]) -> str:
-    """32 hexadecimal digits for what a replay was asked to do."""
+    """32 hexadecimal digits for the options of a replay."""
     return sha256(json.dumps(options, sort_keys=True, default=list).encode()).hexdigest()[:32]
 
 
 def encode_replay(state: Replay) -> bytes:
-    """The bytes of its state."""
+    """Encodes a replay's state."""
     document = asdict(state) | {
         "version": VERSION,
         "ranges": [
@@ -126,7 +128,7 @@ def encode_replay(state: Replay) -> bytes:
 
 
 def decode_replay(data: bytes, path: str) -> Replay:
-    """The state that a file holds. Raises ArchiveDamaged."""
+    """Decodes the state from a file's bytes. Raises ArchiveDamaged."""
     if len(data) > STATE_BYTES_MAX:
         raise ArchiveDamaged(path, f"more than {STATE_BYTES_MAX} bytes")
     try:
