@@ -1,10 +1,10 @@
 """One turn of the loop: batches are checked and stamped in place in the arena, written at once, then dispatched.
 
-    arena.view:  | staged, back to back as it will lie in the log | next payload | free |
-                 ^ first staged                                   ^ arena.used
+    arena.view:  | staged, contiguous, as it will be in the log | next payload | free |
+                 ^ first staged                                 ^ arena.used
 
-Order of a write: the log, then whoever derives something from it (`run_dispatch`).
-What does not fit behind what is staged first has that written, then rolls the segment. Loop thread.
+Order of a write: the log, then everything derived from it (`run_dispatch`). A batch that does not fit behind the staged
+ones makes them be written first; then the segment rolls. Loop thread.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from ..queues.run_dispatch import UNITS_WAIT, RunDispatch, RunTarget
 
 @dataclass(slots=True)
 class Placed:
-    """Where a batch will be once it is committed: queue offsets from `queue_offset` on, bytes [physical_offset, end).
+    """The place of a batch after the commit: queue offsets from `queue_offset` on, bytes [physical_offset, end).
 
-    `pieces`: ((count, physical offset), ...) of a batch that had to be split over segments. A reply that promises the
-    disk waits until `flushed` >= `end`. Not frozen, because one is made for every request.
+    `pieces`: ((count, physical offset), ...) of a batch that had to be split over segments. A reply that promises the disk
+    waits until `flushed` >= `end`. Not frozen, because one is made for every request.
     """
 
     queue_offset: int
@@ -52,7 +52,7 @@ class Placed:
 
 
 class _Tail(RunTarget):
-    """The end of a queue as staged: `next_offset` runs ahead of the queue's own until the commit."""
+    """The staged end of a queue: `next_offset` is ahead of the queue's own until the commit."""
 
     __slots__ = ("is_plain", "next_offset", "topic_bytes", "topic_hash")
 
@@ -67,7 +67,7 @@ class _Tail(RunTarget):
 
 
 class Staging:
-    """What is staged into one open store."""
+    """The staged batches of one open store."""
 
     def __init__(
         self,
@@ -96,19 +96,19 @@ class Staging:
         )
         self._tails: dict[tuple[str, int], _Tail] = {}
         self._staged: list[WrittenRun] = []
-        self._staged_end = 0  # physical; of what is staged, else of the log
-        self._staged_room = -1  # bytes that may be staged before the segment must roll
-        self._is_plain = True  # what is staged are visible records of queues whose units need no store time
-        self._is_appended = False  # what is staged is in the log and not dispatched yet
+        self._staged_end = 0  # physical offset behind what is staged, else the log's end
+        self._staged_room = -1  # bytes that may still be staged before the segment must roll
+        self._is_plain = True  # all staged records are visible, in queues whose units need no store time
+        self._is_appended = False  # the staged batches are in the log but not dispatched
 
     def stage(
         self, begin: int, end: int, topic: str, queue_id: int, count: int, own: bool = False, flags: int = 0
     ) -> Placed:
-        """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
+        """Stages a producer's batch in arena.view[begin:end], begin == arena.used: checks and stamps it there.
 
-        Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is unchanged then.
-        `own`: the records may hold what a client may not set, and their bodies are known to have their checksums; `flags`: of
-        the run.
+        Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is then unchanged.
+        `own`: the records may have fields that a client may not set, and their bodies are known to match their checksums;
+        `flags`: of the run.
         """
         tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
         size = end - begin
@@ -148,10 +148,10 @@ class Staging:
         return Placed(queue_offset, physical, now_ms, done, physical + size)
 
     def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int) -> Placed:
-        """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.
+        """Stages contiguous visible records of one queue that the broker made, with its own fields zero, all or none.
 
-        `flags`: as `MessageStore.stage_own` has them. Raises InvalidName, MessageIllegal (also where they are
-        more than a segment or the arena holds), StoreNotWriteable, StorePoisoned.
+        `flags`: see `MessageStore.stage_own`. Raises InvalidName, MessageIllegal (also if they exceed a segment or the
+        arena), StoreNotWriteable, StorePoisoned.
         """
         size = len(records)
         if size + TERMINATOR_BYTES > self._log.segment_bytes or size > len(self._memory):
@@ -163,7 +163,7 @@ class Staging:
         return self.stage(begin, begin + size, topic, queue_id, count, own=True, flags=flags)
 
     def stage_record(self, new: NewRecord, *, frees_room: bool = False) -> Placed:
-        """Takes one record that the broker itself makes; as `MessageStore.stage_record` has it.
+        """Stages one record that the broker itself makes; see `MessageStore.stage_record`.
 
         Raises MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
@@ -223,9 +223,10 @@ class Staging:
         return tail
 
     def _make_room(self, size: int, *, frees_room: bool = False) -> None:
-        """Commits what is staged and sees to it that `size` bytes fit behind. `frees_room`: as in `stage_record`.
+        """Commits what is staged and makes room for `size` bytes behind it. `frees_room`: as in `stage_record`.
 
-        Raises StoreNotWriteable."""
+        Raises StoreNotWriteable.
+        """
         self.write()
         if not self._arena.used or self._arena.used + size > len(self._memory):
             self._arena.used = 0
@@ -244,7 +245,7 @@ class Staging:
         return MessageIllegal(text if limit is None else f"{text} (limit {min(limit, self._log.segment_bytes)} bytes)")
 
     def _stage_split(self, tail: _Tail, begin: int, end: int, count: int, own: bool, flags: int) -> Placed:
-        """A batch larger than a segment: checked whole, then written piece by piece at once."""
+        """Handles a batch larger than a segment: checks it whole, then writes it piece by piece at once."""
         self._make_room(RECORD_OVERHEAD_BYTES)
         kernel = self._kernel
         done = kernel.stamp(
@@ -279,12 +280,15 @@ class Staging:
         )
 
     def write(self) -> None:
-        """Writes all that is staged and dispatches it. Raises StorePoisoned."""
+        """Writes all staged batches and dispatches them. Raises StorePoisoned."""
         self.append()
         self.dispatch()
 
     def append(self) -> None:
-        """The first half: all that is staged is in the log. Nothing may be staged until `dispatch`. Raises StorePoisoned."""
+        """The first half of `write`: appends all that is staged to the log. Nothing may be staged until `dispatch`.
+
+        Raises StorePoisoned.
+        """
         staged = self._staged
         if staged and not self._is_appended:
             first, last = staged[0], staged[-1]
@@ -293,7 +297,7 @@ class Staging:
             self._is_appended = True
 
     def dispatch(self) -> None:
-        """The second half: queues, index and the other dispatchers know of what was appended. Raises StorePoisoned."""
+        """The second half: dispatches what was appended to queues, index and the other dispatchers. Raises StorePoisoned."""
         staged = self._staged
         if not self._is_appended:
             return
@@ -308,17 +312,17 @@ class Staging:
             self.refresh()
 
     def refresh(self) -> None:
-        """What is staged next begins where the log ends; nothing may be staged."""
+        """Continues where the log ends; nothing may be staged."""
         self._staged_end = self._log.written
         self._staged_room = -1 if self._upkeep.is_refusing or self._dispatch.is_blocked else self._log.room_bytes
         self._is_plain = True
 
     def forget_tails(self) -> None:
-        """Queues have moved on by themselves: their ends are looked up again."""
+        """Forgets the ends of queues, which have moved on without staging: they are looked up again."""
         self._tails.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """The queues of a topic are gone; their ends are looked up again."""
+        """The queues of a topic were deleted: their ends are looked up again."""
         for key in [key for key in self._tails if key[0] == topic]:
             del self._tails[key]
 

@@ -1,8 +1,8 @@
 """Queue files that were written and are not durable yet, and folders with new names.
 
-The loop notes them. A worker makes durable what it finds noted when it begins, some files at a time: their writing is
-begun for all of them before the first is waited for, which is several times faster where each holds little. A folder
-is synced only where a name was made in it: to sync one for each file takes longer than the files.
+The loop notes them. A worker makes those durable that are noted when its round begins, some files at a time. It starts
+writing all of them before it waits for the first, which is several times faster if each has little to write. A folder is
+synced only if a name was created in it: one sync per file would take longer than the files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .segment import start_writing, sync_directory
 
 
 class UnsyncedFiles:
-    """`note`, `note_names` and `forget` are the loop's, `sync_some` a worker's."""
+    """`note`, `note_names` and `forget` are for the loop, `sync_some` for a worker."""
 
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
         self._folders: dict[str, None] = {}
-        self._due: deque[str] = deque()  # of this round
+        self._due: deque[str] = deque()  # files left in this round
         self._due_folders: list[str] = []
         self._is_round = False
         self._are_whole = True
@@ -30,29 +30,29 @@ class UnsyncedFiles:
         return len(self._files)
 
     def note(self, paths: Iterable[str]) -> None:
-        """These files were written to."""
+        """Notes files that were written to."""
         for path in paths:
             self._files[path] = None
 
     def note_names(self, folders: Iterable[str]) -> None:
-        """Names were made in these folders."""
+        """Notes folders in which names were created."""
         for folder in folders:
             self._folders[folder] = None
 
     def forget(self, folder: str) -> None:
-        """What lies below this folder is gone."""
+        """Forgets everything below a deleted or moved folder."""
         below = folder + "/"
         for path in [path for path in list(self._files) if path.startswith(below)]:
             self._files.pop(path, None)
 
     def sync_some(self, files_max: int) -> bool | None:
-        """Makes some files durable: None while some of this round are left; at its end whether it found all of them.
+        """Makes some files durable. None while files of this round are left; at its end whether all of them existed.
 
-        One that is gone was deleted or set aside with its topic just now. Raises OSError.
+        A missing file was just deleted or set aside with its topic. Raises OSError.
         """
         if not self._is_round:
             self._is_round = self._are_whole = True
-            self._due.extend(list(self._files))  # each of now, however often the loop notes some of them meanwhile
+            self._due.extend(list(self._files))  # a snapshot: what the loop notes meanwhile is for the next round
             self._due_folders = list(self._folders)
         self._sync_files([self._due.popleft() for _ in range(min(files_max, len(self._due)))])
         if self._due:
@@ -81,7 +81,7 @@ class UnsyncedFiles:
 
 
 def _open_file(path: str) -> int | None:
-    """None where there is no such file (any more)."""
+    """None if there is no such file (any more)."""
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -89,7 +89,7 @@ def _open_file(path: str) -> int | None:
 
 
 def folders_to_sync(folder: str) -> list[str]:
-    """The folders that get a new name when a file is made in `folder`: itself, and above it each whose child is missing."""
+    """The folders that get a new name when a file is created in `folder`: itself, and above it each with a missing child."""
     changed = [folder]
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)

@@ -1,1 +1,1 @@
-"""Opening a store, cutting it, beginning it anew: its small files and snapshots."""
+"""Opening a store, cutting it, beginning it at an offset; its small files and snapshots."""

@@ -1,17 +1,17 @@
-"""The checkpoint: from where a restart must look at the log again. RocketMQ's 4,096-byte file with our own part in it.
+"""The checkpoint: from where a restart must read the log. RocketMQ's 4,096-byte file with a part of our own.
 
-Big-endian. RocketMQ reads and writes the first 40 bytes, unprotected:
+Big-endian. RocketMQ reads and writes the first 40 bytes, which have no checksum:
 
     byte 0 time of the last message flushed 8 | 8 of the last queue unit flushed 8 | 16 of the last index file flushed 8
          24 flushed offset of the master 8 | 32 confirm offset 8
 
-Ours are two slots, at bytes 1024 and 2048, written in turn, so that one is whole whatever a kill or a power cut tears:
+Our part is two slots, at bytes 1024 and 2048, written in turn, so that one is whole after any kill or power failure:
 
     byte 0 magic 8 | 8 version 4 | 12 sequence 8 | 20 RocketMQ's 40 bytes again | 60 dispatched offset 8
          68 flushed offset 8 | 76 CRC-32 of bytes 0-75 4
 
 A write goes: slot, sync, first 40 bytes, sync. So the first 40 bytes are those of the newer whole slot, or of the older
-one, or a torn mix of both; anything else was written by RocketMQ since, and then our two offsets are not known.
+one, or a torn mix of both. Anything else was written by RocketMQ later, and then our two offsets are unknown.
 """
 
 from __future__ import annotations
@@ -30,36 +30,38 @@ CHECKPOINT_BYTES: Final = 4_096
 SLOT_OFFSETS: Final = (1_024, 2_048)
 MAGIC: Final = b"ZENITCKP"
 VERSION: Final = 1
-CLOCK_MARGIN_MS: Final = 3_000  # RocketMQ's: times are those of whole flushes, messages may be a little older
+CLOCK_MARGIN_MS: Final = (
+    3_000  # RocketMQ's margin: the times are those of whole flushes, messages may be a little older
+)
 
 _HEAD: Final = struct.Struct(">5Q")
 _SLOT_BEGIN: Final = struct.Struct(">8sIQ")
 _SLOT_END: Final = struct.Struct(">2Q")
 _CRC: Final = struct.Struct(">I")
-_SEQUENCE_MAX: Final = 1 << 63  # no slot of ours was ever so late, and the one that follows has a number too
+_SEQUENCE_MAX: Final = 1 << 63  # limit of a slot's sequence: no slot of ours ever gets there
 _SLOT_BYTES: Final = _SLOT_BEGIN.size + _HEAD.size + _SLOT_END.size + _CRC.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Times in milliseconds since the epoch, 0 = never; offsets None where RocketMQ wrote the file last."""
+    """Times in milliseconds since the epoch, 0 = never; the offsets are None if RocketMQ wrote the file last."""
 
     message_time_ms: int = 0
     queue_time_ms: int = 0
     index_time_ms: int = 0
     master_flushed_offset: int = 0
     confirm_offset: int = 0
-    dispatched_offset: PhysicalOffset | None = None  # everything below is held durably by every dispatcher
+    dispatched_offset: PhysicalOffset | None = None  # everything below is durable in every dispatcher
     flushed_offset: PhysicalOffset | None = None  # everything below was on disk
 
     @property
     def confirmed(self) -> int:
-        """How far the log was confirmed (replication); 0 where that cannot be trusted, since RocketMQ wrote the file last."""
+        """How far the log was confirmed (replication); 0 if that is unreliable because RocketMQ wrote the file last."""
         return self.confirm_offset if self.flushed_offset is not None else 0
 
     @property
     def recover_from_ms(self) -> int:
-        """Messages stored before this time are in the log and in the queues for good."""
+        """Messages stored before this time are durable in the log and in the queues."""
         return max(0, min(self.message_time_ms, self.queue_time_ms) - CLOCK_MARGIN_MS)
 
 
@@ -89,7 +91,7 @@ def _encode_slot(checkpoint: Checkpoint, sequence: int) -> bytes:
 
 
 def _decode_slots(data: bytes, path: str) -> list[_Slot]:
-    """The whole slots, newest first. Raises StoreFormatError where one is of a later version."""
+    """The whole slots, newest first. Raises StoreFormatError if one is of a later version."""
     slots = []
     for index, at in enumerate(SLOT_OFFSETS):
         covered = data[at : at + _SLOT_BYTES - _CRC.size]
@@ -106,9 +108,9 @@ def _decode_slots(data: bytes, path: str) -> list[_Slot]:
 
 
 def decode_checkpoint(data: bytes, path: str = "checkpoint") -> Checkpoint:
-    """The newest checkpoint that the bytes hold; one of zeros (recover everything) where they are no checkpoint.
+    """The newest checkpoint in these bytes; all zeros (recover everything) if they are no checkpoint.
 
-    Raises StoreFormatError where a later version wrote it.
+    Raises StoreFormatError if a later version wrote it.
     """
     if len(data) != CHECKPOINT_BYTES:
         return Checkpoint()
@@ -134,12 +136,12 @@ def _checkpoint(head: bytes, dispatched: PhysicalOffset | None, flushed: Physica
 
 
 def _is_mix(head: bytes, newer: bytes, older: bytes) -> bool:
-    """True where each byte is one of the two: a write of `newer` over `older` that may not have ended."""
+    """True if each byte is from one of the two: a write of `newer` over `older` that may not have finished."""
     return all(byte in pair for byte, pair in zip(head, zip(newer, older, strict=True), strict=True))
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """A whole new file."""
+    """The bytes of a new file."""
     data = bytearray(CHECKPOINT_BYTES)
     data[: _HEAD.size] = _encode_head(checkpoint)
     for sequence, at in enumerate(SLOT_OFFSETS):
@@ -148,10 +150,10 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def plan_update(data: bytes, checkpoint: Checkpoint) -> tuple[tuple[int, bytes], ...]:
-    """The writes (position, bytes) that turn the file `data` into one of `checkpoint`, each to be synced before the next.
+    """The writes (position, bytes) that change the file `data` to `checkpoint`, each to be synced before the next.
 
-    Killed anywhere in between, or torn, the file decodes to the old or the new checkpoint. Empty where the file has no
-    whole slot of ours: it must be replaced by `encode_checkpoint`.
+    After a kill or a torn write anywhere in between, the file decodes to the old or the new checkpoint. Empty if the file
+    has no whole slot of ours: then it must be replaced by `encode_checkpoint`.
     """
     slots = _decode_slots(data, "") if len(data) == CHECKPOINT_BYTES else []
     if not slots or not _is_mix(data[: _HEAD.size], slots[0].head, slots[-1].head):
@@ -161,12 +163,12 @@ def plan_update(data: bytes, checkpoint: Checkpoint) -> tuple[tuple[int, bytes],
 
 
 def read_checkpoint(path: str) -> Checkpoint:
-    """The checkpoint of a store, zeros where it has none. Raises StoreFormatError, OSError."""
+    """The checkpoint of a store, all zeros if it has none. Raises StoreFormatError, OSError."""
     return decode_checkpoint(_read(path), path)
 
 
 def write_checkpoint(path: str, checkpoint: Checkpoint, disk: Disk = SYSTEM_DISK) -> None:
-    """Replaces the checkpoint, durably; takes two syncs, so not on the loop. Raises OSError."""
+    """Replaces the checkpoint, durably; takes two syncs, so not for the loop. Raises OSError."""
     writes = plan_update(_read(path), checkpoint)
     if not writes:
         _replace(path, encode_checkpoint(checkpoint), disk)

@@ -1,8 +1,8 @@
-"""Small files that are read and replaced whole: a crash at any moment leaves the old content or the new one.
+"""Small files that are read and replaced as a whole: a crash at any moment leaves the old content or the new one.
 
-Replacing is: a temporary file beside it, fsync, rename, fsync of the directory; it has happened for good once it returns.
-`SmallFiles` is where that meets the operating system: the real one here, a simulated one in the tests. A full disk ends no
-process: whoever replaces a file while it serves does so under `needs_room`, and again later.
+A replacement writes a temporary file beside the old one, fsyncs it, renames it and fsyncs the directory; it is durable when
+the call returns. `SmallFiles` is the boundary to the operating system: the real one is here, the tests have a simulated
+one. A full disk must not end the process: code that replaces a file while serving does so under `needs_room`, and retries.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from .store_files import current_boot_id
 
 _SUFFIX: Final = ".new"
 NO_ROOM_RETRY_MS: Final = 200
-"""How often what a full disk has refused is tried again."""
+"""Interval of retries after the disk was full."""
 
 
 class SmallFiles(Protocol):
-    """Files by path. All raise OSError."""
+    """Files by path. All methods raise OSError."""
 
     def read(self, path: str, bytes_max: int) -> bytes | None:
-        """The first `bytes_max` bytes; None where there is no such file."""
+        """The first `bytes_max` bytes; None if there is no such file."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """The file holds `data` from now on, whatever happens."""
+        """Makes `data` the file's content, durably."""
 
     def remove(self, path: str) -> None:
-        """There is no such file any more; it was there."""
+        """Deletes an existing file, durably."""
 
     def make_directory(self, path: str) -> None:
-        """It is there from now on, with all on the way to it."""
+        """Creates the directory and its missing parents, durably."""
 
     def boot_id(self) -> str:
-        """Of the running kernel, on whose page cache files live; "" where it does not tell."""
+        """The boot id of the running kernel, whose page cache holds the files; "" if unknown."""
 
 
 class SystemFiles:
-    """The operating system's."""
+    """The files of the operating system."""
 
     def read(self, path: str, bytes_max: int) -> bytes | None:
         """See `SmallFiles`."""
@@ -77,7 +77,7 @@ class SystemFiles:
 
 @contextmanager
 def needs_room() -> Iterator[None]:
-    """Around changes of small files: StoreNotWriteable where the disk has no room for one; the old file stays then."""
+    """For changes of small files: raises StoreNotWriteable if the disk has no room; the old file then stays."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
 """State files: valid JSON in RocketMQ's shapes, each with the physical offset it reflects and a checksum.
 
-Ours are written to a temporary file, synced and renamed, so the file under its name is always whole. Beside RocketMQ's
-keys they hold {"zenit": {"reflected": physical offset, "crc32": of the rest}}; a broker of RocketMQ ignores that.
-RocketMQ's own have bare integers as keys of inner tables (`0:58`), no "zenit", and a `.bak` beside them, which is read
-where the file itself is missing or broken.
+We write a temporary file, sync and rename it, so the file under its name is always whole. In addition to RocketMQ's keys it
+has {"zenit": {"reflected": physical offset, "crc32": of the rest}}, which RocketMQ ignores. RocketMQ's own files have bare
+integers as keys of inner tables (`0:58`), no "zenit", and a `.bak` beside them, which is read if the file itself is missing
+or broken.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ _STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(?=\
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`document`: the JSON without our own key. `reflected`: None where RocketMQ wrote it."""
+    """`document`: the JSON without our own key. `reflected`: None if RocketMQ wrote it."""
 
     document: dict[str, Any]
     reflected: PhysicalOffset | None
 
 
 def write_snapshot(path: str, document: Mapping[str, Any], reflected: int) -> None:
-    """Replaces the file by the state as of `reflected`, durably. Blocks on the disk: a worker's. Raises OSError."""
+    """Replaces the file by the state as of `reflected`, durably. Blocks on the disk: for a worker. Raises OSError."""
     text = _compact(document)
     ours = {"reflected": reflected, "crc32": _checksum(text, reflected)}
     whole = json.dumps({**document, _OURS: ours}, ensure_ascii=False, indent=1)
     temporary = path + ".new"
     make_directory(os.path.dirname(path))
-    with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # half of a pair stays its escape
+    with open(
+        temporary, "w", encoding="utf-8", errors="backslashreplace"
+    ) as file:  # an unpaired surrogate stays an escape
         file.write(whole)
         file.flush()
         os.fsync(file.fileno())
@@ -48,7 +50,7 @@ def write_snapshot(path: str, document: Mapping[str, Any], reflected: int) -> No
 
 
 def read_snapshot(path: str) -> Snapshot | None:
-    """The state in the file, else in its `.bak`; None where neither is there and whole. Raises OSError."""
+    """The state in the file, else in its `.bak`; None if neither exists and is whole. Raises OSError."""
     for candidate in (path, path + ".bak"):
         try:
             if os.path.getsize(candidate) > _SNAPSHOT_BYTES_MAX:
@@ -63,7 +65,7 @@ def read_snapshot(path: str) -> Snapshot | None:
 
 
 def parse_snapshot(text: str) -> Snapshot | None:
-    """The state that a file's text holds; None where it is broken."""
+    """The state in a file's text; None if it is broken."""
     try:
         document = json.loads(_STRING_OR_BARE_KEY.sub(_quote_key, text))
     except (ValueError, RecursionError):
@@ -81,8 +83,9 @@ def parse_snapshot(text: str) -> Snapshot | None:
 
 
 def _compact(document: Mapping[str, Any]) -> str:
-    """The document without blanks, made an entry of a table at a time: the encoder holds the interpreter while it runs, and
-    the loop would wait for tens of thousands of offsets."""
+    """The document without blanks, encoded one table entry at a time: the encoder holds the interpreter while it runs, and
+    the loop would wait for tens of thousands of offsets.
+    """
     return "{" + ",".join([f"{_encode(name)}:{_table(value)}" for name, value in document.items()]) + "}"
 
 

@@ -1,15 +1,15 @@
-"""A closed store is cut to end at an offset: afterwards it is one that never held more (rule R4).
+"""Cuts a closed store to end at an offset, as if it had never held more (rule R4).
 
-The steps, each durable before the next, and each such that all of them may be done again after a crash at any byte:
+Each step is durable before the next one, and all of them may be repeated after a crash at any byte:
 
-    checkpoint   says no more than the offset, so that no start takes what comes next for whole
+    checkpoint   lowered to the offset, so that no start relies on what is about to be removed
     log          later segments deleted, newest first; the rest of the last one zeroed; checksum entries dropped
-    queues       those of topics whose deletion is cut come back; units of records behind the offset zeroed; queues that
-                 held nothing else deleted
+    queues       those of topics whose deletion is cut are restored; units of records behind the offset zeroed; queues
+                 that held nothing else deleted
     index        keys of such records dropped
-    snapshots    those of a state that reflects more deleted, but for those that the store began with
+    snapshots    deleted if they reflect more than the offset, unless the store began with them
 
-Until it has come to its end the store must not be opened: whoever asks for a cut writes that down first.
+Until all steps are done the store must not be opened: the caller makes its intention durable first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONFIG_FOLDER: Final = "config"
 
 
 def truncate_store(directory: str, config: StoreConfig, offset: int) -> None:
-    """Ends the log at `offset`, where a record begins or the log ends; where it ends lower, that stays.
+    """Ends the log at `offset`, where a record begins or the log ends; a log that ends before is left as it is.
 
     Raises StoreLocked, OffsetOutOfRange (the log begins above `offset`: nothing was changed), StoreFormatError, OSError.
     """
@@ -100,8 +100,10 @@ def _cut_index(directory: str, config: StoreConfig, log: CommitLog) -> None:
 
 
 def _drop_snapshots(directory: str, offset: int) -> None:
-    """Deletes what reflects more than `offset`. Ours are written up to the confirm offset only, so there is none unless
-    the store was written without replicas before."""
+    """Deletes snapshots that reflect more than `offset`.
+
+    We write ours only up to the confirm offset, so there are none unless the store had no replicas when it was written.
+    """
     facts = read_snapshot(os.path.join(directory, FACTS_FILE))
     kept_up_to = max(offset, 0 if facts is None else int(facts.document.get(BEGUN_WITH, 0)))
     folder = os.path.join(directory, CONFIG_FOLDER)

@@ -1,11 +1,12 @@
-"""The two small files that guard a store directory: `lock` (one process at a time) and `abort` (it did not end well).
+"""The two small files that guard a store directory: `lock` (one process at a time) and `abort` (not closed cleanly).
 
-RocketMQ locks the first byte of `lock` for the process, so we take that lock as well as one on the open file: neither
-broker opens what the other has open, nor one process the same store twice (which costs it the lock that RocketMQ sees,
-as POSIX has it: a process loses those with any descriptor of the file that it closes). `abort` exists while the store is open;
-RocketMQ looks only whether it exists. We write the process id and the boot id, one a line: where the machine has not
-restarted since, all that the killed process wrote is still there, in the order in which it wrote it; but not where the disk
-failed under it, and then there is no boot id.
+RocketMQ locks the first byte of `lock` for the process, so we take that lock and one on the open file. So neither broker
+opens what the other has open, and no process opens the same store twice. (That would cost it the lock that RocketMQ sees:
+POSIX drops all of a process's locks on a file when it closes any descriptor of it.)
+
+`abort` exists while the store is open; RocketMQ checks only whether it exists. We write the process id and the boot id, one
+per line. If the machine has not restarted since, everything that the killed process wrote is still there, in the order in
+which it wrote it. That does not hold after a disk failure, so the boot id is then left empty.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ ABORT_BYTES_MAX: Final = 256
 
 
 class StoreLock:
-    """Holds a store directory for this process; a context manager. The kernel lets go where the process dies."""
+    """Locks a store directory for this process; a context manager. The kernel releases the lock if the process dies."""
 
     def __init__(self, store_directory: str) -> None:
-        """Makes the directory where there is none. Raises StoreLocked, OSError."""
+        """Creates the directory if there is none. Raises StoreLocked, OSError."""
         make_directory(store_directory)
         self._fd = os.open(os.path.join(store_directory, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -47,7 +48,7 @@ class StoreLock:
             raise
 
     def release(self) -> None:
-        """Lets go; may be called again."""
+        """Releases the lock; may be called again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -63,8 +64,10 @@ class StoreLock:
 
 @dataclass(frozen=True, slots=True)
 class AbortMark:
-    """Who had the store open and did not close it. `pid` 0 and `boot_id` "" where the file does not say (RocketMQ's).
-    `is_ours`: it has both our lines; RocketMQ writes a process id and no end of a line, or nothing."""
+    """The mark of a process that did not close the store. `pid` 0 and `boot_id` "" if the file does not say (RocketMQ's).
+
+    `is_ours`: it has both our lines. RocketMQ writes a process id without a line end, or nothing.
+    """
 
     pid: int
     boot_id: str
@@ -72,12 +75,12 @@ class AbortMark:
 
     @property
     def same_boot(self) -> bool:
-        """True where only the process died: the page cache, and so every write it made, is still there."""
+        """True if only the process died: the page cache, with every write it made, is still there."""
         return bool(self.boot_id) and self.boot_id == current_boot_id()
 
 
 def current_boot_id() -> str:
-    """What changes with each start of the machine; "" where the platform does not tell."""
+    """An id that changes at each start of the machine; "" if the platform has none."""
     try:
         with open(BOOT_ID_PATH, encoding="ascii") as file:
             return file.read(64).strip()
@@ -86,30 +89,28 @@ def current_boot_id() -> str:
 
 
 def read_abort(store_directory: str) -> AbortMark | None:
-    """The mark an unclean end left behind, None after a clean one. Raises OSError."""
+    """The mark that an unclean stop left, None after a clean one. Raises OSError."""
     try:
         with open(os.path.join(store_directory, ABORT_FILE), "rb") as file:
             lines = file.read(ABORT_BYTES_MAX).decode("ascii", "replace").split("\n")
     except FileNotFoundError:
         return None
     pid = lines[0].strip()
-    whole = len(lines) > 2  # both lines ended: the write was not torn
+    whole = len(lines) > 2  # both lines are complete: the write was not torn
     return AbortMark(int(pid) if pid.isascii() and pid.isdigit() else 0, lines[1].strip() if whole else "", whole)
 
 
 def write_abort(store_directory: str, *, disk_failed: bool = False) -> None:
-    """Marks the store as open, durably, before its first write. Raises OSError: a mark that is there stays whole then.
+    """Marks the store as open, durably, before its first write. If it raises OSError, an existing mark stays whole.
 
-    `disk_failed`: what was written may be gone although the kernel runs on, so the next start must not count on its order.
+    `disk_failed`: written data may be lost although the kernel still runs, so the next start must not rely on its order.
     """
     path = os.path.join(store_directory, ABORT_FILE)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         boot_id = "" if disk_failed else current_boot_id()
         text = f"{os.getpid()}\n{boot_id}\n".encode("ascii")
-        write_fully(
-            fd, text, 0
-        )  # over the one of the stop before: emptied first, it would be gone on a disk without room
+        write_fully(fd, text, 0)  # overwrites the old mark: truncated first, it would be lost on a full disk
         os.ftruncate(fd, len(text))
         os.fsync(fd)
     finally:

@@ -1,7 +1,7 @@
-"""Opening a store directory: lock, sizes, recovery, replay; nothing of it needs to know who will use the store.
+"""Opens a store directory: lock, sizes, recovery, replay; independent of who uses the store.
 
-Opens stores of RocketMQ too: what our checkpoint does not tell is taken from RocketMQ's (`checkpoint`), a clean stop
-meaning that its queues and index hold everything.
+It opens RocketMQ's stores too: what our checkpoint does not say is taken from RocketMQ's (`checkpoint`), and after a clean
+stop its queues and index count as complete.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ from .store_files import AbortMark, StoreLock, read_abort, write_abort
 
 logger = logging.getLogger(__name__)
 
-_SPARE_SHARE: Final = 4  # of the bytes of recycled segments: what many small messages take in queues and index
-BEGUN_WITH: Final = "begunWith"  # in it: what the newest snapshot reflects with which the store began (store_beginning)
+_SPARE_SHARE: Final = 4  # of the bytes of recycled segments: the share of queue and index files for many small messages
+BEGUN_WITH: Final = (
+    "begunWith"  # key of a fact: what the newest snapshot that the store began with reflects (store_beginning)
+)
 
 _FOREIGN_END: Final = "foreignEnd"
 
@@ -49,9 +51,12 @@ Interest = tuple[Dispatcher, frozenset[str] | None, int, Callable[[PhysicalOffse
 
 @dataclass(slots=True)
 class Opened:
-    """The parts of an open store. `others`: dispatchers behind queues and index, the topics they want (None: all), the flags
-    of runs that they want of any topic, and how they learn of the rest. `queues_reflected`: what the queues held when the
-    store was opened. `foreign_end`: see `MessageStore.foreign_end`."""
+    """The parts of an open store.
+
+    `others`: the dispatchers besides queues and index, the topics they want (None: all), the flags of runs that they want
+    of any topic, and the call that advances them past the rest. `queues_reflected`: how far the queues were complete when
+    the store was opened. `foreign_end`: see `MessageStore.foreign_end`.
+    """
 
     log: CommitLog
     queues: QueueTable
@@ -66,7 +71,7 @@ class Opened:
 
 
 def has_commit_log(directory: str) -> bool:
-    """Whether a broker has ever opened a store there. Raises OSError where we may not look."""
+    """Whether a broker has ever opened a store there. Raises OSError if we may not look."""
     try:
         return stat.S_ISDIR(os.stat(os.path.join(directory, COMMIT_LOG_FOLDER)).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +79,7 @@ def has_commit_log(directory: str) -> bool:
 
 
 def find_segment_bytes(directory: str) -> int | None:
-    """The size of the commit log files of a store, None where it has none."""
+    """The size of a store's commit log files, None if it has none."""
     folder = os.path.join(directory, COMMIT_LOG_FOLDER)
     try:
         names = sorted(os.listdir(folder))
@@ -85,7 +90,7 @@ def find_segment_bytes(directory: str) -> int | None:
 
 
 def scanning_kernel(config: StoreConfig, segment_bytes: int) -> RunKernel:
-    """A kernel for records that exist, whatever limits they were written under."""
+    """A kernel for existing records, whatever limits they were written under."""
     return RunKernel(
         record_max=segment_bytes,
         body_max=segment_bytes,
@@ -105,7 +110,7 @@ def open_store(
     adopt: Callable[[Opened], None],
     started: ExitStack,
 ) -> Opened:
-    """Leaves the store open and started, and in `started` how it ends. `adopt` is called before the replay.
+    """Opens and starts the store, and adds to `started` what closes it. Calls `adopt` before the replay.
 
     Raises StoreLocked, StoreFormatError, OSError.
     """
@@ -162,7 +167,7 @@ def open_store(
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What the last stop has left. `abort`: its mark, None where it stopped cleanly."""
+    """What the last stop left. `abort`: its mark, None if it was clean."""
 
     abort: AbortMark | None
     checkpoint: Checkpoint
@@ -240,7 +245,7 @@ def _find_end(directory: str, config: StoreConfig, left: _Left, parts: _Parts, b
 
 
 def _recycle_in_worker(parts: _Parts, upkeep: Upkeep) -> None:
-    """Spare files are prepared in the upkeep's worker."""
+    """Lets the upkeep's worker prepare spare files."""
     index = parts.index
     for spares in (parts.queues.spares, None if index is None else index.spares):
         if spares is not None:
@@ -250,7 +255,7 @@ def _recycle_in_worker(parts: _Parts, upkeep: Upkeep) -> None:
 
 
 def _replay(parts: _Parts, dispatchers: Sequence[Dispatcher], opened: Opened) -> int:
-    """Tells queues, index and dispatchers what each lacks of the log; returns how many records were read."""
+    """Dispatches to queues, index and dispatchers what each lacks of the log; returns how many records were read."""
     log, queues, index = parts.log, parts.queues, parts.index
     own: list[Dispatcher] = [queues] if index is None else [queues, index]
     for dispatcher in dispatchers:
@@ -267,8 +272,10 @@ def _replay(parts: _Parts, dispatchers: Sequence[Dispatcher], opened: Opened) ->
 
 
 def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTable) -> None:
-    """Raises StoreFormatError where what is left of a store is of a log that is not there any more, or not its newest files:
-    begun anew beneath it, or gone on with at an earlier end, it would get other messages at offsets that consumers know."""
+    """Checks that the log still exists, with its newest files, if anything else of the store does.
+
+    Otherwise new messages would get offsets that consumers know from other messages. Raises StoreFormatError.
+    """
     is_gone = not log.segments() and (queues.listed() or checkpoint.flushed_offset or checkpoint.message_time_ms)
     if is_gone or (checkpoint.flushed_offset or 0) > log.written:
         raise StoreFormatError(
@@ -280,9 +287,11 @@ def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTab
 
 
 def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable) -> None:
-    """Raises StoreFormatError where some of the queues that our last, clean stop has left are gone, or some of their files:
-    begun anew, or at an earlier end, they would get other messages at offsets that consumers know. Where all are gone they are
-    made again."""
+    """Checks that no queue and no queue file is missing since our last, clean stop.
+
+    Otherwise new messages would get offsets that consumers know from other messages. If all are missing they are rebuilt.
+    Raises StoreFormatError.
+    """
     known = read_snapshot(os.path.join(directory, FACTS_FILE))
     left = {} if known is None else known.document.get(QUEUES_AT_STOP, {})
     kept, files = queues.kept()
@@ -290,7 +299,7 @@ def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable) 
         return
     if kept < left["count"]:
         gone = f"{left['count'] - kept} of {left['count']} queues are gone. Put their folders back"
-    elif files < left.get("files", 0):  # an older note does not say how many
+    elif files < left.get("files", 0):  # older facts lack the number of files
         gone = f"{left['files'] - files} of {left['files']} files of queues are gone. Put them back"
     else:
         return
@@ -301,7 +310,7 @@ def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable) 
 
 
 def _known_whole(log: CommitLog, left: _Left) -> int:
-    """Everything below was on the disk once. Where it is not known any more which ranges were not, nothing counts as that."""
+    """Everything below this offset was on the disk once; 0 if the list of damaged ranges is lost."""
     if left.are_facts_lost:
         logger.error("%s is damaged: the whole log is read, and counts up to the first damage in it", FACTS_FILE)
         return 0
@@ -309,7 +318,9 @@ def _known_whole(log: CommitLog, left: _Left) -> int:
 
 
 def _noting_failure(directory: str, on_poisoned: Callable[[StorePoisoned], None]) -> Callable[[StorePoisoned], None]:
-    """Tells it, then says in the abort mark that the disk failed: a sync that failed has lost pages under a running kernel."""
+    """Calls `on_poisoned`, then writes into the abort mark that the disk failed: a failed sync loses pages even though the
+    kernel runs on.
+    """
 
     def on_disk_failed(error: StorePoisoned) -> None:
         on_poisoned(error)
@@ -327,17 +338,18 @@ def append_bytes_max(config: StoreConfig) -> int:
 
 
 def _wipe_bytes(config: StoreConfig, abort: AbortMark | None) -> int | None:
-    """How far behind the end there may be bytes that look like records (`CommitLog.truncate`)."""
+    """How far behind the end bytes may look like records (`CommitLog.truncate`)."""
     if abort is None:
         return 0
     return append_bytes_max(config) if abort.same_boot else None
 
 
 def is_ours(directory: str, abort: AbortMark | None, checkpoint: Checkpoint) -> bool:
-    """Whether a broker of ours wrote the log last, so that all that was flushed has its checksum entry. RocketMQ notes none.
+    """Whether our broker wrote the log last: then all that was flushed has its checksum entry, which RocketMQ does not
+    write.
 
-    RocketMQ's leaves its mark, or, an older one that found ours, a checkpoint that is not ours; it makes one where there
-    is none. Raises OSError.
+    RocketMQ leaves its own abort mark; or, if an older version found ours, a checkpoint that is not ours; it creates one if
+    there is none. Raises OSError.
     """
     if abort is None or not abort.is_ours:
         return False
@@ -375,14 +387,14 @@ def _begins_at(log: CommitLog, offset: int, kernel: RunKernel) -> bool:
 
 
 def _spare_bytes(config: StoreConfig, segment_bytes: int) -> int:
-    """How much of expired queue files, and of index files, is kept to be written over."""
+    """How many bytes of expired queue files, and of index files, are kept for reuse."""
     return config.recycle_segments * segment_bytes // _SPARE_SHARE
 
 
 def _open_index(directory: str, config: StoreConfig, clock: Clock, spare_bytes: int) -> KeyIndex | None:
     if not config.index_enabled:
         folder = os.path.join(directory, INDEX_FOLDER)
-        if os.path.isdir(folder):  # it would miss what comes now; switched on again, it is rebuilt from the log
+        if os.path.isdir(folder):  # it would miss new messages; if switched on again, it is rebuilt from the log
             logger.warning("the index is switched off: its files are deleted dir=%s", folder)
             shutil.rmtree(folder)
         shutil.rmtree(os.path.join(directory, SPARE_INDEX_FOLDER), ignore_errors=True)
@@ -399,14 +411,14 @@ def _open_index(directory: str, config: StoreConfig, clock: Clock, spare_bytes: 
 def _replay_begin(
     log: CommitLog, queues: QueueTable, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
 ) -> int:
-    """From where the log must be read because somebody lacks what is there; `whole`: where it must be read anyway."""
+    """From where the log must be read because some dispatcher lacks it; `whole`: from where it must be read anyway."""
     rebuilt = _rebuild_begin(log, queues, index)
     needed = [whole, *(dispatcher.reflected() for dispatcher in dispatchers), *([] if rebuilt is None else [rebuilt])]
     return max(min(needed), log.begin)
 
 
 def _rebuild_begin(log: CommitLog, queues: QueueTable, index: KeyIndex | None) -> PhysicalOffset | None:
-    """From where the log must be read to make again what queues or index have lost; None: nothing."""
+    """From where the log must be read to rebuild what queues or index have lost; None: nothing is lost."""
     if not queues.listed() or (index is not None and index.end_offset < 0):
         return log.begin
     if index is not None and index.needs_from is not None:
@@ -415,14 +427,16 @@ def _rebuild_begin(log: CommitLog, queues: QueueTable, index: KeyIndex | None) -
 
 
 def _lower_checkpoint(directory: str, checkpoint: Checkpoint, rebuilt: PhysicalOffset | None) -> None:
-    """Before it is made again from `rebuilt` on: a kill meanwhile must not leave a checkpoint that takes it for whole."""
+    """Lowers the checkpoint before a rebuild from `rebuilt` on: a kill meanwhile must not leave one that says it is
+    complete.
+    """
     if rebuilt is not None and checkpoint.dispatched_offset is not None and rebuilt < checkpoint.dispatched_offset:
         path = os.path.join(directory, CHECKPOINT_FILE)
         write_checkpoint(path, replace(checkpoint, dispatched_offset=rebuilt))
 
 
 def _settle(parts: _Parts, left: _Left, *, begin: int) -> None:
-    """Tells queues and index what they hold for certain; they drop what they may not trust."""
+    """Sets how far queues and index are complete for certain; they drop the rest."""
     log, index, clean = parts.log, parts.index, left.is_clean
     end = log.written
     dispatched = left.checkpoint.dispatched_offset
@@ -439,7 +453,7 @@ def _settle(parts: _Parts, left: _Left, *, begin: int) -> None:
 
 
 def _interest(dispatcher: Dispatcher) -> Interest:
-    """What a dispatcher wants to be told of what is written from now on."""
+    """What a dispatcher wants of future writes."""
     if isinstance(dispatcher, TopicDispatcher):
         return dispatcher, dispatcher.topics, dispatcher.run_flags, dispatcher.advance
     return dispatcher, None, 0, None
@@ -448,11 +462,11 @@ def _interest(dispatcher: Dispatcher) -> Interest:
 def _store_facts(
     directory: str, log: CommitLog, survey: Survey, now_ms: int, *, known_whole: int, is_foreign: bool
 ) -> tuple[int, Quarantine, PhysicalOffset]:
-    """(when we first opened this store, all quarantined ranges, where the log ended when RocketMQ had written to it);
-    written down where new.
+    """(when we first opened this store, all quarantined ranges, where the log ended after RocketMQ wrote it); saves new
+    facts.
 
-    `known_whole`: everything below was on the disk once, so what is damaged there has rotted; other damage is a hole, unless
-    it was known to have rotted.
+    `known_whole`: everything below was on the disk once, so damage there is bit rot; other damage is a hole, unless it was
+    recorded as bit rot before.
     """
     known = read_snapshot(os.path.join(directory, FACTS_FILE))
     document = known.document if known is not None else {}
@@ -483,6 +497,6 @@ def _ranges(document: Mapping[str, Any], key: str) -> tuple[Range, ...]:
 
 
 def _within(log: CommitLog, ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Those that the log reaches into, none past its end: what comes there next is whole."""
+    """The ranges that touch the log, cut off at its end: what is appended there next is whole."""
     written = int(log.written)
     return tuple((low, min(high, written)) for low, high in ranges if log.begin < high and low < written)

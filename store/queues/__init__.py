@@ -1,1 +1,1 @@
-"""Consume queues: they name the record of the n-th message of a queue; and reading by them."""
+"""Consume queues, which say where the record of the n-th message of a queue is, and reading through them."""

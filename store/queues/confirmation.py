@@ -1,13 +1,13 @@
-"""How far a replicated store may be read: below the confirm offset, which every counted replica has.
+"""How far a replicated store may be read: below the confirm offset, up to which every counted replica has the log.
 
-Queues know more than readers may see. Until the first `confirm` nothing is hidden: such a store has no replicas.
+The queues hold more than readers may see. Until the first `confirm` nothing is hidden: such a store has no replicas.
 
     written    |----- run A -----|-- run B --|-- run C --|
-    confirm                             ^                  A is seen; B and C wait, each as a whole
+    confirm                             ^                  A is visible; B and C wait, each as a whole
 
-`next_offset` is what a reader takes for a queue's end. Runs that wait are kept in the order of the log and let go as
-the confirm offset passes them. For what was in the log at the first `confirm` there are no runs: until all of that is
-confirmed, ends are looked up in the queues themselves. The loop thread changes it; any thread may ask.
+For a reader, `next_offset` is the queue's end. Waiting runs are kept in log order and released when the confirm offset
+passes them. There are no runs for what was in the log at the first `confirm`: until all of that is confirmed, the ends are
+looked up in the queues themselves. The loop thread changes it; any thread may ask.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ QueueKey = tuple[str, int]
 
 
 class Confirmation:
-    """`offset`: everything below may be read; None where nothing is replicated. It grows only.
+    """`offset`: everything below may be read; None without replication. It only grows.
 
-    `remembered`: how far the log was confirmed when an earlier life wrote its last checkpoint. It stays in the checkpoint until
-    somebody was told (`forget_remembered`): where the log ends below, it has lost bytes that were confirmed.
+    `remembered`: the confirm offset in the last checkpoint of an earlier process. It stays in the checkpoint until it has
+    been reported (`forget_remembered`): a log that ends below it has lost confirmed bytes.
     """
 
     __slots__ = ("_arrivals", "_hidden", "_inherited_end", "_pending", "_waiting", "offset", "remembered")
@@ -35,21 +35,23 @@ class Confirmation:
         self.offset: int | None = None
         self.remembered = remembered
         self._inherited_end = 0
-        self._pending: deque[tuple[int, QueueKey, int]] = deque()  # (end of the run, queue, offset behind the run)
-        self._hidden: dict[QueueKey, int] = {}  # queues with runs that wait: where readers stop
-        self._waiting: dict[QueueKey, int] = {}  # and how many runs
+        self._pending: deque[tuple[int, QueueKey, int]] = (
+            deque()
+        )  # (end of the run, queue, queue offset behind the run)
+        self._hidden: dict[QueueKey, int] = {}  # {queue with waiting runs: queue offset at which readers stop}
+        self._waiting: dict[QueueKey, int] = {}  # {the same queue: number of its waiting runs}
         self._arrivals: dict[QueueKey, None] = {}
 
     def to_remember(self) -> int:
-        """For the checkpoint. Any thread."""
+        """The confirm offset for the checkpoint. Any thread."""
         return max(self.offset or 0, self.remembered)
 
     def end(self, written: PhysicalOffset) -> PhysicalOffset:
-        """Where readers of the log stop."""
+        """The physical offset at which readers of the log stop."""
         return written if self.offset is None else PhysicalOffset(min(self.offset, written))
 
     def next_offset(self, queue: ConsumeQueue) -> int:
-        """The queue offset behind the last message that may be read. Any thread."""
+        """The queue offset behind the last readable message. Any thread."""
         offset = self.offset
         if offset is None:
             return queue.next_offset
@@ -59,7 +61,7 @@ class Confirmation:
         return min(self._hidden.get(queue.key, queue.next_offset), queue.next_offset)
 
     def on_run(self, key: QueueKey, queue_offset: int, count: int, end: int) -> None:
-        """Messages [queue_offset, queue_offset + count) of a queue lie in the log below `end`; `offset` is not None."""
+        """Messages [queue_offset, queue_offset + count) of a queue are in the log, below `end`. `offset` must not be None."""
         assert self.offset is not None
         if end <= self.offset and key not in self._hidden:
             self._arrivals[key] = None
@@ -69,7 +71,7 @@ class Confirmation:
         self._pending.append((end, key, queue_offset + count))
 
     def confirm(self, offset: int, *, written: int, queues: Callable[[], Iterable[QueueKey]]) -> None:
-        """Everything below `offset` may be read; a lower one than before is old news. `queues` lists all."""
+        """Everything below `offset` may be read; a lower offset than before is ignored. `queues` lists all queues."""
         if self.offset is None:
             self._inherited_end = written
         elif offset <= self.offset:
@@ -87,13 +89,13 @@ class Confirmation:
                 del self._hidden[key], self._waiting[key]
 
     def forget(self, topic: str) -> None:
-        """The queues of a topic are gone."""
+        """The queues of a topic were deleted."""
         self._pending = deque(entry for entry in self._pending if entry[1][0] != topic)
         for key in [key for key in self._hidden if key[0] == topic]:
             del self._hidden[key], self._waiting[key]
 
     def take_arrivals(self) -> list[QueueKey]:
-        """The queues of which more may be read than at the last call."""
+        """The queues that have more readable messages than at the last call."""
         arrivals = list(self._arrivals)
         self._arrivals.clear()
         return arrivals

@@ -1,17 +1,17 @@
 """A consume queue: which record of the commit log is the n-th message of one queue of one topic.
 
-`consumequeue/{topic}/{queueId}/` holds files of a fixed number of units, each named by the 20 digits of its first
-byte's position in the queue. A unit is 20 bytes (`docs/formats/consume_queue.md`); message n is the unit at byte 20 n:
+`consumequeue/{topic}/{queueId}/` holds files of a fixed number of units, each named by the 20 digits of its first byte's
+position in the queue. A unit is 20 bytes (`docs/formats/consume_queue.md`); message n is the unit at byte 20 n:
 
     byte 0 physical offset 8 | 8 record size 4 | 12 tags code 8
 
-A queue that begins at a higher offset is filled up to it with units (0, 0x7FFFFFFF, 0), as RocketMQ does. A gap inside
-a queue (damage in the log) is filled with (physical offset of what follows, 0x7FFFFFFF, 0): readers pass over both.
+A queue that begins at a higher offset is filled up to it with units (0, 0x7FFFFFFF, 0), as RocketMQ does. A gap inside a
+queue (damage in the log) is filled with (physical offset of what follows, 0x7FFFFFFF, 0). Readers skip both.
 
-Files are sparse, but for those that a busy queue goes on in: expired ones, blanked (`spare_files`). Nothing of them is
+Files are sparse, except that a busy queue continues in an expired file filled with zeros (`spare_files`). Files are not
 read before their queue is used: a start with ten thousand queues reads only names. Units are read by `pread`, not through
-maps: a pull copies some kilobytes, and neither maps nor their descriptors grow with the number of queues. Everything here
-belongs to the loop thread.
+maps: a pull copies some kilobytes, and the number of maps and descriptors does not grow with the number of queues.
+Everything here belongs to the loop thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ROOM: Final = memoryview(bytes(_ROOM_BYTES))
 
 
 class OpenFiles:
-    """Descriptors of queue files by path, at most `limit`; the one used longest ago is closed for a new one."""
+    """Descriptors of queue files by path, at most `limit`; the least recently used one is closed for a new one."""
 
     __slots__ = ("_fds", "_limit")
 
@@ -66,21 +66,22 @@ class OpenFiles:
         return fd
 
     def forget(self, path: str) -> None:
-        """Closes the file if it is open: it is about to go."""
+        """Closes the file if it is open, before it is moved or deleted."""
         fd = self._fds.pop(path, None)
         if fd is not None:
             os.close(fd)
 
     def close(self) -> None:
-        """Closes all."""
+        """Closes all files."""
         while self._fds:
             os.close(self._fds.popitem()[1])
 
 
 def list_queue_files(directory: str, file_bytes: int, *, writable: bool = True) -> list[int]:
-    """The positions of a queue's files, ascending. An empty last file (a start cut short) is left out, and removed.
+    """The positions of a queue's files, ascending. An empty last file (left by an interrupted start) is left out and
+    deleted.
 
-    Raises StoreFormatError where a name is no position, a size is not `file_bytes`, or a file is missing between two.
+    Raises StoreFormatError if a name is not a position, a size is not `file_bytes`, or a file between two is missing.
     """
     bases: list[int] = []
     with os.scandir(directory) as entries:
@@ -102,7 +103,7 @@ def list_queue_files(directory: str, file_bytes: int, *, writable: bool = True) 
 
 
 class ConsumeQueue:
-    """One queue, loaded. `next_offset`: the queue offset of the next message. `tail_path`: its last file; "" without one."""
+    """One loaded queue. `next_offset`: the queue offset of the next message. `tail_path`: its last file; "" if it has none."""
 
     __slots__ = (
         "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_room_end", "_spares", "_tail_base",
@@ -128,11 +129,11 @@ class ConsumeQueue:
     ) -> None:
         """Finds the end: behind the last unit of a record that ends within `log_end`, the log's end when it was opened.
 
-        `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed. `is_whole`:
-        nothing lies behind the end that was not a message's (a clean stop), so what is there is damaged, and counts.
-        `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. `spares`: where expired files
-        go and new ones come from; None: they are deleted and made. `unsynced`: learns of folders that get a new name.
-        `bases`: of its files, where somebody has listed them. Raises StoreFormatError, OSError.
+        `scrub`: clear everything behind it (after an unclean stop). If not `writable`, nothing is changed. `is_whole`:
+        everything in the files is a message's unit (after a clean stop); then a unit that looks wrong is damaged, and
+        counts. `delays_ms`: only for the schedule topic, whose tags codes are delivery times. `spares`: keeps expired files
+        for new ones; without it they are deleted and created. `unsynced`: is notified of folders that get a new name.
+        `bases`: of its files, if they are listed already. Raises StoreFormatError, OSError.
         """
         self.topic = topic
         self.queue_id = queue_id
@@ -159,7 +160,7 @@ class ConsumeQueue:
     # ---- the end
 
     def _find_end(self, log_end: PhysicalOffset, *, writable: bool, is_whole: bool) -> int:
-        """Byte position behind the last unit that points below `log_end`; later files are removed."""
+        """The byte position behind the last unit that points below `log_end`; removes later files."""
         while self._bases:
             base = self._bases[-1]
             fd = self._files.fd(self._path(base))
@@ -174,13 +175,13 @@ class ConsumeQueue:
         return 0
 
     def private(self, files: OpenFiles) -> ConsumeQueue:
-        """This queue as it is now, for a reader with descriptors of its own. Any thread."""
+        """A copy of this queue for a reader with its own descriptors. Any thread."""
         twin = copy.copy(self)
         twin.read_through(files)
         return twin
 
     def read_through(self, files: OpenFiles) -> None:
-        """Has this copy of a queue go on by itself."""
+        """Makes this copy of a queue independent of the original."""
         self._files = files
         self._bases = list(self._bases)
         self._min_for = -1
@@ -195,12 +196,12 @@ class ConsumeQueue:
         return any(os.pread(self._files.fd(self.tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
 
     def _is_dirty_behind_end(self) -> bool:
-        """Whether units may lie anywhere behind the end."""
+        """Whether anything but zeros may lie behind the end."""
         fd, at = self._files.fd(self.tail_path), self._end - self._tail_base
         return not is_blank(fd, at, self._file_bytes, read_max=_ROOM_BYTES)
 
     def _clear_behind_end(self) -> None:
-        """The file keeps its size all the time: one of another size could not be opened again after a kill."""
+        """Zeroes the file behind the end. It never changes size: a file of another size could not be opened after a kill."""
         clear_range(self._files.fd(self.tail_path), self._end - self._tail_base, self._file_bytes)
 
     def cut(self, next_offset: int) -> None:
@@ -215,7 +216,7 @@ class ConsumeQueue:
         self._min_for = -1
 
     def begin_at(self, next_offset: int) -> str | None:
-        """Lets a queue that has no files go on at `next_offset`, with filler before it; the path of its file, if any."""
+        """Lets a queue without files continue at `next_offset`, with filler before it; returns the path of its file, if any."""
         assert not self._bases
         position = next_offset * UNIT_BYTES
         if not position:
@@ -230,7 +231,7 @@ class ConsumeQueue:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it holds nothing and never did: no unit, and no file that went before."""
+        """Whether it is empty and always was: no unit, and no file that was removed."""
         return self._end == 0
 
     # ---- writing
@@ -238,8 +239,8 @@ class ConsumeQueue:
     def append(self, queue_offset: int, units: memoryview | bytes) -> list[str]:
         """Writes units at `queue_offset`; returns the paths written to.
 
-        Units that are held already are written again (a replay), a gap is filled. Nothing is written at an offset that no
-        record of this log can have. Raises OSError (disk full).
+        Existing units are written again (a replay); a gap is filled. Nothing is written at an offset that no record of this
+        log can have. Raises OSError (disk full).
         """
         position = queue_offset * UNIT_BYTES
         size = len(units)
@@ -264,8 +265,9 @@ class ConsumeQueue:
         return self._write_across(position, units)
 
     def _may_be_next(self, queue_offset: int, units: memoryview | bytes) -> bool:
-        """Whether the log can hold the messages that `queue_offset` says are missing between the last one here and it. A bit
-        that has rotted in a record says what it likes, and each unit that is missing is written.
+        """Whether the log has room for the messages missing between the last one and `queue_offset`.
+
+        If not, the offset comes from a damaged record: it could be any number, and each missing unit would be written.
         """
         missing = queue_offset - self.next_offset
         if queue_offset < 0 or missing <= 0:
@@ -274,20 +276,20 @@ class ConsumeQueue:
         return missing * RECORD_OVERHEAD_BYTES <= int.from_bytes(units[:8], "big") - begin
 
     def _make_room(self, at: int) -> None:
-        """Zeros behind the end at byte `at` of the last file, in a busy queue: pages found one by one cost twice as much.
+        """Zero-fills behind the end, at byte `at` of the last file, in a busy queue: page by page it costs twice as much.
 
-        Up to there the file was a hole, so that nothing changes. A queue of few messages keeps its few pages.
+        That range was a hole, so its content does not change. A queue of few messages keeps its few pages.
         """
         self._room_end = (at // _ROOM_BYTES + 1) * _ROOM_BYTES
         if at >= _ROOM_BYTES:
-            with suppress(OSError):  # a disk that is full or broken refuses the units themselves
+            with suppress(OSError):  # a full or broken disk refuses the units themselves
                 os.pwrite(self._files.fd(self.tail_path), _ROOM[: min(self._room_end, self._file_bytes) - at], at)
 
     def _write_across(self, position: int, units: memoryview | bytes) -> list[str]:
         paths = []
         done = max(
             0, (self._bases[0] if self._bases else 0) - position
-        )  # a replay may reach back behind a removed file
+        )  # a replay may begin before the first kept file
         while done < len(units):
             base = (position + done) // self._file_bytes * self._file_bytes
             if base >= self._tail_base + self._file_bytes:
@@ -301,7 +303,7 @@ class ConsumeQueue:
         return paths
 
     def _fill_to(self, position: int, units: memoryview | bytes) -> None:
-        """Filler from the queue's end up to `position`: at a queue's very beginning from the file's start only."""
+        """Writes filler from the queue's end up to `position`; if the queue is empty, only from the start of that file."""
         filler = UNIT.pack(0, FILLER_SIZE, 0)
         if self._bases:
             filler = UNIT.pack(int.from_bytes(units[:8], "big"), FILLER_SIZE, 0)
@@ -313,7 +315,10 @@ class ConsumeQueue:
             self._write_across(self._end, filler * count)
 
     def _add_file(self, base: int) -> None:
-        """A queue that has filled a file may fill another: it takes a blanked one, all of which is room."""
+        """Adds a file.
+
+        A queue that has filled a file may fill another, so it gets a spare one, whose pages are all allocated.
+        """
         path = self._path(base)
         changed = folders_to_sync(self.directory)
         try:
@@ -323,7 +328,7 @@ class ConsumeQueue:
                 create_sparse(path, self._file_bytes)
         finally:
             if self._unsynced is not None:
-                self._unsynced.note_names(changed)  # once they are there: a worker may sync them at any time
+                self._unsynced.note_names(changed)  # after they exist: a worker may sync them at any time
         self._bases.append(base)
         self._set_tail()
         if is_spare:
@@ -332,7 +337,7 @@ class ConsumeQueue:
     # ---- reading
 
     def read(self, queue_offset: int, units_max: int) -> bytes:
-        """Units from `queue_offset` on: at most `units_max`, within one file, before the end; b"" where there are none."""
+        """Units from `queue_offset` on: at most `units_max`, within one file, before the end; b"" if there are none."""
         position = queue_offset * UNIT_BYTES
         base = position // self._file_bytes * self._file_bytes
         size = min(self._end - position, units_max * UNIT_BYTES, base + self._file_bytes - position)
@@ -350,7 +355,7 @@ class ConsumeQueue:
 
     @property
     def file_count(self) -> int:
-        """How many files it has."""
+        """The number of its files."""
         return len(self._bases)
 
     @property
@@ -359,13 +364,15 @@ class ConsumeQueue:
         return self._bases[0] // UNIT_BYTES if self._bases else 0
 
     def end_of(self, queue_offset: int) -> int:
-        """The physical offset behind a message; of filler, where it points to. Raises IndexError."""
+        """The physical offset behind a message; for filler, the offset in it. Raises IndexError."""
         physical, size, _ = self.unit(queue_offset)
         return physical if size == FILLER_SIZE else physical + size
 
     def is_place_of(self, queue_offset: int, physical_offset: int) -> bool:
-        """Whether the unit there is that of the record at this place in the log, or a gap's filler that may stand for it: what
-        follows in the queue lies behind it in the log, and the message before lies before it."""
+        """Whether the unit there belongs to the record at this physical offset, or is filler that may stand for it.
+
+        Filler may, if the next message of the queue is behind the record in the log and the message before is before it.
+        """
         if not self.first_offset <= queue_offset < self.next_offset:
             return False
         held, size, _ = self.unit(queue_offset)
@@ -374,8 +381,11 @@ class ConsumeQueue:
         return physical_offset < held and self._lies_behind_message_before(queue_offset, physical_offset)
 
     def places_beside(self, queue_offset: int, log_begin: int, log_end: int) -> tuple[int, int]:
-        """Where in the log the record of a message can lie: behind that of the message before it, before that of the next. What
-        these say is taken where it is within the log."""
+        """The range of the log in which a message's record can be: behind the record of the message before, before the next
+        one's.
+
+        Offsets outside the log are ignored.
+        """
         begin, end = log_begin, log_end
         if queue_offset > self.first_offset:
             behind = self.end_of(queue_offset - 1)
@@ -393,7 +403,7 @@ class ConsumeQueue:
         return True
 
     def min_offset(self, log_begin: PhysicalOffset) -> QueueOffset:
-        """The first message whose record lies at or behind `log_begin`; `next_offset` where there is none."""
+        """The first message whose record is at or behind `log_begin`; `next_offset` if there is none."""
         if log_begin != self._min_for:
             first = self.first_offset
             offsets = range(first, self.next_offset)
@@ -404,7 +414,7 @@ class ConsumeQueue:
         return self._min_offset
 
     def _is_kept(self, queue_offset: int, log_begin: int) -> bool:
-        """By the word of most of three units: places ascend, so one that is damaged is out of order."""
+        """Decided by the majority of three units: offsets ascend, so a damaged one is out of order."""
         low, high = max(queue_offset - 1, self.first_offset), min(queue_offset + 2, self.next_offset)
         if high - low < 3:
             return self._lies_behind(queue_offset, log_begin)
@@ -412,7 +422,7 @@ class ConsumeQueue:
 
     def _lies_behind(self, queue_offset: int, log_begin: int) -> bool:
         physical, size, _ = self.unit(queue_offset)
-        if physical < 0:  # damaged: it lies where the next one does
+        if physical < 0:  # damaged: treated as being where the next one is
             return queue_offset + 1 >= self.next_offset or self._lies_behind(queue_offset + 1, log_begin)
         return physical >= log_begin and not (size == FILLER_SIZE and physical == 0)
 
@@ -424,7 +434,7 @@ class ConsumeQueue:
     # ---- removing
 
     def remove_before(self, log_begin: PhysicalOffset) -> int:
-        """Gives up the files, the last one apart, whose every record lies below `log_begin`; returns how many."""
+        """Removes the files, except the last one, in which every record is below `log_begin`; returns how many."""
         removed = 0
         while len(self._bases) > 1:
             physical, _, _ = self.unit(self._bases[1] // UNIT_BYTES - 1)
@@ -446,7 +456,7 @@ class ConsumeQueue:
         self._set_tail()
 
     def forget_files(self) -> None:
-        """Closes them: they are about to be elsewhere."""
+        """Closes the files before they are moved."""
         for base in self._bases:
             self._files.forget(self._path(base))
 
@@ -467,8 +477,9 @@ class ConsumeQueue:
 
 
 def _lies_below(fd: int, unit: int, written: int, log_end: int) -> bool:
-    """`_points_below` by the word of most of three units of the first `written`: places ascend, so one that is damaged is out
-    of order."""
+    """`_points_below`, decided by the majority of three units of the first `written`: offsets ascend, so a damaged one is
+    out of order.
+    """
     near = range(max(unit - 1, 0), min(unit + 2, written))
     if len(near) < 3:
         return _points_below(fd, unit, log_end)
@@ -476,7 +487,7 @@ def _lies_below(fd: int, unit: int, written: int, log_end: int) -> bool:
 
 
 def _points_below(fd: int, unit: int, log_end: int) -> bool:
-    """Whether a unit of a file is one of a record that ends within `log_end`, or filler."""
+    """Whether a unit of a file belongs to a record that ends within `log_end`, or is filler."""
     physical, size, _ = UNIT.unpack(os.pread(fd, UNIT_BYTES, unit * UNIT_BYTES))
     if size == FILLER_SIZE:
         return bool(physical <= log_end)

@@ -1,7 +1,7 @@
-"""Queues of deleted topics, until it is certain that they were deleted.
+"""The queues of deleted topics, kept until the deletion is confirmed.
 
-A replica applies what it appends at once, but what it appended may yet be cut from its log, a deletion among it. So the
-queues of a topic are set aside, by a rename, and deleted for good when the deletion is confirmed:
+A replica applies what it appends at once, but that may still be cut from its log, a deletion too. So the queues of a topic
+are set aside by a rename, and are deleted for good when the deletion is confirmed:
 
     consumequeue/{topic}/  --the event that ends at byte `at`-->  deletedqueue/{at, 20 digits}.{topic}/
                                                                      | confirmed past `at`: deleted
@@ -20,9 +20,9 @@ DELETED_FOLDER: Final = "deletedqueue"
 
 
 def set_aside(store_directory: str, topic_folder: str, at: int) -> str:
-    """Takes a topic's queues away, durably; returns where they are now. Raises OSError.
+    """Moves a topic's queues away, durably; returns their new folder. Raises OSError.
 
-    Where that was done before, in a life that the log outlived, those found now are what a replay has made since.
+    If an earlier process has done that already, the queues found now were made by a replay, and are deleted.
     """
     deleted = os.path.join(store_directory, DELETED_FOLDER)
     make_directory(deleted)
@@ -37,17 +37,19 @@ def set_aside(store_directory: str, topic_folder: str, at: int) -> str:
 
 
 def purge(store_directory: str, confirmed: int) -> None:
-    """Deletes the queues whose deletion is confirmed. A worker's. Raises OSError."""
+    """Deletes the queues whose deletion is confirmed. Worker thread. Raises OSError."""
     for at, topic in _listed(store_directory):
         if at <= confirmed:
             shutil.rmtree(_path(store_directory, at, topic))
 
 
 def restore(store_directory: str, queue_folder: str, end: int) -> None:
-    """The log was cut to end at `end`: deletions behind it never happened. May be done again after a crash. Raises OSError."""
+    """Takes back the deletions behind `end`, to which the log was cut. May be repeated after a crash. Raises OSError."""
     for at, topic in reversed(_listed(store_directory)):
         if at > end:
-            shutil.rmtree(os.path.join(queue_folder, topic), ignore_errors=True)  # what came after the deletion
+            shutil.rmtree(
+                os.path.join(queue_folder, topic), ignore_errors=True
+            )  # queues of a topic created after the deletion
             make_directory(queue_folder)
             os.rename(_path(store_directory, at, topic), os.path.join(queue_folder, topic))
     for folder in (queue_folder, os.path.join(store_directory, DELETED_FOLDER)):
@@ -56,7 +58,7 @@ def restore(store_directory: str, queue_folder: str, end: int) -> None:
 
 
 def _listed(store_directory: str) -> list[tuple[int, str]]:
-    """(where the deletion ended, topic), ascending."""
+    """(end of the deletion event, topic), ascending."""
     try:
         names = sorted(os.listdir(os.path.join(store_directory, DELETED_FOLDER)))
     except FileNotFoundError:

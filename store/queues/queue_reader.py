@@ -1,10 +1,10 @@
-"""Reads a queue: its units name the records, the log has them, and a status says why there are none.
+"""Reads a queue: its units say where the records are, the log has them, and a status says why there are none.
 
-Reads stop at the confirm offset and before a quarantined range, and answer with views of the log (they pin its maps while
-they are held). A read that begins at messages that are lost with their range says which, and where to go on; one whose
-range a replica may still have says that nothing is there yet. A unit whose record is not of this queue, or of another
-offset, is damaged: a read ends before it, and one that begins at it says so. The statuses and next offsets are RocketMQ's,
-and one of ours (`model/get_status`). Loop thread; `offset_by_time`: any.
+Reads stop at the confirm offset and before a quarantined range. They answer with views of the log, which pin its maps while
+they are held. A read that begins at lost messages says which, and where to continue; if a replica may still have the range,
+the read says that nothing is there yet. A unit whose record belongs to another queue or queue offset is damaged: a read
+ends before it, and a read that begins at it says so. The statuses and next offsets are RocketMQ's, and one of ours
+(`model/get_status`). Loop thread; `offset_by_time`: any.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .confirmation import Confirmation
 from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
 from .queue_table import QueueTable
 
-_SEARCHES_MAX: Final = 8  # of a queue by time, each begun anew since files of it expired
-_PROBE_FILES: Final = 4  # open at a time while a queue is searched by time
-HOT_MEMORY_SHARE: Final = 0.4  # as much of the newest log is taken to be in memory
+_SEARCHES_MAX: Final = 8  # attempts of one search by time; each is restarted if files of the queue expired
+_PROBE_FILES: Final = 4  # open at a time during a search by time
+HOT_MEMORY_SHARE: Final = 0.4  # this share of memory is assumed to hold the newest part of the log
 
 _NO_END: Final = 1 << 62
 _UNIT_TYPE: Final = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
-_SEARCH_UNITS: Final = 1024  # read at a time while messages are tested by their properties
-_SEARCH_READ_BYTES: Final = 1 << 20  # of the log, read ahead of a search where they may have to come from the disk
+_SEARCH_UNITS: Final = 1024  # read at a time in a search by properties
+_SEARCH_READ_BYTES: Final = 1 << 20  # of the log, read ahead of a search if they may have to come from the disk
 
 
 def physical_memory_bytes() -> int:
@@ -46,7 +46,7 @@ def physical_memory_bytes() -> int:
 
 
 class QueueReader:
-    """Reads one store's queues. `quarantine`: which ranges of the log hold damage."""
+    """Reads one store's queues. `quarantine`: the damaged ranges of the log."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class QueueReader:
     ) -> None:
         self.pages = KnownPages(log)
         self._confirmation = confirmation or Confirmation()
-        self.waits_above_end = False  # what lies behind a queue's end may exist elsewhere: a slave's reader
+        self.waits_above_end = False  # True on a slave: messages behind a queue's end may exist elsewhere
         self._log = log
         self._queues = queues
         self._config = config
@@ -79,10 +79,10 @@ class QueueReader:
         confirm_offset: PhysicalOffset,
         search: Search | None = None,
     ) -> GetResult:
-        """What lies at `queue_offset` and behind it, at most that many messages and bytes (one message at least).
+        """The messages from `queue_offset` on, at most that many messages and bytes (at least one message).
 
-        With tag codes or a `search` it may end before it found anything (NO_MATCHED_MESSAGE below the maximum): the caller
-        goes on at the next offset.
+        With tag codes or a `search` the result may be empty before the end (NO_MATCHED_MESSAGE below the maximum): the
+        caller continues at the next offset.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.next_offset == 0:
@@ -122,7 +122,7 @@ class QueueReader:
         confirm_offset: PhysicalOffset,
         units_max: int,
     ) -> int:
-        """One step through one file's units; moves `result` on and returns how many were examined, 0 to end."""
+        """Reads one step of one file's units; updates `result` and returns how many were examined, 0 to end."""
         wanted = units_max if codes or max_messages > units_max else max_messages
         wanted = min(wanted, result.max_offset - result.next_offset)  # no unit behind the confirm offset
         units = queue.read(result.next_offset, wanted)
@@ -142,7 +142,7 @@ class QueueReader:
         selector, bytes_max = self._selector, min(max_bytes, bound)
         matched = selector.select(units, 0, len(units), codes, max_messages, bytes_max, confirm_offset)
         is_touched = not result.is_cold and (first >= self._log.fresh_from or self._are_known(selector, result))
-        if not is_touched:  # another thread looks at it later on, when this one may have selected something else
+        if not is_touched:  # another thread checks it later, when this selector may have selected something else
             selector = UnitSelector(self._config.pull_messages_max)
             selector.select(units, 0, len(units), codes, max_messages, bytes_max, confirm_offset)
         if selector.examined == 0:
@@ -166,7 +166,7 @@ class QueueReader:
         return int(selector.examined)
 
     def _are_known(self, selector: UnitSelector, result: GetResult) -> bool:
-        """Whether what was selected may be touched; else `result` says where it lies."""
+        """Whether the selected records may be touched; if not, `result` says where they are."""
         runs = selector.runs
         places = tuple((runs[2 * run], runs[2 * run + 1]) for run in range(selector.run_count))
         result.untouched = () if self.pages.hold(places) else places
@@ -175,13 +175,15 @@ class QueueReader:
     def _take_slices(
         self, selector: UnitSelector, result: GetResult, queue: tuple[bytes, int, int] | None
     ) -> int | None:
-        """Gives the runs that were selected to `result`; which of the units is damaged, where one is. `queue`: of whom they
-        should be, and from which offset on; None: that is not looked at now."""
+        """Adds the selected runs to `result`; returns the index of the first damaged unit, if there is one.
+
+        `queue`: the queue and first queue offset that they must belong to; None: do not check that now.
+        """
         runs, slices = selector.runs, result.slices
         for run in range(selector.run_count):
             try:
                 slices.append(self._log.view(runs[2 * run], runs[2 * run + 1]))
-            except OffsetOutOfRange:  # it names a place before the log, or in two segments
+            except OffsetOutOfRange:  # it points before the log, or across two segments
                 return int(selector.first_unit(run))
         while queue is not None and selector.checked < selector.run_count:
             base = runs[2 * selector.checked]
@@ -191,7 +193,7 @@ class QueueReader:
         return None
 
     def _readable(self, queue: ConsumeQueue, units: bytes, result: GetResult) -> bytes:
-        """The units before the first whose message is lost. Where that is the first, none: `result` says so."""
+        """The units before the first lost message. If the first one is lost: none, and `result` says so."""
         quarantine = self._quarantine
         whole, lost = _count_lost(units, quarantine)
         if whole:
@@ -220,7 +222,7 @@ class QueueReader:
         confirm_offset: PhysicalOffset,
         search: Search,
     ) -> None:
-        """Moves `result` on until something is found, time is up, or bytes must be read first."""
+        """Continues `result` until something is found, time is up, or bytes must be read first."""
         while not result.count and result.next_offset < result.max_offset:
             units = queue.read(result.next_offset, min(_SEARCH_UNITS, result.max_offset - result.next_offset))
             if not units:
@@ -255,7 +257,7 @@ class QueueReader:
         confirm_offset: PhysicalOffset,
         search: Search,
     ) -> int:
-        """Looks at units whose first is a record's; returns how many, 0 where it must be read first."""
+        """Tests units of which the first belongs to a record; returns how many, 0 if bytes must be read first."""
         first, size, _ = UNIT.unpack_from(units)
         bound = self._config.pull_bytes_max
         limit = int(confirm_offset)
@@ -290,10 +292,10 @@ class QueueReader:
         return int(selector.examined)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
-        """The first message stored at or after a time (lower), or the last stored at or before it (`upper`).
+        """The first message stored at or after a time (lower), or the last one stored at or before it (`upper`).
 
-        Any thread. As RocketMQ answers: lower behind all gives the maximum offset, upper before all gives 0. Raises
-        SystemFault where the queue's files went all the time.
+        Any thread. As RocketMQ answers: lower behind all messages gives the maximum offset, upper before all gives 0.
+        Raises SystemFault if files of the queue expired at every attempt.
         """
         for _ in range(_SEARCHES_MAX):
             found = self._offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
@@ -302,7 +304,7 @@ class QueueReader:
         raise SystemFault(f"files of {topic} queue {queue_id} expire as fast as they are searched")
 
     def _offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset | None:
-        """None where a file of the queue expired meanwhile: it may hold units of another queue by now."""
+        """None if a file of the queue expired meanwhile: it may now hold units of another queue."""
         files = OpenFiles(_PROBE_FILES)
         try:
             queue = self._queues.private(topic, queue_id, files)
@@ -332,23 +334,23 @@ class QueueReader:
         return QueueOffset(begin - 1 if begin > low else 0)
 
     def _stored_ms(self, queue: ConsumeQueue, begin: int, end: int) -> tuple[int, int | None]:
-        """Queue offset and store time of the first message in [begin, end) that can be read."""
+        """Queue offset and store time of the first readable message in [begin, end)."""
         for queue_offset in range(begin, end):
             physical, size, _ = queue.unit(queue_offset)
             names_record = physical >= 0 and RECORD_OVERHEAD_BYTES <= size < FILLER_SIZE
             if names_record and not overlaps(self._quarantine.ranges, physical, physical + size):
                 try:
                     return queue_offset, store_timestamp_of(self._log.read(physical, physical + size))
-                except OSError:  # damaged: who comes to it has it quarantined
+                except OSError:  # damaged: a reader that gets there has it quarantined
                     continue
         return end, None
 
 
 def _count_lost(units: bytes, quarantine: Quarantine) -> tuple[int, int]:
-    """(how many units come before the first whose message is lost, how many of those are from there on).
+    """(how many units come before the first lost message, how many lost ones follow from there on).
 
-    Lost is what touches a quarantined range, and filler behind the queue's beginning: its records were not to be read when
-    the queue was made.
+    Lost are messages in a quarantined range, and filler after the queue's beginning: those records were unreadable when the
+    queue was built.
     """
     table = np.frombuffer(units, dtype=_UNIT_TYPE)
     begin, size = table["physical"].astype(np.int64), table["size"].astype(np.int64)
@@ -362,7 +364,7 @@ def _count_lost(units: bytes, quarantine: Quarantine) -> tuple[int, int]:
 def _find_misplaced(
     selector: UnitSelector, slices: list[memoryview], topic: bytes, queue_id: int, begin: int
 ) -> int | None:
-    """The queue offset of the first of some messages that is none of this queue's, or of another offset. Touches them."""
+    """The first queue offset whose record belongs to another queue or offset; None if all are right. Touches the records."""
     for run, view in enumerate(slices):
         stranger = selector.stranger(view, selector.runs[2 * run], topic, queue_id, begin)
         if stranger >= 0:
@@ -371,7 +373,7 @@ def _find_misplaced(
 
 
 def _leading_filler(units: bytes) -> int:
-    """How many of the units come before the first record's."""
+    """How many of the units are filler before the first record's."""
     for at in range(0, len(units), UNIT_BYTES):
         if UNIT.unpack_from(units, at)[1] != FILLER_SIZE:
             return at // UNIT_BYTES

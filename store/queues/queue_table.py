@@ -1,10 +1,10 @@
 """All consume queues of a store, as a dispatcher: each run of records becomes units of its queue.
 
-At a start only names and sizes are read; a queue is loaded when it is first used, and after an unclean stop all are
-loaded at once and cleared behind their ends. Where the disk is full, units that could not be written wait in memory
-and the store takes no messages until they are.
+At a start only names and sizes are read. A queue is loaded when it is first used; after an unclean stop all are loaded at
+once and cleared behind their ends. If the disk is full, units that could not be written wait in memory, and the store takes
+no messages until they are written.
 
-Loop thread, `persist_some` apart, which is a worker's.
+Loop thread, except `persist_some`, which a worker calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .dispatch import Run
 logger = logging.getLogger(__name__)
 
 QUEUE_FOLDER: Final = "consumequeue"
-_LOOKS_FOR_ONE: Final = 32  # queues of one file, in the time that one of several takes
+_LOOKS_FOR_ONE: Final = 32  # checking one queue of several files takes as long as so many queues of one file
 _FILES_AT_ONCE: Final = 64
 
 QueueKey = tuple[str, int]
@@ -41,7 +41,7 @@ def goes_to_queue(sys_flag: int) -> bool:
 
 
 def with_deliver_times(units: memoryview, store_timestamp_ms: int, delay_ms: int) -> bytearray:
-    """Units of the schedule topic: their tags code is the time to deliver, as RocketMQ has it."""
+    """Units of the schedule topic, with the delivery time as tags code, as in RocketMQ."""
     patched = bytearray(units)
     code = (store_timestamp_ms + delay_ms).to_bytes(8, "big")
     for at in range(12, len(patched), UNIT_BYTES):
@@ -50,7 +50,7 @@ def with_deliver_times(units: memoryview, store_timestamp_ms: int, delay_ms: int
 
 
 def list_queues(store_directory: str) -> Iterator[tuple[str, int, str]]:
-    """(topic, queue id, directory) of each queue that exists. Raises StoreFormatError for a name that is no queue id."""
+    """(topic, queue id, directory) of each existing queue. Raises StoreFormatError for a name that is not a queue id."""
     folder = os.path.join(store_directory, QUEUE_FOLDER)
     try:
         topics = sorted(os.listdir(folder))
@@ -65,7 +65,7 @@ def list_queues(store_directory: str) -> Iterator[tuple[str, int, str]]:
 
 
 def find_queue_file_bytes(store_directory: str) -> int | None:
-    """The size of the queue files of a store, None where it has none. Raises StoreFormatError where it holds no units."""
+    """The size of a store's queue files, None if it has none. Raises StoreFormatError if the size is no multiple of a unit."""
     for _, _, directory in list_queues(store_directory):
         for name in os.listdir(directory):
             size = os.path.getsize(os.path.join(directory, name))
@@ -80,8 +80,10 @@ def find_queue_file_bytes(store_directory: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class WrongUnit:
-    """The unit of this queue offset, `held`, does not name its record. `unit`: what it should be, but for a delayed message's
-    time."""
+    """The unit at this queue offset, `held`, does not point to its record.
+
+    `unit`: the correct one, except for a delayed message's time.
+    """
 
     topic: str
     queue_id: int
@@ -104,10 +106,10 @@ class QueueTable:
         spare_bytes: int = 0,
         writable: bool = True,
     ) -> None:
-        """Reads names and sizes. Existing files tell their size; `file_units` counts where there are none.
+        """Reads names and sizes. Existing files determine the file size; `file_units` applies if there are none.
 
-        `spare_bytes`: so much of expired files is kept to be written over, one file at least; 0: none.
-        Raises StoreFormatError, OSError.
+        `spare_bytes`: how much of expired files is kept for reuse, at least one file; 0: none. Raises StoreFormatError,
+        OSError.
         """
         self.directory = os.path.join(store_directory, QUEUE_FOLDER)
         self.file_bytes = find_queue_file_bytes(store_directory) or file_units * UNIT_BYTES
@@ -123,11 +125,9 @@ class QueueTable:
             )
         self._files = OpenFiles(open_max)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self._unloaded: dict[QueueKey, tuple[int, ...]] = {}  # where their files begin
+        self._unloaded: dict[QueueKey, tuple[int, ...]] = {}  # {queue: the positions at which its files begin}
         self._unsynced = UnsyncedFiles()
-        self._persisting: PhysicalOffset | None = (
-            None  # what is on disk once the round that is under way has come to its end
-        )
+        self._persisting: PhysicalOffset | None = None  # the new `_reflected` when the current round ends
         self._unwritten: list[tuple[ConsumeQueue, int, bytes]] = []
         self._expiring: list[QueueKey] | None = []
         self._is_whole = False
@@ -137,8 +137,10 @@ class QueueTable:
             self._unloaded[topic, queue_id] = tuple(list_queue_files(directory, self.file_bytes, writable=writable))
 
     def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool, is_whole: bool = False) -> None:
-        """Says where the log ended when the store was opened, and below which offset all units are on disk. `is_whole`: we
-        stopped cleanly, so whatever stands in a queue is a message's unit."""
+        """Sets where the log ended when the store was opened, and below which offset all units are on disk.
+
+        `is_whole`: we stopped cleanly, so everything in a queue's files is a message's unit.
+        """
         self._is_whole = is_whole
         self._log_end = log_end
         self._taken = self._reflected = PhysicalOffset(reflected if self._unloaded else 0)
@@ -147,7 +149,10 @@ class QueueTable:
                 self._load(key, scrub=True)
 
     def cut(self, log_end: PhysicalOffset) -> None:
-        """Instead of `begin`: leaves nothing of records that end above `log_end`, durably. Raises StoreFormatError, OSError."""
+        """Called instead of `begin`: removes, durably, all units of records that end above `log_end`.
+
+        Raises StoreFormatError, OSError.
+        """
         self._log_end = log_end
         for key in self.listed():
             queue = self._load(key, scrub=True)
@@ -161,7 +166,7 @@ class QueueTable:
             sync_directory(self.directory)
 
     def begin_at(self, minimums: Mapping[QueueKey, int]) -> None:
-        """Makes queues that go on at these offsets, durably. Raises OSError."""
+        """Creates queues that continue at these offsets, durably. Raises OSError."""
         for key, next_offset in minimums.items():
             path = self._load(key, scrub=False).begin_at(next_offset)
             if path is not None:
@@ -182,7 +187,7 @@ class QueueTable:
         return queue
 
     def private(self, topic: str, queue_id: int, files: OpenFiles) -> ConsumeQueue | None:
-        """A queue as it is at this moment, for reading through descriptors of one's own. Any thread."""
+        """A copy of a queue at this moment, for reading with one's own descriptors. Any thread."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             return queue.private(files)
@@ -191,26 +196,26 @@ class QueueTable:
         return None
 
     def begins_at(self, topic: str, queue_id: int, first_offset: int) -> bool:
-        """Whether that is still where a queue's first file begins, or it is gone altogether. Any thread."""
-        queue = self._queues.get((topic, queue_id))  # one that is not loaded lost no file
+        """Whether the queue's first file still begins there, or the queue is gone. Any thread."""
+        queue = self._queues.get((topic, queue_id))  # a queue that is not loaded has lost no file
         return queue is None or queue.first_offset == first_offset
 
     def is_loaded(self, topic: str, queue_id: int) -> bool:
-        """Whether `get` finds it, or that there is none, without the disk."""
+        """Whether `get` needs no disk: the queue is loaded, or does not exist."""
         return (topic, queue_id) not in self._unloaded
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of queues."""
         return len(self._queues) + len(self._unloaded)
 
     def kept(self) -> tuple[int, int]:
-        """(how many have files, how many files these are)."""
+        """(number of queues with files, number of their files)."""
         counts = [self._file_count(key) for key in self.listed()]
         return len(counts) - counts.count(0), sum(counts)
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue; its first file is made with its first unit. `topic` must have been checked as a name."""
+        """The queue; its first file is created with its first unit. `topic` must be a checked name."""
         return self.get(topic, queue_id) or self._load((topic, queue_id), scrub=False)
 
     def _load(self, key: QueueKey, *, scrub: bool) -> ConsumeQueue:
@@ -246,15 +251,17 @@ class QueueTable:
     # ---- dispatch
 
     def on_run(self, run: Run) -> None:
-        """Takes the units of a run, where its records are visible."""
+        """Takes the units of a run if its records are visible."""
         if goes_to_queue(run.sys_flag):
             queue = self.get_or_create(run.topic, run.queue_id)
             self.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)
         self.advance(run.end)
 
     def fill_in(self, run: Run) -> None:
-        """Takes the units of records that were damaged and are whole again, where their queue has nothing else in their place:
-        records of a deleted topic stay out of the queues of one of the same name that was made since."""
+        """Takes the units of records that were damaged and are whole again, if their queue has only filler in their place.
+
+        Records of a deleted topic stay out of the queues of a new topic of the same name.
+        """
         queue = self.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
         if queue is None:
             return
@@ -264,7 +271,7 @@ class QueueTable:
                 self.put(queue, queue_offset, unit, run.store_timestamp_ms)
 
     def set_right(self, wrong: WrongUnit) -> bool:
-        """Writes a unit over a damaged one, if that is still there; whether it was."""
+        """Replaces a damaged unit if it is still there; returns whether it was."""
         queue = self.get(wrong.topic, wrong.queue_id)
         if queue is None or wrong.queue_offset >= queue.next_offset or queue.read(wrong.queue_offset, 1) != wrong.held:
             return False
@@ -288,17 +295,17 @@ class QueueTable:
             self._unwritten.append((queue, queue_offset, bytes(units)))
 
     def advance(self, end: int) -> None:
-        """Says that all below `end` has been put."""
+        """Notes that all units below `end` were put."""
         if end > self._taken and not self._unwritten:
             self._taken = PhysicalOffset(end)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether units wait for the disk."""
+        """Whether units wait for disk space."""
         return bool(self._unwritten)
 
     def retry_unwritten(self, end: int) -> None:
-        """Writes the units that wait, as far as the disk has room; `end`: where the dispatched log ends."""
+        """Writes the waiting units as far as the disk has room; `end`: the end of the dispatched log."""
         waiting, self._unwritten = self._unwritten, []
         for queue, queue_offset, units in waiting:
             if self._unwritten:
@@ -313,23 +320,23 @@ class QueueTable:
         self.advance(end)
 
     def reflected(self) -> PhysicalOffset:
-        """Units of all records below are on disk."""
+        """The units of all records below this offset are on disk."""
         return self._reflected
 
     def persist(self) -> PhysicalOffset:
-        """A whole round. A worker's. Raises OSError."""
+        """Persists a whole round. Worker thread. Raises OSError."""
         while self.persist_some(_FILES_AT_ONCE):
             pass
         return self._reflected
 
     def persist_some(self, files_max: int) -> bool:
-        """Makes some of the files durable that were written to before the round began; whether some are left. A worker's.
+        """Makes some of the files durable that were written to before the round began; returns whether some are left.
 
-        Only at a round's end `reflected` says more. Where a file is gone it may be that its topic was set aside just now:
-        that says nothing, and the next round tells. Raises OSError.
+        `reflected` grows only at a round's end. If a file is gone, its topic may have been set aside just now: then this
+        round proves nothing, and the next one does. Worker thread. Raises OSError.
         """
         if self._persisting is None:
-            self._persisting = self._taken  # before the files: what is below it has been noted in them
+            self._persisting = self._taken  # read before the files: everything below it is noted in them
         are_whole = self._unsynced.sync_some(files_max)
         if are_whole is None:
             return True
@@ -341,15 +348,15 @@ class QueueTable:
     # ---- removing
 
     def begin_expiry(self, log_begin: PhysicalOffset) -> None:
-        """From here on `expire_some` gives up the files whose every record lies below `log_begin`."""
+        """Starts an expiry: `expire_some` then removes the files in which every record is below `log_begin`."""
         self._expired_below = log_begin
         self._expiring = None
 
     def expire_some(self, queues_max: int) -> bool:
-        """Looks at so many queues that have more than one file, the last of which stays; whether some are left. At a queue that
-        has one file it looks in a fraction of that time: `_LOOKS_FOR_ONE` such count as one.
+        """Checks `queues_max` queues of more than one file, whose last file stays; returns whether some are left.
 
-        Raises OSError; the rest goes then with the next expiry.
+        Checking a queue of one file is much faster: `_LOOKS_FOR_ONE` of them count as one. Raises OSError; the rest is then
+        removed by the next expiry.
         """
         if self._expiring is None:
             self._expiring = [*self._unloaded, *self._queues]
@@ -379,7 +386,7 @@ class QueueTable:
         self._remove_topic_folder(topic)
 
     def set_topic_aside(self, topic: str, at: int) -> None:
-        """The same by a deletion that ends at byte `at` of the log and may yet be cut from it. Raises OSError."""
+        """The same for a deletion that ends at byte `at` of the log and may still be cut from it. Raises OSError."""
         folder = os.path.join(self.directory, topic)
         for key in self._of_topic(topic):
             queue = self._queues.pop(key, None)
@@ -389,12 +396,12 @@ class QueueTable:
         if os.path.isdir(folder):
             target = set_aside(os.path.dirname(self.directory), folder, at)
             self._unsynced.forget(folder)
-            for inner, _, names in os.walk(target):  # all: a worker that was about to sync one finds it gone
+            for inner, _, names in os.walk(target):  # all, so that a worker that was about to sync one finds it gone
                 self._unsynced.note(os.path.join(inner, name) for name in names)
                 self._unsynced.note_names([inner])
 
     def _remove_topic_folder(self, topic: str) -> None:
-        """Where no queue is left in it."""
+        """Removes the topic's folder if it has no queue."""
         folder = os.path.join(self.directory, topic)
         if os.path.isdir(folder) and not os.listdir(folder):
             os.rmdir(folder)

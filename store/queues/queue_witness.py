@@ -1,8 +1,8 @@
-"""Proof by the consume queues, before they are opened, that the broker itself wrote a record at a position.
+"""Proof from the consume queues, before they are opened, that the broker itself wrote a record at a position.
 
-A queue's unit is written once its record is in the log, and by nobody but the broker; no record can bring a unit with it.
-So behind damage, where a producer's bytes could pass for a record, the unit that names exactly this place tells the two
-apart. Files are read as they lie there; what cannot be read says nothing.
+Only the broker writes a queue's unit, after its record is in the log; no record can bring a unit with it. Behind damage, a
+producer's bytes could look like a record: it is a real one only if the unit names exactly its position. Files are read as
+they are; a file that cannot be read proves nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..log.segment import segment_name
 
 
 class QueueWitness:
-    """Of the `consumequeue` directory of a store. `file_bytes`: of each queue file."""
+    """The `consumequeue` directory of a store. `file_bytes`: the size of a queue file."""
 
     def __init__(self, directory: str, *, file_bytes: int) -> None:
         self._directory = directory
         self._file_bytes = file_bytes
 
     def names(self, topic: str, queue_id: int, queue_offset: int, *, physical_offset: int, size: int) -> bool:
-        """Whether that unit of that queue is of a record of `size` bytes at `physical_offset`."""
+        """Whether that unit points to a record of `size` bytes at `physical_offset`."""
         position = queue_offset * UNIT.size
         base = position // self._file_bytes * self._file_bytes
         path = os.path.join(self._directory, topic, str(queue_id), segment_name(base))

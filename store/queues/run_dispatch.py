@@ -1,7 +1,7 @@
-"""Dispatches new runs of records to all parts that derive something from the log.
+"""Dispatches new runs of records to everything that derives something from the log.
 
-Order: units to the queues (one write a queue where that is right), keys to the index, the run to every other dispatcher.
-A master's turn and a slave's chunk come this way alike, so that a slave needs no rebuild to become master. Loop thread.
+Order: units to the queues (one write per queue if that is allowed), keys to the index, the run to every other dispatcher. A
+master's turn and a slave's chunk are dispatched in the same way, so a slave needs no rebuild to become master. Loop thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNITS_WAIT: Final = (
 
 
 class RunTarget:
-    """The queue that runs go to."""
+    """The queue that a run belongs to."""
 
     __slots__ = ("queue", "queue_id", "topic")
     queue: ConsumeQueue
@@ -35,12 +35,12 @@ class RunTarget:
 
 
 class RunDispatch:
-    """Belongs to one open store. `messages`: how many were told, so far."""
+    """The dispatch of one open store. `messages`: how many were dispatched so far."""
 
     def __init__(self, opened: Opened, confirmation: Confirmation) -> None:
         self._queues, self._index = opened.queues, opened.index
         self._others = opened.others
-        self._topics: frozenset[str] | None = frozenset()  # that anybody wants; None: all
+        self._topics: frozenset[str] | None = frozenset()  # topics that some dispatcher wants; None: all
         self._flags = 0
         for _, topics, flags, _ in opened.others:
             self._topics = None if topics is None or self._topics is None else self._topics | topics
@@ -51,12 +51,14 @@ class RunDispatch:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether units or keys wait for a full disk."""
+        """Whether units or keys wait because the disk is full."""
         return self._queues.is_blocked or (self._index is not None and self._index.is_blocked)
 
     def dispatch(self, runs: list[WrittenRun], kernel: RunKernel, data: memoryview, *, grouped: bool) -> None:
-        """`data`: what `at` counts in. `grouped`: all runs are visible records of queues whose units need no store time,
-        and the runs of one queue follow one another in it. Raises OSError.
+        """`data`: the buffer that `at` refers to.
+
+        `grouped`: all runs are visible records of queues whose units need no store time, and the runs of one queue follow
+        one another in that queue. Raises OSError.
         """
         units = memoryview(kernel.units)
         end = runs[-1].end
@@ -83,7 +85,7 @@ class RunDispatch:
             self._tell_others(runs, kernel, units, data)
 
     def _put_grouped(self, runs: list[WrittenRun], kernel: RunKernel) -> None:
-        """One write for each queue: the runs of a queue follow one another in it, if not in the log."""
+        """One write per queue: its runs follow one another in the queue, though not in the log."""
         for target, queue_offset, units in kernel.units_by_target(runs):
             self._queues.put(target.queue, queue_offset, units, 0)
             self._arrivals[target.queue.key] = None
@@ -91,7 +93,7 @@ class RunDispatch:
     @staticmethod
     def _index_runs(index: KeyIndex, runs: list[WrittenRun], kernel: RunKernel) -> None:
         hashes, offsets = kernel.hashes, kernel.key_offsets
-        begin = end = now_ms = 0  # keys of neighbouring runs of one store time go in together
+        begin = end = now_ms = 0  # keys of adjacent runs with one store time are added together
         for run in runs:
             keys_begin, keys_end, flags = run.keys_begin, run.keys_end, run.sys_flag
             if keys_begin == keys_end or (flags and not is_indexed(flags)):
