@@ -23,8 +23,8 @@ BROKER = "broker-a"
 
 
 def plain(body: bytes, message_id: str, **properties: str) -> StoredMessage:
-    """A message as its sender made it."""
-    named = {"UNIQ_KEY": message_id, **properties}
+    """A message as its sender made it; "": without an id."""
+    named = {"UNIQ_KEY": message_id, **properties} if message_id else properties
     record = encode_record(topic=b"t", body=body, properties=encode_properties(named), born_timestamp_ms=1)
     return decode_record(bytes(record))
 
@@ -104,7 +104,12 @@ class Scene:
         return TransactionId(BROKER, "t", places[0].physical_offset, message_id)
 
     def end(
-        self, which: TransactionId, resolution: Resolution = Resolution.COMMIT, *, group: str = "g", hint: int = -1
+        self,
+        which: TransactionId,
+        resolution: Resolution = Resolution.COMMIT,
+        *,
+        group: str | None = "g",
+        hint: int = -1,
     ) -> Outcome:
         """As the handler does it, the look-up by key included."""
         outcome = self.transactions.decide(which, resolution, group, hint=hint)

@@ -127,6 +127,7 @@ class Handlers:
             row(commands.SendDelayedSequenced, self._sequenced.on_send_delayed),
             row(commands.SendHalves, self._sequenced.on_send_halves),
             row(commands.EndTransactions, self._transactions.on_end),
+            row(commands.DecideTransactions, self._transactions.on_decide),
             row(commands.GetTransactions, self._transactions.on_list),
             row(commands.RecallMessage, self._delays.on_recall),
             row(commands.SendBack, self._send_backs.on_send_back),

@@ -1,4 +1,4 @@
-"""SendHalves, EndTransaction, GetTransactions, and asking producers. Loop thread."""
+"""SendHalves, EndTransactions, DecideTransactions, GetTransactions, and asking producers. Loop thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, MessageIllegal, StoreNotWriteable, StorePoisoned, ZenitError
-from ...model.handles.transaction import Resolution, TransactionId, client_of
+from ...model.handles.transaction import MESSAGE_ID_BYTES_MAX, Resolution, TransactionId, client_of
 from ...model.ids import HostAddress
 from ...model.names import UNDECIDED_TOPIC, check_group
 from ...model.properties import PRODUCER_GROUP, UNIQUE_KEY
@@ -15,6 +15,7 @@ from ...model.route import TopicConfig
 from ...record.kernel import RunKernel, decode_batch, why_refused
 from ...remoting.commands import (
     CheckTransaction,
+    DecideTransactions,
     DelayedReply,
     EndReply,
     EndTransactions,
@@ -40,6 +41,9 @@ ENDS_MAX: Final = 256
 LISTED_MAX: Final = 200
 """In one answer: each is read on the loop."""
 
+
+_End = tuple[str, str, int, int]
+"""See EndTransactions."""
 
 _Ended = Outcome | ZenitError | TransactionId
 """What became of a transaction; its name where that has to be looked for."""
@@ -111,27 +115,37 @@ class TransactionHandler:
         where = request.topic, request.queue_id
         halves = []
         for message in decode_batch(bytes(payload)):
-            if not message.properties.get(UNIQUE_KEY):
-                raise MessageIllegal("a transactional message without a unique id")
+            size = len(message.properties.get(UNIQUE_KEY, "").encode())
+            if not 1 <= size <= MESSAGE_ID_BYTES_MAX:
+                raise MessageIllegal(
+                    f"a transactional message: unique id of {size} bytes, not 1 to {MESSAGE_ID_BYTES_MAX}"
+                )
             halves.append(half_record(message, *where, group, self._host_bytes))
         return halves
 
     # ---- deciding
 
     def on_end(self, call: Call[EndTransactions]) -> None:
-        """Decides transactions, each by itself. Raises InvalidParameter (their number), StoreNotWriteable, StorePoisoned."""
-        request = call.request
-        if not 1 <= len(request.ends) <= ENDS_MAX:
-            raise InvalidParameter("ends", len(request.ends), f"1 to {ENDS_MAX}")
-        outcomes = [self._decided(request.producer_group, end) for end in request.ends]
+        """Decides transactions, each by itself. Raises InvalidParameter (their number), InvalidName, StoreNotWriteable,
+        StorePoisoned."""
+        self._on_ends(call, check_group(call.request.producer_group), call.request.ends)
+
+    def on_decide(self, call: Call[DecideTransactions]) -> None:
+        """The same for an operator."""
+        self._on_ends(call, None, call.request.ends)
+
+    def _on_ends(self, call: Call[Any], group: str | None, ends: tuple[_End, ...]) -> None:
+        if not 1 <= len(ends) <= ENDS_MAX:
+            raise InvalidParameter("ends", len(ends), f"1 to {ENDS_MAX}")
+        outcomes = [self._decided(group, end) for end in ends]
         missing = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TransactionId)}
         if missing:
             work = partial(self._find_all, missing)
-            self._workers.run(call, work, partial(self._end_found, call, outcomes))
+            self._workers.run(call, work, partial(self._end_found, call, group, ends, outcomes))
         else:
             self._answer(call, outcomes)
 
-    def _decided(self, group: str, end: tuple[str, str, int, int]) -> _Ended:
+    def _decided(self, group: str | None, end: _End) -> _Ended:
         """What became of one, or that it has to be looked for. Raises StoreNotWriteable, StorePoisoned."""
         topic, text, number, half_offset = end
         try:
@@ -153,13 +167,19 @@ class TransactionHandler:
         """Worker thread."""
         return {at: self._transactions.find(which) for at, which in missing.items()}
 
-    def _end_found(self, call: Call[Any], outcomes: list[_Ended], found: dict[int, Traces]) -> None:
-        request = call.request
+    def _end_found(
+        self,
+        call: Call[Any],
+        group: str | None,
+        ends: tuple[_End, ...],
+        outcomes: list[_Ended],
+        found: dict[int, Traces],
+    ) -> None:
         for at, traces in found.items():
-            _, text, number, _ = request.ends[at]
+            _, text, number, _ = ends[at]
             try:
                 outcomes[at] = self._transactions.decide_found(
-                    TransactionId.parse(text), _resolution(number), request.producer_group, traces
+                    TransactionId.parse(text), _resolution(number), group, traces
                 )
             except (StoreNotWriteable, StorePoisoned):
                 raise

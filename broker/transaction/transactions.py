@@ -61,6 +61,7 @@ DECIDED_MAX: Final = 100_000
 RECENT_MAX: Final = 4096
 RECENT_BYTES_MAX: Final = 8 << 20
 FOREIGN_AT_ONCE: Final = 256
+MOVED_MAX: Final = 100_000
 UNCONFIRMED_RETRY_MS: Final = 20
 _COPIES_MAX: Final = 64
 _ALL_TIME: Final = 1 << 62
@@ -98,7 +99,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Traces:
     """What the index of keys tells of a transaction. `halves`: physical offsets of its half message's records, the parked one
-    among them."""
+    among them. One that was written again a moment ago may be missing."""
 
     committed: Outcome | None
     halves: tuple[int, ...]
@@ -138,7 +139,12 @@ class Transactions:
         self._ask = ask
         self._broker_name = broker_name
         self._host_bytes = store_host_bytes
-        self._decided: OrderedDict[int, tuple[str, Outcome]] = OrderedDict()  # by the half's first offset
+        self._decided: OrderedDict[int, tuple[TransactionId, Outcome]] = OrderedDict()  # by the half's first offset
+        self._moved: OrderedDict[int, int] = (
+            OrderedDict()
+        )  # by that too: where a half that was written again begins now
+        self._foreign_begin = 0  # below, what RocketMQ had decided is ended
+        self._is_foreign_unread = False
         self._recent: OrderedDict[int, bytes] = OrderedDict()  # records of half messages, by where they begin
         self._recent_bytes = 0
         self._noted: list[int] = []  # queue offsets of halves that were committed, for RocketMQ's op records
@@ -175,6 +181,8 @@ class Transactions:
     def on_deposed(self) -> None:
         """Another master decides: what was staged here and not confirmed may never have been."""
         self._decided.clear()
+        self._moved.clear()
+        self._foreign_begin, self._is_foreign_unread = 0, False
         self._noted.clear()
         self._recent.clear()
         self._recent_bytes = 0
@@ -185,36 +193,45 @@ class Transactions:
 
     # ---- deciding
 
-    def decide(self, which: TransactionId, resolution: Resolution, group: str, *, hint: int) -> Outcome | None:
+    def decide(self, which: TransactionId, resolution: Resolution, group: str | None, *, hint: int) -> Outcome | None:
         """Ends a transaction, or says what became of it; None: `find` may know.
 
-        `group`: of the producer that decides; "" = an operator, who may decide what is parked. `hint`: where its half message
+        `group`: of the producer that decides; None = an operator, who may decide what is parked. `hint`: where its half message
         may begin now, -1 where that is not known. Raises InvalidParameter (another broker's, another group's), TopicNotFound,
         TransactionDecided, BrokerBusy (its record is damaged, a replica may have it), StoreNotWriteable, StorePoisoned.
         """
         if which.broker_name != self._broker_name:
             raise InvalidParameter("transaction_id", which.broker_name, f"one of broker {self._broker_name}")
-        for offset in dict.fromkeys((which.half_offset, hint)):
+        for offset in dict.fromkeys((which.half_offset, hint, self._moved.get(which.half_offset, -1))):
             found = self._pending(which, offset)
             if found is not None:
                 return self._end(which, resolution, group, found)
         known = self._decided.get(which.half_offset)
-        if known is None or known[0] != which.message_id:
+        if known is None or known[0] != which:
             return None
         return self._agreed(which, resolution, known[1])
 
     def _pending(self, which: TransactionId, offset: int) -> Found | None:
-        """The half message's record at `offset`, where it waits."""
-        due_ms = self._table.due_of(offset) if offset >= 0 else None
+        """The half message's record at `offset`, where it waits; also where nobody is asked about it any more, because it
+        cannot be written again."""
+        table = self._table
+        due_ms = table.due_of(offset) if offset >= 0 else None
+        if due_ms is None:
+            due_ms = table.given_up_due_of(offset)
         if due_ms is None:
             return None
         found = self._recent_at(offset) or self._waiting.read((due_ms, offset), is_taken=False)
         if found is None:
-            if self._table.due_of(offset) is None:
+            if table.due_of(offset) is None:
                 return None  # it was not what the index took it for
             raise self._busy(offset)
         message, properties = found
-        return found if _is_of(which, message, properties) else None
+        if not _is_of(which, message, properties):
+            return None
+        if self._is_ended_by_rocketmq(message):
+            self._roll_back(message)
+            return None
+        return found
 
     def _recent_at(self, offset: int) -> Found | None:
         """One that was stored here a moment ago, and is confirmed."""
@@ -232,17 +249,17 @@ class Transactions:
             return BrokerBusy(UNCONFIRMED_RETRY_MS, "the half message was written again, and is not confirmed yet")
         return BrokerBusy(DAMAGED_RETRY_MS, "the half message is damaged, a replica may have it whole")
 
-    def _end(self, which: TransactionId, resolution: Resolution, group: str, found: Found) -> Outcome:
+    def _end(self, which: TransactionId, resolution: Resolution, group: str | None, found: Found) -> Outcome:
         message, properties = found
-        if group and group != properties.get(PRODUCER_GROUP, ""):
+        if group is not None and group != properties.get(PRODUCER_GROUP, ""):
             raise InvalidParameter("group", group, "the producer group that sent the message")
-        if group and message.topic == UNDECIDED_TOPIC:
+        if group is not None and message.topic == UNDECIDED_TOPIC:
             raise TransactionDecided(which.encode(), TransactionState.PARKED.value)
         if resolution is Resolution.COMMIT:
             outcome = self._commit(message, properties)
         else:
             outcome = Outcome(TransactionState.ROLLED_BACK, end=self._roll_back(message))
-        self._remember(which.half_offset, which.message_id, outcome)
+        self._remember(which, outcome)
         return outcome
 
     def _commit(self, message: StoredMessage, properties: dict[str, str]) -> Outcome:
@@ -268,10 +285,18 @@ class Transactions:
         self.rolled_back += 1
         return int(placed.end)
 
-    def _remember(self, half_offset: int, message_id: str, outcome: Outcome) -> None:
-        self._decided[half_offset] = message_id, outcome
+    def _remember(self, which: TransactionId, outcome: Outcome) -> None:
+        self._moved.pop(which.half_offset, None)
+        self._decided[which.half_offset] = which, outcome
         if len(self._decided) > DECIDED_MAX:
             self._decided.popitem(last=False)
+
+    def _on_moved(self, message: StoredMessage, properties: dict[str, str], offset: int) -> None:
+        """Its half message was written again, at `offset`, which the index of keys may have yet to learn."""
+        self._table.on_end_staged(message.physical_offset)
+        self._moved[first_offset(message, properties)] = offset
+        if len(self._moved) > MOVED_MAX:
+            self._moved.popitem(last=False)
 
     @staticmethod
     def _agreed(which: TransactionId, resolution: Resolution, outcome: Outcome) -> Outcome:
@@ -285,32 +310,33 @@ class Transactions:
 
     def find(self, which: TransactionId) -> Traces:
         """What the index of keys tells. Any thread, and it takes a while."""
-        committed = None
-        for message in self._found(which.topic, which.message_id):
-            is_copy = message.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
-            if is_copy and message.prepared_transaction_offset < 0:
-                place = message.queue_id, message.queue_offset, message.physical_offset
-                committed = Outcome(TransactionState.COMMITTED, *place)
         parked = [m for m in self._found(UNDECIDED_TOPIC, which.message_id) if _is_of(which, m, m.properties)]
         halves = [m for m in self._found(HALF_TOPIC, which.message_id) if _is_of(which, m, m.properties)]
         offsets = tuple(message.physical_offset for message in (*parked, *halves))
+        committed = None
+        for message in self._found(which.topic, which.message_id):
+            if message.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT and _is_copy_of(message, offsets):
+                place = message.queue_id, message.queue_offset, message.physical_offset
+                committed = Outcome(TransactionState.COMMITTED, *place)
         return Traces(committed, offsets)
 
     def _found(self, topic: str, message_id: str) -> list[StoredMessage]:
+        if not message_id:
+            return []  # nothing is found by that
         records = self._store.query(
             topic, message_id, max_messages=_COPIES_MAX, begin_ms=0, end_ms=_ALL_TIME, unique=True
         )
         return [decode_record(record) for record in records]
 
-    def decide_found(self, which: TransactionId, resolution: Resolution, group: str, traces: Traces) -> Outcome:
+    def decide_found(self, which: TransactionId, resolution: Resolution, group: str | None, traces: Traces) -> Outcome:
         """Goes on with what `find` told. Raises as `decide` does, and TransactionNotFound."""
-        for offset in traces.halves:
+        for offset in traces.halves or (-1,):
             outcome = self.decide(which, resolution, group, hint=offset)
             if outcome is not None:
                 return outcome
         if traces.committed is not None:
             return self._agreed(which, resolution, traces.committed)
-        if not traces.halves:
+        if not traces.halves or any(self._table.given_up_due_of(offset) is not None for offset in traces.halves):
             raise TransactionNotFound(which.encode())
         return self._agreed(which, resolution, Outcome(TransactionState.ROLLED_BACK))
 
@@ -324,8 +350,8 @@ class Transactions:
 
     def act(self, now_ms: int) -> int:
         """See WaitDuty: asks about what is due, and parks what was asked about often enough."""
-        if self._halves.foreign_ends:
-            self._end_foreign()
+        if self._halves.foreign_ends and self._foreign_begin < self._store.foreign_end:
+            return self._end_foreign()
         self._note_committed(now_ms)
         entries = self._waiting.take_due(now_ms, count_max=ASKED_PER_TURN)
         size = done = 0
@@ -345,6 +371,9 @@ class Transactions:
         """Returns the bytes that were staged. Raises StoreNotWriteable."""
         message, properties = found
         topic, queue_id = real_queue(properties)
+        if self._is_ended_by_rocketmq(message):
+            self._roll_back(message)
+            return 0
         if not self._is_wanted(message, properties, topic):
             return self._drop(message, topic)
         checks = check_times(properties)
@@ -358,7 +387,7 @@ class Transactions:
         except (MessageTooLarge, MessageIllegal) as error:  # there is no room for what is noted in it
             self._waiting.forget(entry, str(error))
             return 0
-        self._table.on_end_staged(message.physical_offset)
+        self._on_moved(message, properties, int(placed.physical_offset))
         which = TransactionId(
             self._broker_name, topic, first_offset(message, properties), properties.get(UNIQUE_KEY, "")
         )
@@ -397,19 +426,28 @@ class Transactions:
             self._store.stage_record(committed_note(self._noted))
             self._noted, self._noted_ms = [], now_ms
 
-    def _end_foreign(self) -> None:
-        """Ends what RocketMQ had decided of halves that lie so far back that they were not read again."""
-        begin = 0
-        while entries := self._table.entries(begin, count_max=FOREIGN_AT_ONCE):
-            begin = entries[-1][1] + 1
-            for entry in entries:
-                found = self._waiting.read(entry, is_taken=False)
-                if found is not None:
-                    message = found[0]
-                    is_ended = (message.queue_id, message.queue_offset) in self._halves.foreign_ends
-                    if message.topic == HALF_TOPIC and is_ended and message.physical_offset < self._store.foreign_end:
-                        self._roll_back(message)
-        self._halves.foreign_ends.clear()
+    def _end_foreign(self) -> int:
+        """Ends some of what RocketMQ had decided, of halves that lie so far back that they were not read again. Returns how
+        many were looked at. Nobody is asked about any half message before this is through."""
+        entries = self._table.entries(self._foreign_begin, count_max=FOREIGN_AT_ONCE)
+        for entry in entries:
+            found = self._waiting.read(entry, is_taken=False)
+            if found is None:
+                self._is_foreign_unread = True  # damaged: it is held to `foreign_ends` once it is whole
+            elif self._is_ended_by_rocketmq(found[0]):
+                self._roll_back(found[0])
+            self._foreign_begin = entry[1] + 1
+        if len(entries) < FOREIGN_AT_ONCE:
+            self._foreign_begin = self._store.foreign_end
+            if not self._is_foreign_unread:
+                self._halves.foreign_ends.clear()
+        return max(1, len(entries))
+
+    def _is_ended_by_rocketmq(self, message: StoredMessage) -> bool:
+        """Whether an op record of RocketMQ's ends this record that waits."""
+        ends = self._halves.foreign_ends
+        is_ended = bool(ends) and (message.queue_id, message.queue_offset) in ends
+        return is_ended and message.topic == HALF_TOPIC and message.physical_offset < self._store.foreign_end
 
     # ---- retention
 
@@ -421,15 +459,18 @@ class Transactions:
         """See WaitDuty."""
         message, properties = found
         topic, _ = real_queue(properties)
+        if self._is_ended_by_rocketmq(message):
+            self._roll_back(message)
+            return 0
         if not self._is_wanted(message, properties, topic):
             return self._drop(message, topic)
         try:
             record = carried_record(message, self._host_bytes)
-            self._store.stage_own(record, topic=message.topic, queue_id=0, count=1, flags=ENDS_WAIT)
+            placed = self._store.stage_own(record, topic=message.topic, queue_id=0, count=1, flags=ENDS_WAIT)
         except (MessageTooLarge, MessageIllegal) as error:
             self._waiting.forget(entry, str(error))
             return 0
-        self._table.on_end_staged(message.physical_offset)
+        self._on_moved(message, properties, int(placed.physical_offset))
         return len(record)
 
     def give_up(self, entry: Entry) -> None:
@@ -444,8 +485,9 @@ class Transactions:
         return self._table.entries(begin, count_max=count_max)
 
     def found_at(self, entry: Entry) -> Found | None:
-        """The record of one that is listed; None where it cannot be read now."""
-        return self._waiting.read(entry, is_taken=False)
+        """The record of one that is listed; None where it cannot be read now, or RocketMQ had decided it."""
+        found = self._waiting.read(entry, is_taken=False)
+        return None if found is not None and self._is_ended_by_rocketmq(found[0]) else found
 
     def document(self) -> dict[str, int | None]:
         """For statistics: those of WaitingRecords, and what became of the others."""
@@ -462,6 +504,13 @@ def _is_of(which: TransactionId, message: StoredMessage, properties: dict[str, s
     """Whether this record is one of that transaction's half message."""
     return (
         first_offset(message, properties) == which.half_offset
-        and properties.get(UNIQUE_KEY) == which.message_id
+        and properties.get(UNIQUE_KEY, "") == which.message_id
         and real_queue(properties)[0] == which.topic
     )
+
+
+def _is_copy_of(message: StoredMessage, halves: tuple[int, ...]) -> bool:
+    """Whether what was committed names one of these records of its half message: RocketMQ by its physical offset, we as
+    everything that ends a wait. Where the log has kept none of them, we take it for the one."""
+    cause = message.prepared_transaction_offset
+    return (-1 - cause if cause < 0 else cause) in halves or (cause < 0 and not halves)

@@ -250,8 +250,10 @@ class WaitingRecords:
 
     def forget(self, entry: Entry, why: str) -> None:
         """Gives an entry up: it is ignored until the next start."""
+        if self.table.given_up_due_of(entry[1]) is not None:
+            return
         log.warning("a %s is given up due_ms=%s offset=%s reason=%s", self._what, *entry, why)
-        self.table.forget(entry[1])
+        self.table.forget(entry)
         self.forgotten += 1
 
     # ---- retention

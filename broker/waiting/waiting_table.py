@@ -59,7 +59,7 @@ class WaitingTable:
         self._window: list[Entry] = []
         self._in_window: dict[int, int] = {}  # {offset: due}; other entries of the heap are outdated
         self._horizon: Entry = _START
-        self._forgotten: set[int] = set()
+        self._forgotten: dict[int, int] = {}  # {offset: due} of entries that were given up; ENDED once they are
         self._aside: dict[int, int] = {}  # {offset: due} of records that cannot be read now
         self._lost: frozenset[int] = frozenset()  # offsets, a subset of those aside
         self.count = store.count
@@ -81,6 +81,8 @@ class WaitingTable:
         self._ending.discard(offset)
         self._ended.add(offset)
         self._aside.pop(offset, None)
+        if offset in self._forgotten:
+            self._forgotten[offset] = ENDED
         self._in_window.pop(offset, None)
         self.count = max(0, self.count - 1)
 
@@ -188,9 +190,10 @@ class WaitingTable:
             return first[0]
         return self._horizon[0] if self.count else None
 
-    def forget(self, offset: int) -> None:
-        """Ignores the entry at `offset` until the next start: its record is not what the entry says."""
-        self._forgotten.add(offset)
+    def forget(self, entry: Entry) -> None:
+        """Gives the entry up: it is ignored until the next start."""
+        due_ms, offset = entry
+        self._forgotten[offset] = due_ms
         self._ended.add(offset)
         self._fresh.pop(offset, None)
         self._in_window.pop(offset, None)
@@ -238,6 +241,11 @@ class WaitingTable:
         due_ms = self._fresh.get(offset)
         return self._store.due_of(offset) if due_ms is None else due_ms
 
+    def given_up_due_of(self, offset: int) -> int | None:
+        """When the record at `offset` was due, where it was forgotten, and nothing staged ends it."""
+        due_ms = self._forgotten.get(offset, ENDED)
+        return None if due_ms == ENDED or offset in self._ending else due_ms
+
     def is_waiting(self, offset: int, due_ms: int) -> bool:
         """Whether the record at `offset` waits until `due_ms`, and no staged record ends its wait."""
         return self.due_of(offset) == due_ms
@@ -268,7 +276,7 @@ class WaitingTable:
         """Some of the store's entries below `offset` that were given up and that no record in the journal ends, staged or
         not.
         """
-        given_up = self._forgotten | self._lost
+        given_up = self._forgotten.keys() | self._lost
         found = self._store.below(offset, count_max=len(given_up))
         given_up -= self._ending | {at for _, due_ms, at in self._journal if due_ms == ENDED}
         entries = [(due_ms, at) for at in found if at in given_up and (due_ms := self._store.due_of(at)) is not None]

@@ -8,7 +8,7 @@ from ...model.errors import NoRoute, TransactionNotFound, ZenitError
 from ...model.handles.transaction import Resolution, TransactionId
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch
-from ...remoting.commands import EndTransactions, GetTransactions, ViewMessage
+from ...remoting.commands import DecideTransactions, GetTransactions, ViewMessage
 from ..sending.transactions.transaction_receipt import receipts_of
 from .admin_calls import AdminCalls, document_of
 from .admin_merge import Document
@@ -81,7 +81,7 @@ class TransactionAdmin(AdminCalls):
         deadline_ms = self._deadline(timeout)
         which = TransactionId.parse(text)
         address = await self._master_of(which, deadline_ms)
-        request = EndTransactions("", ((which.topic, text, resolution.value, -1),))
+        request = DecideTransactions(((which.topic, text, resolution.value, -1),))
         reply, _ = await self._call(address, request, deadline_ms)
         (receipt,) = receipts_of(reply, [which])
         if isinstance(receipt, ZenitError):

@@ -20,6 +20,9 @@ from ..names import check_topic
 
 _VERSION: Final = "t1"
 _LENGTH_MAX: Final = 1024
+MESSAGE_ID_BYTES_MAX: Final = 255
+"""Of one in a transaction's name: so there is room for the rest."""
+
 _OFFSET_MAX: Final = 1 << 62
 _EXPECTED: Final = "the transaction_id of a receipt, or one that `zenit transaction list` shows"
 
@@ -46,7 +49,8 @@ class TransactionState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionId:
-    """Which transaction. `half_offset`: physical, of its half message's first record; `message_id`: its unique id."""
+    """Which transaction. `half_offset`: physical, of its half message's first record; `message_id`: its unique id, "" where
+    another sender gave it none."""
 
     broker_name: str
     topic: str
@@ -64,14 +68,12 @@ class TransactionId:
         try:
             if len(text) > _LENGTH_MAX:
                 raise ValueError("too long")
-            words = base64.b64decode(text.encode(), altchars=b"-_", validate=True).decode().split(" ")
+            words = base64.b64decode(text.encode(), altchars=b"-_", validate=True).decode().split(" ", 4)
             version, broker_name, topic, offset, message_id = words
             if version != _VERSION or not (offset.isascii() and offset.isdecimal()) or int(offset) >= _OFFSET_MAX:
                 raise ValueError("another version, or no offset")
             check_topic(broker_name)
             check_topic(topic)
-            if not message_id:
-                raise ValueError("no message id")
         except (ValueError, binascii.Error, InvalidName) as error:
             raise InvalidParameter("transaction_id", text[:64], _EXPECTED) from error
         return TransactionId(broker_name, topic, int(offset), message_id)

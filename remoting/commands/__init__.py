@@ -117,6 +117,7 @@ from .sending import SendReply as SendReply
 from .sending import SendSequenced as SendSequenced
 from .sending import SequencedReply as SequencedReply
 from .transactions import CheckTransaction as CheckTransaction
+from .transactions import DecideTransactions as DecideTransactions
 from .transactions import EndReply as EndReply
 from .transactions import EndTransactions as EndTransactions
 from .transactions import GetTransactions as GetTransactions

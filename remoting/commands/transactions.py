@@ -34,11 +34,19 @@ class EndReply(Reply):
 @request(37, Lane.SEND, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_topic(Action.SEND, "ends"),))
 @dataclass(frozen=True, slots=True)
 class EndTransactions(RequestFor[EndReply]):
-    """END_TRANSACTION: decides transactions, at most 256, each by itself; once more, and it is answered as the first time.
-    `producer_group`: "" for an operator. `ends`: ((topic, transaction id, 8 commit or 12 rollback, where its half message
-    begins now as CheckTransaction told it, or -1), ...). One may be refused with TransactionDecided, TransactionNotFound."""
+    """END_TRANSACTION: decides transactions of a producer group, at most 256, each by itself; once more, and it is answered as
+    the first time. `ends`: ((topic, transaction id, 8 commit or 12 rollback, where its half message begins now as
+    CheckTransaction told it, or -1), ...). One may be refused with TransactionDecided, TransactionNotFound."""
 
     producer_group: str
+    ends: tuple[tuple[str, str, int, int], ...]
+
+
+@request(9134, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_cluster(Action.CHANGE),))
+@dataclass(frozen=True, slots=True)
+class DecideTransactions(RequestFor[EndReply]):
+    """EndTransactions as an operator sends it: of any producer group, and also of parked transactions."""
+
     ends: tuple[tuple[str, str, int, int], ...]
 
 

@@ -9,7 +9,9 @@ import pytest
 from zenitmq.remoting.commands import (
     REQUESTS,
     SERVED_BY_BROKERS,
+    DecideTransactions,
     Done,
+    EndTransactions,
     GetBeginning,
     GetController,
     GetGroup,
@@ -75,6 +77,11 @@ def test_the_field_of_a_right_names_what_it_is_on(cls: type[Request]) -> None:
             while typing.get_origin(hint) is tuple:
                 hint = typing.get_args(hint)[0]
             assert hint is str
+
+
+def test_only_who_may_change_the_cluster_decides_for_any_producer_group() -> None:
+    assert [str(right) for right in DecideTransactions.needs] == ["change: cluster"]
+    assert [str(right) for right in EndTransactions.needs] == ["send: ends"]
 
 
 def test_whatever_stores_sends_or_pulls_needs_a_right() -> None:

@@ -29,8 +29,10 @@ from zenitmq import (
     TransactionState,
 )
 from zenitmq.aio import TransactionProducer as AioTransactionProducer
-from zenitmq.model.errors import InvalidParameter
+from zenitmq.model.errors import InvalidName, InvalidParameter
 from zenitmq.model.handles.transaction import TransactionId
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import EndTransactions
 
 if TYPE_CHECKING:
     from integration.client.real_broker import RealBroker
@@ -241,7 +243,7 @@ def run_zenit(namesrv: str, *arguments: str, code: int = 0) -> str:
     return done.stdout if code == 0 else done.stderr
 
 
-def test_an_operator_decides_what_nobody_did(namesrv: str, consumer: PullConsumer) -> None:
+def test_an_operator_decides_what_nobody_did(namesrv: str, broker: RealBroker, consumer: PullConsumer) -> None:
     with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
         kept, dropped = (producer.begin(Message(TOPIC, name)) for name in (b"kept", b"dropped"))
         deadline = time.monotonic() + 20
@@ -254,6 +256,9 @@ def test_an_operator_decides_what_nobody_did(namesrv: str, consumer: PullConsume
         assert (facts["group"], facts["checks"], message.body) == ("g", SETTINGS["transaction_checks_max"], b"kept")
         with pytest.raises(TransactionDecided, match="parked"):
             producer.commit(kept)
+        end = EndTransactions("", ((TOPIC, kept.transaction_id, Resolution.COMMIT.value, -1),))
+        with RemotingClient() as client, pytest.raises(InvalidName, match="group"):
+            client.call(broker.address, end, timeout_ms=5000)
         listed = json.loads(run_zenit(namesrv, "list", "--json"))
         assert {row["transaction_id"] for row in listed} == {kept.transaction_id, dropped.transaction_id}
         assert "parked" in run_zenit(namesrv, "list", "--topic", TOPIC)

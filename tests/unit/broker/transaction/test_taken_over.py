@@ -53,8 +53,8 @@ def test_each_is_taken_over_once_and_decided(golden: Path) -> None:
         scene.turn()
         assert sorted(which.message_id for _, which, _, _ in scene.asked) == ids
         first, second, _ = (which for _, which, _, _ in scene.asked)
-        scene.end(first, group="")
-        scene.end(second, Resolution.ROLLBACK, group="")
+        scene.end(first, group=None)
+        scene.end(second, Resolution.ROLLBACK, group=None)
         assert len(waiting(scene)) == 1
     shutil.rmtree(golden / "halves")
     with Scene(golden, StillClock(OPENED_MS)) as scene:

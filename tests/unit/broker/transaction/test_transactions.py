@@ -129,7 +129,7 @@ def test_who_is_silent_is_asked_then_asked_again_then_it_is_parked(tmp_path: Pat
         with pytest.raises(TransactionDecided, match="parked"):
             scene.end(which)
         assert scene.bodies() == []
-        assert scene.end(which, group="").state is COMMITTED, "an operator may"
+        assert scene.end(which, group=None).state is COMMITTED, "an operator may"
         assert (scene.bodies(), scene.waiting) == ([b"pay"], 0)
         assert scene.end(which).state is COMMITTED
 
@@ -281,7 +281,7 @@ def test_what_is_stored_can_be_asked_about_however_large_its_properties_are(tmp_
             assert len(scene.asked) == count
         scene.pass_ms(RULES.interval_ms)
         assert scene.transactions.document()["parked"] == 1
-        assert scene.end(which, group="").state is COMMITTED
+        assert scene.end(which, group=None).state is COMMITTED
 
 
 def test_commits_without_a_pause_are_noted_together_too(tmp_path: Path, clock: StillClock) -> None:
