@@ -1,7 +1,7 @@
-"""The numbers of records, units and index entries by their names: offsets, sizes, magics, statuses. Pure.
+"""The names of the numbers in records, units and index entries: offsets, sizes, magics, statuses. Pure.
 
-The record (RocketMQ's, big-endian; `docs/formats/record.md`). An IPv6 host takes 20 bytes instead of 8 and shifts what follows
-by 12. In the compiled kernel each of these names is its number (kernel_join).
+The record is RocketMQ's, big-endian (`docs/formats/record.md`). An IPv6 host takes 20 bytes instead of 8, so what follows
+it is 12 bytes further. In the compiled kernel each of these names is replaced by its number (kernel_join).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
 MAGIC_BLANK: Final = 0xCBD43194
 RECORD_OVERHEAD_BYTES: Final = 91  # v1, two IPv4 hosts, without body, topic and properties
-TERMINATOR_BYTES: Final = 8  # zero bytes behind the last record; a record must leave room for them
+TERMINATOR_BYTES: Final = 8  # zero bytes behind the last record, for which a record must leave room
 UNIT_BYTES: Final = 20  # a consume-queue unit: physical offset 8, size 4, tags code 8
 ENTRY_BYTES: Final = 20  # an index entry: key hash 4, physical offset 8, time difference 4, previous entry 4
 INDEX_HEADER_BYTES: Final = 40
-# The record, with two IPv4 hosts: where each field begins.
+# The record, with two IPv4 hosts: the begin of each field.
 MAGIC_AT: Final = 4  # behind the size
 BODY_CRC_AT: Final = 8
 QUEUE_ID_AT: Final = 12
@@ -29,38 +29,38 @@ BORN_HOST_AT: Final = 48
 STORE_TIMESTAMP_AT: Final = 56
 BODY_LENGTH_AT: Final = 84
 BODY_AT: Final = 88
-# The same fields wherever the hosts end: how far before the body they begin.
+# The same fields for any hosts: bytes before the body.
 RECONSUME_TIMES_BACK: Final = 16
 PREPARED_OFFSET_BACK: Final = 12
 BODY_LENGTH_BACK: Final = 4
-# And how far behind the store host.
+# And bytes behind the store host.
 PREPARED_OFFSET_ON: Final = 4
 BODY_LENGTH_ON: Final = 12
 BODY_ON: Final = 16
 HOST_V4_BYTES: Final = 8  # address 4, port 4
 HOST_V6_BYTES: Final = 20
-HOST_V6_MORE: Final = 12  # bytes that an IPv6 host has more
+HOST_V6_MORE: Final = 12  # additional bytes of an IPv6 host
 BORN_HOST_V6: Final = 0x10  # bits of sysFlag
 STORE_HOST_V6: Final = 0x20
 HALF_OR_ROLLBACK: Final = 0xC
 COMPRESSED_BIT: Final = 0x1
-FIXED_BYTES: Final = 72  # of a record beside hosts, body, topic and properties
+FIXED_BYTES: Final = 72  # of a record without hosts, body, topic and properties
 PROPERTIES_MAX: Final = 32767
-PROPERTIES_SENT_MAX: Final = 31743  # the rest is for what a delay, a retry and a dead letter add
+PROPERTIES_SENT_MAX: Final = 31743  # the rest is for the properties that a delay, a retry and a dead letter add
 TOPIC_V1_MAX: Final = 127
 TOPIC_MAX: Final = 65535
-CRC_BITS: Final = 0x7FFFFFFF  # of a body's CRC-32, those that a record has
+CRC_BITS: Final = 0x7FFFFFFF  # the bits of a body's CRC-32 that a record has
 NAME_END: Final = 1  # 0x01 ends a property's name, 0x02 its value
 VALUE_END: Final = 2
 SHORT_NAME_BYTES: Final = 5  # a name of four letters (TAGS, KEYS, PSEQ) and its end
 LONG_NAME_BYTES: Final = 9  # UNIQ_KEY and its end
-BLANK_BYTES: Final = 8  # of a blank record that are written, size and magic; no other record is that short
+BLANK_BYTES: Final = 8  # the written part of a blank record: size and magic; no other record is that short
 SPACE: Final = 32  # between keys
-# Of a unit.
+# A unit.
 UNIT_SIZE_AT: Final = 8
 UNIT_TAGS_AT: Final = 12
-FILLER_SIZE: Final = 0x7FFFFFFF  # the size in a unit that stands for no record
-# Of an index file.
+FILLER_SIZE: Final = 0x7FFFFFFF  # the size in a unit that belongs to no record
+# An index file.
 SLOT_BYTES: Final = 4
 ENTRY_OFFSET_AT: Final = 4
 ENTRY_TIME_AT: Final = 12
@@ -69,14 +69,14 @@ ENTRY_PREVIOUS_AT: Final = 16
 SEQUENCE_DIGITS: Final = 16
 SEQUENCE_BYTES: Final = 17
 COLON: Final = 58
-# How a property compares with a constant, as bits.
+# The result of comparing a property with a constant, as bits.
 LESS: Final = 1
 EQUAL: Final = 2
 GREATER: Final = 4
 ANY_OUTCOME: Final = 7
-# Why a scan or a check stopped. Zero and below are no records; reasons for refusal are texts in REASONS.
+# Why a scan or a check stopped. Zero and negative: no record. REASONS has the texts of refusals.
 RUN_MORE: Final = 1  # another run begins here
-RUN_END: Final = 0  # zeros: nothing was ever written here
+RUN_END: Final = 0  # zeros: nothing was written here
 RUN_BLANK: Final = -1  # the rest of the segment is filler
 BAD_SIZE: Final = -2
 BAD_MAGIC: Final = -3
@@ -120,10 +120,10 @@ FILL_REASONS: Final = {
 PROPERTIES_ROOM_BYTES: Final = 131_072
 
 
-"""What each text needs for a row of any kind: 32767 bytes of properties, three for each that is no UTF-8."""
+"""The room that a text of any kind needs for one row: 32767 bytes of properties, three for each byte that is not UTF-8."""
 
 
 ENTRIES_ROOM: Final = 10_923
 
 
-"""As many properties fit into 32767 bytes: each has a separator, a value and an end."""
+"""The most properties in 32767 bytes: each has at least a separator, a value and an end."""

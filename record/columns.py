@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""Records as columns, so that whoever reads millions of messages makes no object of any of them. Pure.
+"""Records as columns: code that reads millions of messages creates no object for each. Pure.
 
-`decode_batch` has proven the lengths of every record that comes here. One pass over a run of records fills buffers
-that the caller gives: numbers of fixed width; text and bytes as running ends (int32, one more than there are rows) and
-one area of data; properties as a map of two such; a bitmap, lowest bit first, of the rows that are not null. That is how
-Arrow lays columns out, but nothing here knows of it.
+`decode_batch` has proven the lengths of every record that comes here. One pass over a run of records fills buffers that the
+caller provides: numbers of fixed width; text and bytes as increasing ends (int32, one more than there are rows) and one
+data area; properties as a map of two such; a bitmap, lowest bit first, of the rows that are not null. This is Arrow's
+layout, but this module does not use Arrow.
 
-A record goes in whole or not at all: `fill` stops before the first that finds no room, is behind the range, or is damaged.
+A record is added whole or not at all: `fill` stops before the first one for which there is no room, or which is behind the
+range, or damaged.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ from .primitives import MAGIC_V1_C, crc_in, get32, get64, get_s32, hex_digit
 
 _COMPARED_MAX = cython.declare(
     cython.Py_ssize_t, 16
-)  # properties that are compared each with each, to find one named twice
+)  # up to so many properties are compared pairwise, to find a repeated name
 _ID_ROOM = cython.declare(cython.Py_ssize_t, 64)  # an offset message id has at most 56 characters
 _ROOM_MAX = cython.declare(cython.Py_ssize_t, 0x7FFFFFFF)  # ends of rows have 31 bits
-_MS_MAX = cython.declare(cython.longlong, 9_223_372_036_854_775)  # as microseconds just within 64 bits
+_MS_MAX = cython.declare(cython.longlong, 9_223_372_036_854_775)  # the largest value whose microseconds fit in 64 bits
 
 
 @cython.cfunc
 @cython.inline
 def _microseconds(ms: cython.longlong) -> cython.longlong:
-    """Of milliseconds; the nearest that 64 bits hold."""
+    """Milliseconds in microseconds; if they exceed 64 bits, the nearest value."""
     if ms > _MS_MAX:
         ms = _MS_MAX
     if ms < -_MS_MAX:
@@ -86,7 +87,7 @@ def _copy_span(
 @cython.inline
 @cython.exceptval(check=False)
 def _mark(valid: cython.uchar[::1], row: cython.Py_ssize_t, is_there: cython.bint) -> cython.void:
-    """Sets the bit of a row; rows come one after the other."""
+    """Sets or clears the bit of a row; rows come in order."""
     if row & 7 == 0:
         valid[row >> 3] = 0
     if is_there:
@@ -111,7 +112,7 @@ def _is(
 @cython.final
 @cython.cclass
 class BytesColumn:
-    """A column of bytes or text. `ends`: int32, a first 0, then one a row. `valid`: a bit a row; empty = never null."""
+    """A column of bytes or text. `ends`: int32, a 0, then one per row. `valid`: one bit per row; empty = never null."""
 
     used_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
     null_count = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -123,7 +124,7 @@ class BytesColumn:
     _valid: cython.uchar[::1]
 
     def __init__(self, ends: memoryview, data: memoryview, valid: memoryview) -> None:
-        """Raises ValueError where `ends` has no place for the first."""
+        """Raises ValueError if `ends` has no place for the first 0."""
         if not len(ends):
             raise ValueError("a column of bytes has one end more than rows")
         self._ends = ends
@@ -149,7 +150,7 @@ def _put(
     begin: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
 ) -> cython.void:
-    """text [begin, end) as the row's value; `begin` below 0: null."""
+    """Puts text [begin, end) as the row's value; `begin` below 0: null."""
     used: cython.Py_ssize_t = column.used_bytes
     if begin >= 0:
         _copy_span(column._data, used, text, begin, end)
@@ -172,7 +173,7 @@ def _put_offset_id(
     host_bytes: cython.Py_ssize_t,
     offset_at: cython.Py_ssize_t,
 ) -> cython.void:
-    """Store host and physical offset in hex."""
+    """Puts store host and physical offset in hex."""
     used: cython.Py_ssize_t = column.used_bytes
     data: cython.uchar[::1] = column._data
     i: cython.Py_ssize_t
@@ -190,7 +191,7 @@ def _put_offset_id(
 
 @cython.cfunc
 def _rows_in(column: Any) -> cython.Py_ssize_t:
-    """How many rows a column has room for, whichever it is of those that a ColumnFiller fills."""
+    """How many rows a column has room for, of any kind that a ColumnFiller fills."""
     texts: BytesColumn
     if isinstance(column, BytesColumn):
         texts = column
@@ -205,11 +206,10 @@ def _rows_in(column: Any) -> cython.Py_ssize_t:
 class ColumnFiller:
     """The columns of one batch. Any thread, one at a time.
 
-    Columns are named as a user of Spark names them; those not given are not filled. Values, by name: an int64
-    memoryview for queueOffset, bornTimestamp, storeTimestamp (microseconds), bodyCrc; int32 for queueId, reconsumeTimes, flag,
-    sysFlag;
-    a BytesColumn for messageId, keys, tags, messageGroup, traceparent, body; (int64, bits) for deliverTimestamp; (int32 ends
-    of rows, BytesColumn of names, BytesColumn of values) for properties.
+    Columns have the names that Spark users see; columns that are not given are not filled. Values by name: an int64
+    memoryview for queueOffset, bornTimestamp, storeTimestamp (microseconds), bodyCrc; int32 for queueId, reconsumeTimes,
+    flag, sysFlag; a BytesColumn for messageId, keys, tags, messageGroup, traceparent, body; (int64, bits) for
+    deliverTimestamp; (int32 ends of rows, BytesColumn of names, BytesColumn of values) for properties.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -253,8 +253,8 @@ class ColumnFiller:
     _map_ends: cython.int[::1]
     _map_names: BytesColumn
     _map_values: BytesColumn
-    # What was found in the properties of the record at hand: where values begin and end (begin below 0 = not there),
-    # and of each property where its name begins, its separator and its end are.
+    # Found in the properties of the current record: the begin and end of values (begin below 0 = absent), and for each
+    # property the begin of its name, its separator and its end.
     _id_begin: cython.Py_ssize_t
     _id_end: cython.Py_ssize_t
     _keys_begin: cython.Py_ssize_t
@@ -278,8 +278,10 @@ class ColumnFiller:
         tags: tuple[bytes, ...] | None = None,
         check_crc: bool = True,
     ) -> None:
-        """`tags`: messages with one of these alone; None = all. `check_crc`: bodies, where they are wanted, are compared
-        with their checksums. Raises ValueError where a column has no room for as many rows.
+        """`tags`: take only messages with one of these; None = all. `check_crc`: check bodies, if wanted, against their
+        checksums.
+
+        Raises ValueError if a column has no room for `rows_max` rows.
         """
         for name, column in columns.items():
             if _rows_in(column) < rows_max:
@@ -319,12 +321,11 @@ class ColumnFiller:
         self._marks = memoryview(bytearray(12 * ENTRIES_ROOM)).cast("i")
 
     def fill(self, batch: Any, first: cython.Py_ssize_t, begin: cython.longlong, end: cython.longlong) -> int:
-        """Takes messages from number `first` of a MessageBatch on; returns the number of the first that was not taken.
+        """Takes messages of a MessageBatch from index `first` on; returns the index of the first one not taken.
 
-        Those with queue offsets [begin, end) are wanted; the others are passed over.
-        `status` says why it ended there. NO_ROOM: the batch of columns is full (where it is empty, the body needs
-        `needed_bytes`). BEHIND_END: nothing that follows is wanted. BAD_...: that message is damaged; nothing of it was taken.
-        Raises ValueError for a `first` below zero.
+        Those with queue offsets [begin, end) are wanted; others are skipped. `status` says why it stopped. NO_ROOM: the
+        columns are full (if they are empty, the body needs `needed_bytes`). BEHIND_END: nothing that follows is wanted.
+        BAD_...: that message is damaged, and nothing of it was taken. Raises ValueError for a `first` below zero.
         """
         data: bytes = batch.data
         at: cython.const[cython.uint][::1] = batch.positions
@@ -388,7 +389,7 @@ class ColumnFiller:
         is_packed: cython.bint,
         cleaned: Any,
     ) -> cython.int:
-        """A record whose body or properties do not go in as they lie there: others take their place."""
+        """Takes a record whose body or properties cannot be copied as they are: converted ones take their place."""
         plain: bytes = data
         text: cython.const[cython.uchar][::1] = buf
         bodies: cython.const[cython.uchar][::1]
@@ -411,7 +412,7 @@ class ColumnFiller:
     def _read_properties(
         self, data: bytes, text: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> cython.bint:
-        """Finds what is wanted of the properties; False where they must be cleaned first."""
+        """Finds the wanted properties; False if they must be cleaned first."""
         if self._scan(text, begin, end) >= 0x80:
             try:
                 data[begin:end].decode()
@@ -423,7 +424,7 @@ class ColumnFiller:
     def _scan(
         self, text: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> cython.uint:
-        """Notes where properties are, and those with a column of their own; returns all bytes, one bit over the other."""
+        """Notes the places of all properties, and of those with a column of their own; returns all bytes combined by OR."""
         entry: cython.Py_ssize_t = begin
         stop: cython.Py_ssize_t = begin
         separator: cython.Py_ssize_t
@@ -474,7 +475,7 @@ class ColumnFiller:
 
     @cython.cfunc
     def _has_nameless(self) -> cython.bint:
-        """Whether a property has no name: whether it counts then depends on its value's characters."""
+        """Whether a property has no name: then whether it counts depends on the characters of its value."""
         i: cython.Py_ssize_t
         for i in range(self._found):
             if self._marks[3 * i] == self._marks[3 * i + 1]:
@@ -483,7 +484,7 @@ class ColumnFiller:
 
     @cython.cfunc
     def _is_any_named_twice(self, text: cython.const[cython.uchar][::1]) -> cython.bint:
-        """Whether a name comes again, or there are too many to compare them all: a map has each once."""
+        """Whether a name is repeated, or there are too many to compare them all: a map has each name once."""
         i: cython.Py_ssize_t
         k: cython.Py_ssize_t
         n: cython.Py_ssize_t
@@ -506,7 +507,7 @@ class ColumnFiller:
     @cython.cfunc
     @cython.inline
     def _is_full(self, text_bytes: cython.Py_ssize_t, body_bytes: cython.Py_ssize_t) -> cython.bint:
-        """Whether a row may not fit. Each text may need all that the properties have."""
+        """Whether a row may not fit. Each text may need as much room as all properties."""
         room: cython.Py_ssize_t = text_bytes + _ID_ROOM
         if self._bodies is not None and self._bodies.used_bytes + body_bytes > self._bodies._room:
             self.needed_bytes = body_bytes
@@ -540,7 +541,7 @@ class ColumnFiller:
         body: cython.Py_ssize_t,
         body_end: cython.Py_ssize_t,
     ) -> cython.int:
-        """The record at `at` as the next row; its properties are those found in `text`, its body lies in `bodies`."""
+        """Adds the record at `at` as the next row, with the properties found in `text` and the body in `bodies`."""
         row: cython.Py_ssize_t = self.rows
         stored: cython.Py_ssize_t = at + STORE_TIMESTAMP_AT + (HOST_V6_MORE if sys_flag & BORN_HOST_V6 else 0)
         tries: cython.Py_ssize_t = stored + 16 + (HOST_V6_MORE if sys_flag & STORE_HOST_V6 else 0)
@@ -588,7 +589,7 @@ class ColumnFiller:
 
     @cython.cfunc
     def _is_wanted(self, text: cython.const[cython.uchar][::1]) -> cython.bint:
-        """Whether the tag is one of those wanted, letter by letter: the broker tells them by hash alone."""
+        """Whether the tag is a wanted one, compared as text: the broker compares only hashes."""
         tag: bytes
         if self._tags_begin >= 0:
             for tag in self._tags_wanted:
@@ -599,7 +600,7 @@ class ColumnFiller:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _add_due(self, row: cython.Py_ssize_t, text: cython.const[cython.uchar][::1]) -> cython.void:
-        """When a delayed message was due; null where it does not say, or says what is no number."""
+        """Adds the due time of a delayed message; null if it has none, or one that is not a number."""
         ms: cython.longlong = 0
         i: cython.Py_ssize_t = self._due_begin
         is_there: cython.bint = i >= 0 and self._due_end - i <= 15
@@ -627,5 +628,5 @@ class ColumnFiller:
 
 
 def _cleaned(properties: bytes) -> bytes:
-    """The same properties as every consumer sees them: text that is UTF-8, each name once."""
+    """The properties as every consumer sees them: valid UTF-8, each name once."""
     return "".join([f"{name}\x01{value}\x02" for name, value in decode_properties(properties).items()]).encode()

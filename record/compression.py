@@ -1,6 +1,6 @@
-"""Compressed bodies: all three of RocketMQ's kinds are read, lz4 is written. Pure.
+"""Compressed bodies: reads all three of RocketMQ's kinds, writes lz4. Pure.
 
-A body of unknown compression or one that unpacks past `limit_bytes` is a RemoteProtocolError.
+A body of unknown compression, or one that unpacks to more than `limit_bytes`, is a RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import zlib
 from ..model.errors import RemoteProtocolError
 from .sys_flag import COMPRESSION_LZ4, COMPRESSION_MASK, COMPRESSION_ZLIB, COMPRESSION_ZSTD
 
-BODY_LIMIT_BYTES = 64 * 1024 * 1024  # what one body may unpack to
+BODY_LIMIT_BYTES = 64 * 1024 * 1024  # limit of one unpacked body
 
 
 def compress_lz4(body: bytes) -> bytes:
     """The body as one lz4 frame with its plain size in the header.
 
-    Its blocks of 64 KiB are independent: lz4-java, which RocketMQ's Java clients unpack by, reads no other.
+    Its blocks of 64 KiB are independent: lz4-java, which RocketMQ's Java clients use, reads no others.
     """
     import lz4.frame
 
@@ -63,7 +63,7 @@ def _decompress_zstd(body: bytes, limit_bytes: int) -> bytes:
             raise RemoteProtocolError(f"a zstd body unpacks past {limit_bytes} bytes")
         whole.decompress(
             body
-        )  # once more, now that its size is known: the bounded reader stops at a cut without a word
+        )  # again, since its size is known to be safe: the bounded reader ends at a truncation without an error
     except zstandard.ZstdError as error:
         raise RemoteProtocolError(f"a zstd body cannot be unpacked: {error}") from error
     if not whole.eof:

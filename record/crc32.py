@@ -1,7 +1,7 @@
-"""CRC-32 with zlib's polynomial: the fastest that this machine has, for Python code and for the kernels.
+"""CRC-32 with zlib's polynomial: the fastest one on this machine, for Python code and for the kernels.
 
 isal's extension module exports the C function that it wraps: `crc32_gzip_refl` of Intel's ISA-L. The kernels call that
-function at its address, since the call through Python takes five times as long as the checksum of 128 bytes.
+function by its address, because a call through Python takes five times as long as the checksum of 128 bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ try:
     from isal.isal_zlib import crc32 as crc32
 
     _LIBRARY: str | None = isal_zlib.__file__
-except ImportError:  # no wheel for this machine: the same value, slower
+except ImportError:  # no wheel for this machine: the same values, slower
     from zlib import crc32 as crc32
 
     _LIBRARY = None
@@ -27,7 +27,7 @@ _PROBE: Final = bytes(range(256))
 def crc32_address(library: str | None = _LIBRARY, function: str = FUNCTION) -> int:
     """The address of C's `uint32_t f(uint32_t crc, const uint8_t *data, uint64_t size_bytes)` in a shared library.
 
-    0 where the library has no such function, or the function's value is not zlib's: a kernel calls `crc32` then.
+    0 if the library has no such function, or its result is not zlib's: then the kernel calls `crc32`.
     """
     if library is None:
         return 0

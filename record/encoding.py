@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""Encoding records: one by one, or many into a producer's buffer. Pure."""
+"""Encodes records: one at a time, or many into a producer's buffer. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """One whole record. v2 exactly where the topic is longer than 127 bytes; host bits of sysFlag follow the hosts."""
+    """Encodes a whole record. v2 only if the topic is longer than 127 bytes; the host bits of sysFlag are set from the
+    hosts.
+    """
     wide: int = 2 if len(topic) > TOPIC_V1_MAX else 1
     if len(properties) > PROPERTIES_MAX:
         raise MessageTooLarge("properties", len(properties), PROPERTIES_MAX)
@@ -106,13 +108,13 @@ def encode_record(
 
 
 def encode_blank(remaining: int) -> bytes:
-    """The filler that ends a segment with `remaining` bytes left: the remaining size and the blank magic."""
+    """The filler of a segment with `remaining` bytes left: the remaining size and the blank magic."""
     return remaining.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
 
 
 @cython.cfunc
 def _plain(value: bytes, blank: cython.uchar) -> cython.bint:
-    """True where no byte is a property separator (0x01, 0x02) nor `blank`."""
+    """True if no byte is a property separator (0x01, 0x02) or `blank`."""
     i: cython.Py_ssize_t
     c: cython.uchar
     for i in range(len(value)):
@@ -125,11 +127,11 @@ def _plain(value: bytes, blank: cython.uchar) -> cython.bint:
 @cython.final
 @cython.cclass
 class Accumulator:
-    """Encodes messages of one topic into one buffer, back to back: complete records, broker-assigned fields zero.
+    """Encodes messages of one topic into one buffer: contiguous complete records, broker-assigned fields zero.
 
-    Owned by whoever holds the producer's lock. A batch begins with `begin`, takes messages by the appending methods
-    until one returns False (it does not fit: swap and append again) and ends with `swap`. Each method is one call
-    into compiled code, so that no other thread can come in between.
+    Owned by the holder of the producer's lock. A batch starts with `begin`, takes messages by the append methods until one
+    does not fit (then swap and append again), and ends with `swap`. Each method is one call into compiled code, so no other
+    thread can run in between.
     """
 
     count = cython.declare(cython.int, visibility="readonly")
@@ -164,9 +166,9 @@ class Accumulator:
         body_max: int = 4 * 1024 * 1024,
         own_properties: bytes = b"",
     ) -> None:
-        """`id_prefix`: the 10 bytes of `model.ids.unique_id_prefix`; its salt must be this accumulator's alone.
+        """`id_prefix`: the 10 bytes of `model.ids.unique_id_prefix`; no other accumulator may have the same salt in it.
 
-        `own_properties`: encoded, for every record.
+        `own_properties`: encoded, added to every record.
         """
         if (
             len(id_prefix) != 10
@@ -219,10 +221,10 @@ class Accumulator:
         flag: int = 0,
         sys_flag: int = 0,
     ) -> bool:
-        """Encodes one message; False where it does not fit (nothing changed).
+        """Encodes one message; False if it does not fit (nothing changed).
 
-        `keys`: None, one text, or a sequence of texts. `properties`: encoded, without KEYS, TAGS and UNIQ_KEY.
-        `sys_flag`: compression bits of a body that is compressed already. Raises MessageIllegal, MessageTooLarge.
+        `keys`: None, one text, or a sequence of texts. `properties`: encoded, without KEYS, TAGS and UNIQ_KEY. `sys_flag`:
+        compression bits of a body that is already compressed. Raises MessageIllegal, MessageTooLarge.
         """
         key_bytes: bytes = b""
         tag_bytes: bytes = b""
@@ -241,7 +243,7 @@ class Accumulator:
     def append_many(
         self, bodies: list[bytes], begin: int, tags: str | list[str] | None = None, keys: list[Any] | None = None
     ) -> int:
-        """Encodes bodies[begin:] while they fit; returns the index of the first that did not.
+        """Encodes bodies[begin:] while they fit; returns the index of the first one that did not.
 
         `tags`: None, one text for all, or a list of texts; `keys`: None or a list (of texts or sequences), both as
         long as `bodies`.
@@ -276,7 +278,7 @@ class Accumulator:
         n: cython.Py_ssize_t = len(body)
         if n > self._body_max:
             raise MessageTooLarge("message body", n, self._body_max)
-        crc: cython.uint = crc_of(body)  # first: `crc32` lets other threads run over a long body
+        crc: cython.uint = crc_of(body)  # first, because `crc32` lets other threads run during a long body
         topic: bytes = self.topic
         born_host: bytes = self._born_host
         topic_length: cython.Py_ssize_t = len(topic)
@@ -295,7 +297,7 @@ class Accumulator:
         if at + size > self.capacity:
             if self.count > 0:
                 return False
-            self.capacity = size  # one message larger than the buffer gets a buffer of its own
+            self.capacity = size  # a message larger than the buffer gets a buffer of its own
             self._adopt(bytearray(size))
             at = 0
         buf: cython.uchar[::1] = self._buf
@@ -350,7 +352,7 @@ class Accumulator:
         return True
 
     def swap(self, free: bytearray) -> tuple[bytearray, int, int, int, int, int]:
-        """Ends the batch and goes on in `free`: (buffer, bytes used, count, born ms, month ms, first id counter)."""
+        """Ends the batch and continues in `free`: (buffer, bytes used, count, born ms, month ms, first id counter)."""
         ended = (self._store, self.used, self.count, self.born_ms, self.month_ms, self.first_counter)
         self.capacity = len(free)
         self._adopt(free)
@@ -358,12 +360,12 @@ class Accumulator:
 
 
 def check_texts(tags: object, keys: object) -> None:
-    """Raises MessageIllegal where tags are no text, or keys neither a text nor a sequence of texts."""
+    """Raises MessageIllegal if tags are not a text, or keys neither a text nor a sequence of texts."""
     if tags is not None and not isinstance(tags, str):
         raise MessageIllegal(f"tags is {type(tags).__name__}: expected str or None")
     if keys is None or isinstance(keys, str):
         return
-    if isinstance(keys, (list, tuple, Sequence)):  # the first two cost no look-up
+    if isinstance(keys, (list, tuple, Sequence)):  # the first two need no look-up
         for key in keys:
             if not isinstance(key, str):
                 break
@@ -384,7 +386,7 @@ def _encode_keys(keys: str | Sequence[str]) -> bytes:
 
 
 def batch_sizes(buffer: bytearray, used: int) -> list[int]:
-    """The sizes of the records in a batch we encoded, in order (for the physical offset of each)."""
+    """The sizes of the records in a batch that we encoded, in order (they give the physical offset of each)."""
     view: cython.const[cython.uchar][::1] = memoryview(buffer)
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = used

@@ -13,7 +13,7 @@ from .primitives import MASK32, SIGN32, get32, get64, get_s32, hash_on, put32, p
 @cython.cfunc
 @cython.inline
 def index_hash(h: cython.uint) -> cython.uint:
-    """RocketMQ's key hash for the index: abs(hashCode), and abs(MIN_VALUE), still negative there, becomes 0."""
+    """RocketMQ's key hash for the index: abs(hashCode); abs(MIN_VALUE), which stays negative in Java, becomes 0."""
     if h & SIGN32:
         h = ((h ^ MASK32) + 1) & MASK32
         if h == SIGN32:
@@ -28,13 +28,13 @@ def hash_text(text: bytes) -> int:
 
 
 def index_topic_hash(topic: bytes) -> int:
-    """Where the hash of each index key of a topic starts: of the text `topic#`, not yet made positive."""
+    """The hash of the text `topic#`, from which the hash of each index key of a topic continues; not yet made positive."""
     text = topic + b"#"
     return int(hash_on(0, text, 0, len(text)))
 
 
 def index_key_hash(topic: bytes, key: bytes) -> int:
-    """The hash under which the index files hold a key: of the text `topic#key`."""
+    """The hash of a key in the index files: of the text `topic#key`."""
     text = topic + b"#" + key
     return int(index_hash(hash_on(0, text, 0, len(text))))
 
@@ -49,10 +49,10 @@ def index_insert(
     end: cython.Py_ssize_t,
     time_difference_s: cython.int,
 ) -> cython.int:
-    """Puts keys [begin, end) into an index file's map as entries first_entry, first_entry + 1, ...; the caller sees to room.
+    """Puts keys [begin, end) into an index file's map as entries first_entry, first_entry + 1, ...
 
-    Returns how many slots were empty before. The header is the caller's. Raises ValueError where there is no such room, or
-    are no such keys.
+    Returns how many slots were empty before. The caller provides room and writes the header. Raises ValueError if there is
+    no such room, or there are no such keys.
     """
     i: cython.Py_ssize_t
     slot: cython.Py_ssize_t
@@ -95,7 +95,7 @@ def index_search(
 ) -> list[int]:
     """Physical offsets under a key hash, newest first, whose time difference is within [begin, end] seconds.
 
-    Raises ValueError where `file` does not hold as many slots and entries.
+    Raises ValueError if `file` is too short for these slots and entries.
     """
     found: list[int] = []
     entries: cython.Py_ssize_t = INDEX_HEADER_BYTES + SLOT_BYTES * slot_count

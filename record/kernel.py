@@ -1,7 +1,7 @@
-"""The kernel, the one place where code touches every record: encodes, checks, stamps, scans, selects, indexes, decodes. Pure.
+"""The kernel, the only code that touches every record: encodes, checks, stamps, scans, selects, indexes, decodes. Pure.
 
-Where it was compiled (setup.py), Python takes the extension beside this file instead of this file; both forms pass the same
-tests, and `COMPILED` says which one runs. The parts are plain loops over memoryviews, annotated for Cython's pure-Python mode.
+If it was compiled (setup.py), Python imports the extension beside this file instead of this file. Both pass the same tests,
+and `COMPILED` says which one runs. The parts are plain loops over memoryviews, annotated for Cython's pure-Python mode.
 Compiled code does not check bounds: every function that takes bytes from outside first proves each inner length.
 """
 
@@ -39,5 +39,9 @@ from .units import UnitSelector as UnitSelector
 COMPILED: Final = False
 
 _named: Any
-for _named in (StoredMessage, MessageBatch, _unpickled):  # a pickled message names the kernel, in whichever form it was
+for _named in (
+    StoredMessage,
+    MessageBatch,
+    _unpickled,
+):  # a pickled message names the kernel, whether it was compiled or not
     _named.__module__ = __name__

@@ -1,7 +1,7 @@
-"""Refuses a host whose addresses are too narrow for the kernels. Pure.
+"""Refuses machines whose addresses are too narrow for the kernels. Pure.
 
-A record's size and its body's length are unsigned 32-bit fields, and a log's segments are mapped whole: where an index into
-memory has 32 bits itself, a damaged length would count as negative and pass the checks that were made for it.
+A record's size and its body's length are unsigned 32-bit fields, and a log's segments are mapped whole. If a memory index
+has only 32 bits, a damaged length would count as negative and pass the checks for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from ..model.errors import HostTooNarrow
 
-INDEX_BYTES: Final = 8  # what an index into memory must have
+INDEX_BYTES: Final = 8  # the required size of a memory index
 
 
 def check_host(index_bytes: int) -> None:

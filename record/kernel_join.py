@@ -1,8 +1,8 @@
-"""The source of the compiled kernel: the parts of the kernel, one file a job, joined into one. Pure.
+"""Joins the parts of the kernel, one file per job, into the source of the compiled kernel. Pure.
 
 Compiled functions can be inlined within one file only, so the parts are compiled as one extension, `record/kernel`. The
-numbers that codes.py names stand in the joined source as numbers: a name would be a look-up for each byte that is read.
-Where there is no compiler, `record/kernel.py` brings the parts together as they are.
+numbers that codes.py names are written into the joined source: a name would cost a look-up for each byte that is read.
+Without a compiler, `record/kernel.py` imports the parts as they are.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Final
 
 PARTS: Final = ("codes", "primitives", "index", "encoding", "sequences", "runs", "units", "messages", "columns")
-"""Each imports only parts before it."""
+"""Each imports only parts listed before it."""
 
-NUMBER_MAX: Final = (1 << 31) - 1  # what is larger would become an object of Python; the kernel has it as a C variable
+NUMBER_MAX: Final = (1 << 31) - 1  # a larger number would become a Python object; the kernel has it as a C variable
 
 _HEAD: Final = '''\
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 
 def joined(sources: Mapping[str, str]) -> str:
-    """One module's source of the parts' sources, by name. Raises KeyError for a part that is missing."""
+    """The source of one module, joined from the parts' sources by name. Raises KeyError for a missing part."""
     numbers = named_numbers(sources["codes"])
     imports: dict[str, None] = {}
     bodies = []
@@ -41,7 +41,7 @@ def joined(sources: Mapping[str, str]) -> str:
 
 
 def named_numbers(source: str) -> dict[str, int]:
-    """The names of a module that are whole numbers no larger than NUMBER_MAX."""
+    """The names of a module that are integers up to NUMBER_MAX."""
     found = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
@@ -55,7 +55,7 @@ def named_numbers(source: str) -> dict[str, int]:
 
 
 def _split(source: str) -> tuple[list[str], str]:
-    """(imports of what is no part, the rest without its docstring)."""
+    """(imports of modules that are not parts, the rest without its docstring)."""
     lines = source.split("\n")
     kept = []
     for node in reversed(ast.parse(source).body):
@@ -72,7 +72,7 @@ def _split(source: str) -> tuple[list[str], str]:
 
 
 def _with_numbers(source: str, numbers: Mapping[str, int]) -> str:
-    """The source with each name that is a number written as that number."""
+    """The source with each of these names replaced by its number."""
     lines = source.split("\n")
     for token in reversed(list(tokenize.generate_tokens(io.StringIO(source).readline))):
         if token.type == tokenize.NAME and token.string in numbers:

@@ -1,6 +1,6 @@
 """Every byte layout of the store as data: the code uses it, and tests compare it with `docs/formats`. Pure.
 
-All numbers are big-endian. A field's size is a number of bytes, or the name of the field that tells it.
+All numbers are big-endian. A field's size is a number of bytes, or the name of the field that contains it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .sys_flag import BORN_HOST_IPV6
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: where it begins (None: behind the field before it, whose size varies), how long it is, what it means."""
+    """One field: its begin (None: behind the field before it, whose size varies), its size, and what it means."""
 
     name: str
     size: int | str
@@ -24,7 +24,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Fields in order. `size_bytes`: of the whole, None where it varies."""
+    """Fields in order. `size_bytes`: of all fields, None if it varies."""
 
     name: str
     title: str
@@ -147,11 +147,11 @@ UNIT: Final = struct.Struct(UNIT_LAYOUT.struct_format())
 INDEX_HEADER: Final = struct.Struct(INDEX_HEADER_LAYOUT.struct_format())
 INDEX_ENTRY: Final = struct.Struct(INDEX_ENTRY_LAYOUT.struct_format())
 
-_IPV6_BYTES: Final = 12  # more than an IPv4 host
+_IPV6_BYTES: Final = 12  # how much longer than an IPv4 host
 
 
 def physical_offset_of(record: memoryview | bytes) -> int:
-    """Where a record says that it is in the commit log."""
+    """The physical offset in a record's header."""
     return int.from_bytes(record[28:36], "big")
 
 

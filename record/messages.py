@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""Records as messages: a lazy view for each, decoded as its attributes are read. Pure."""
+"""Records as messages: a lazy view of each, decoded when its attributes are read. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .codes import (
 from .compression import decompress
 from .primitives import check_lengths, crc_in, crc_of, find_body, find_topic, get32, get64, get_s32, topic_size
 
-_is_making = cython.declare(cython.bint, False)  # while a batch is made by who fills it in
+_is_making = cython.declare(cython.bint, False)  # while our own code creates a batch and fills it in
 
 
 @cython.final
@@ -60,7 +60,7 @@ class MessageBatch:
     _is_whole: cython.bint
 
     def __cinit__(self) -> None:
-        if not _is_making:  # nobody fills it in: compiled, its attributes would read memory that is not there
+        if not _is_making:  # compiled, the attributes of an unfilled batch would read invalid memory
             raise TypeError("a MessageBatch comes from decode_batch and decode_record only")
 
     def __init__(self) -> None:
@@ -111,17 +111,19 @@ class MessageBatch:
 
     @property
     def data(self) -> bytes:
-        """What the records lie in."""
+        """The bytes that hold the records."""
         return self._data
 
     @property
     def positions(self) -> memoryview:
-        """Where in `data` each record begins; all their lengths are proven."""
+        """The begin of each record in `data`; all lengths are proven."""
         return memoryview(self._at[self._begin : self._end])
 
     def first_damaged(self) -> int:
-        """The index of the first message whose stored body has not its checksum; -1 where there is none: then `body` checks
-        none of these again."""
+        """The index of the first message whose stored body does not match its checksum; -1 if there is none.
+
+        If there is none, `body` does not check these messages again.
+        """
         buf: cython.const[cython.uchar][::1] = self._view
         i: cython.Py_ssize_t
         at: cython.Py_ssize_t
@@ -142,13 +144,15 @@ class MessageBatch:
 
 
 @cython.final
-@cython.nonecheck(True)  # one that Python's own `__new__` made has no batch; a __cinit__ would cost each message more
+@cython.nonecheck(
+    True
+)  # Python's own `__new__` makes one without a batch; a __cinit__ would cost more for each message
 @cython.cclass
 class StoredMessage:
-    """A message as it is stored: a view of its record, decoded as its attributes are read.
+    """A stored message: a view of its record, decoded when its attributes are read.
 
-    Messages of one poll share one buffer. `body` is plain (decompressed where the sender compressed it) and checked
-    against its checksum at each read: CorruptRecordError where it does not match.
+    Messages of one poll share one buffer. `body` is plain (decompressed if the sender compressed it) and is checked against
+    its checksum at each read; a mismatch raises CorruptRecordError.
     """
 
     _batch: MessageBatch
@@ -160,8 +164,10 @@ class StoredMessage:
         raise TypeError("a StoredMessage comes from decode_batch and decode_record only")
 
     def tried_again(self, topic: str | None, tries: cython.Py_ssize_t) -> StoredMessage:
-        """The same message as its consumer is to see it at another try: under the topic it first had (None = the record's
-        own), and handed out `tries` times more than its record says."""
+        """The same message as its consumer sees it at another try.
+
+        `topic`: its original topic (None = the record's own); `tries`: how many more deliveries than its record says.
+        """
         again: StoredMessage = _message(self._batch, self._at)
         again._first_topic = topic
         again._tries = tries
@@ -194,12 +200,12 @@ class StoredMessage:
 
     @property
     def body_crc_matches(self) -> bool:
-        """Whether the stored body has its checksum."""
+        """Whether the stored body matches its checksum."""
         return bool(crc_of(self.body_as_stored) == get32(self._batch._view, self._at + BODY_CRC_AT))
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to: the record's, or the one it first had where it came back for another try."""
+        """The topic it was sent to: the record's, or the original one if it came back for another try."""
         return _stored_topic(self) if self._first_topic is None else self._first_topic
 
     @property
@@ -226,7 +232,7 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """The unique id its producer gave it; the offset message id where it gave none."""
+        """The unique id from its producer; the offset message id if it has none."""
         unique = self.properties.get("UNIQ_KEY")
         return unique if unique is not None else self.offset_message_id
 
@@ -239,27 +245,27 @@ class StoredMessage:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue it lies in."""
+        """The queue that it is in."""
         return MessageQueue(_stored_topic(self), self.broker_name, self.queue_id)
 
     @property
     def queue_id(self) -> int:
-        """The queue's number."""
+        """The id of its queue."""
         return get_s32(self._batch._view, self._at + QUEUE_ID_AT)
 
     @property
     def queue_offset(self) -> int:
-        """n-th message of its queue."""
+        """Its number in its queue."""
         return get64(self._batch._view, self._at + QUEUE_OFFSET_AT)
 
     @property
     def physical_offset(self) -> int:
-        """Byte in its broker's commit log."""
+        """Its byte position in its broker's commit log."""
         return get64(self._batch._view, self._at + PHYSICAL_OFFSET_AT)
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole record."""
+        """The size of the whole record."""
         return get32(self._batch._view, self._at)
 
     @property
@@ -274,7 +280,7 @@ class StoredMessage:
 
     @property
     def flag(self) -> int:
-        """The sender's own 32 bits."""
+        """32 bits for the sender's own use."""
         return get_s32(self._batch._view, self._at + FLAG_AT)
 
     @property
@@ -289,7 +295,7 @@ class StoredMessage:
 
     @property
     def born_at(self) -> datetime:
-        """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
+        """The same as an aware datetime. Raises CorruptRecordError if it is out of range."""
         return _moment(self, self.born_at_ms)
 
     @property
@@ -304,18 +310,18 @@ class StoredMessage:
 
     @property
     def stored_at(self) -> datetime:
-        """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
+        """The same as an aware datetime. Raises CorruptRecordError if it is out of range."""
         return _moment(self, self.stored_at_ms)
 
     @property
     def store_host(self) -> bytes:
-        """The address of the broker that took it: ip and port, 8 or 20 bytes."""
+        """The address of the broker that stored it: ip and port, 8 or 20 bytes."""
         begin: cython.Py_ssize_t = self._at + (76 if self.sys_flag & BORN_HOST_V6 else 64)
         return self._batch._data[begin : begin + (HOST_V6_BYTES if self.sys_flag & STORE_HOST_V6 else HOST_V4_BYTES)]
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was handed out again."""
+        """How often it was delivered again."""
         return get32(self._batch._view, find_body(self._batch._view, self._at) - RECONSUME_TIMES_BACK) + self._tries
 
     @property
@@ -329,7 +335,7 @@ class StoredMessage:
         return self._batch._data[self._at : self._at + get32(self._batch._view, self._at)]
 
     def __reduce__(self) -> tuple[Callable[..., StoredMessage], tuple[object, ...]]:
-        """Pickled it is its record alone, without the others of its poll."""
+        """A pickled message is its record alone, without the others of its poll."""
         return _unpickled, (self.record, self.broker_name, self._first_topic, self._tries)
 
     def __repr__(self) -> str:
@@ -338,7 +344,7 @@ class StoredMessage:
 
 @cython.cfunc
 def _new_batch() -> MessageBatch:
-    """An empty shell, for its maker to fill in."""
+    """An empty batch for its creator to fill in."""
     global _is_making
     _is_making = True
     batch: MessageBatch = MessageBatch.__new__(MessageBatch)
@@ -377,7 +383,7 @@ def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
 
 
 def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFFF) -> MessageBatch:
-    """The records that lie back to back in `data`, all lengths proven.
+    """The contiguous records in `data`, with all lengths proven.
 
     Raises CorruptRecordError with the position in `data`.
     """
@@ -411,7 +417,7 @@ def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFF
 
 
 def decode_record(data: bytes, broker_name: str = "") -> StoredMessage:
-    """The one record that `data` is. Raises CorruptRecordError."""
+    """The single record in `data`. Raises CorruptRecordError."""
     batch: MessageBatch = decode_batch(data, broker_name)
     if len(batch) != 1:
         raise CorruptRecordError(0, len(data), WHY_BAD_LENGTHS)

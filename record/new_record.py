@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """`properties`: a mapping, or encoded. `born_timestamp_ms`, `born_host`: None = now, at this broker. `body_crc`: of the
-    record that it copies, right or wrong; None: the body's own."""
+    """`properties`: a mapping, or encoded. `born_timestamp_ms`, `born_host`: None = now, this broker.
+
+    `body_crc`: of the record that it copies, right or wrong; None: computed from the body.
+    """
 
     topic: str
     queue_id: int

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""The kernels' primitives: big-endian integers, copies, checksums, hashes, and where the parts of a record lie. Pure."""
+"""The kernels' primitives: big-endian integers, copies, checksums, hashes, and the places of a record's parts. Pure."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ NAME_KEY = cython.declare(cython.uint, 0x5F4B4559)
 NAME_TAGS = cython.declare(cython.uint, 0x54414753)
 NAME_KEYS = cython.declare(cython.uint, 0x4B455953)
 NAME_PSEQ = cython.declare(cython.uint, 0x50534551)
-MASK32 = cython.declare(cython.uint, 0xFFFFFFFF)  # as C variables: literals this large would be Python objects
+MASK32 = cython.declare(cython.uint, 0xFFFFFFFF)  # C variables, because literals this large would be Python objects
 SIGN32 = cython.declare(cython.uint, 0x80000000)
 SEQUENCED_BIT = cython.declare(cython.uint, 0x40000000)
-OFFSET_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)  # no position in a log lies behind
+OFFSET_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)  # no position in a log is above it
 _crc_at = cython.declare("unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil")
 
 
@@ -53,14 +53,14 @@ if cython.compiled:
     )
 
 
-# Bits a producer may set: compressed, multi tags, the two host families, how it is compressed.
+# Bits that a producer may set: compressed, multi tags, the two host families, the compression kind.
 CLIENT_SYS_FLAGS = cython.declare(cython.uint, 0x1 | 0x2 | 0x10 | 0x20 | 0x700)
 
 
 @cython.cfunc
 @cython.inline
 def get32(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
-    if not cython.compiled:  # a cast is a call there, dearer than all the rest
+    if not cython.compiled:  # interpreted, a cast is a call, more expensive than all the rest
         return (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]
     return (
         (cython.cast(cython.uint, buf[at]) << 24)
@@ -129,7 +129,7 @@ def copy_in(buf: cython.uchar[::1], at: cython.Py_ssize_t, data: bytes) -> cytho
 @cython.cfunc
 @cython.inline
 def crc_in(buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
-    """The CRC-32 of buf[begin : begin + size], the 31 bits of it that a record has."""
+    """The 31 bits of the CRC-32 of buf[begin : begin + size] that a record has."""
     if cython.compiled and _crc_at:
         return _crc_at(0, cython.address(buf[begin]), size) & CRC_BITS
     return crc32(buf[begin : begin + size]) & CRC_BITS
@@ -138,7 +138,7 @@ def crc_in(buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, size:
 @cython.cfunc
 @cython.inline
 def crc_of(body: bytes) -> cython.uint:
-    """The same of a whole body."""
+    """The same for a whole body."""
     if cython.compiled and _crc_at:
         return _crc_at(0, cython.cast("const unsigned char *", body), len(body)) & CRC_BITS
     return crc32(body) & CRC_BITS
@@ -149,7 +149,7 @@ def crc_of(body: bytes) -> cython.uint:
 def find_byte(
     buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, byte: cython.uchar
 ) -> cython.Py_ssize_t:
-    """Where `byte` first stands in [begin, end); `end` where it does not."""
+    """The first position of `byte` in [begin, end); `end` if there is none."""
     at: cython.Py_ssize_t = begin
     while at < end and buf[at] != byte:
         at += 1
@@ -161,7 +161,7 @@ def find_byte(
 def hash_on(
     h: cython.uint, buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.uint:
-    """Java's String.hashCode of UTF-8 text [begin, end), going on from `h`. 31^2 = 961, 31^3 = 29791, 31^4 = 923521."""
+    """Java's String.hashCode of UTF-8 text [begin, end), continued from `h`. 31^2 = 961, 31^3 = 29791, 31^4 = 923521."""
     at: cython.Py_ssize_t = begin
     c: cython.uint
     code: cython.uint
@@ -188,7 +188,7 @@ def hash_on(
             h = (h * 31 + (0xDC00 | (code & 0x3FF))) & MASK32
             at += 4
         else:
-            h = (h * 31 + 0xFFFD) & MASK32  # cut-off UTF-8, as Java's decoder replaces it
+            h = (h * 31 + 0xFFFD) & MASK32  # truncated UTF-8, replaced as Java's decoder does
             at = end
     return h
 
@@ -247,7 +247,7 @@ def check_lengths(
 @cython.cfunc
 @cython.inline
 def find_body(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Where the body of a proven record begins."""
+    """The begin of a proven record's body."""
     sys_flag: cython.uint = get32(buf, at + SYS_FLAG_AT)
     return (
         at
@@ -260,7 +260,7 @@ def find_body(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cy
 @cython.cfunc
 @cython.inline
 def find_topic(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Where the topic (behind its length) of a proven record begins."""
+    """The begin of a proven record's topic, behind its length."""
     body: cython.Py_ssize_t = find_body(buf, at)
     return body + get32(buf, body - BODY_LENGTH_BACK) + (1 if get32(buf, at + MAGIC_AT) == MAGIC_V1_C else 2)
 

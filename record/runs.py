@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""Runs of records: a batch that comes in is checked and stamped, bytes on disk are scanned. Pure."""
+"""Runs of records: checks and stamps an incoming batch, scans bytes on disk. Pure."""
 
 from __future__ import annotations
 
@@ -80,8 +80,10 @@ from .primitives import (
 
 
 def ended_waits(records: cython.const[cython.uchar][::1]) -> list[tuple[int, int, int]]:
-    """Of each record among these (proven, back to back) that ends a wait: (position behind it, physical offset of the record
-    that waited, its own sysFlag)."""
+    """(position behind it, physical offset of the record that waited, its own sysFlag) of each record that ends a wait.
+
+    `records`: proven and contiguous.
+    """
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(records)
     cause: cython.longlong
@@ -99,7 +101,7 @@ def ended_waits(records: cython.const[cython.uchar][::1]) -> list[tuple[int, int
 def why_refused(
     reason: int, batch: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> str:
-    """What a sender is told of its batch in batch[begin:end], for which `stamp` or `write_sequences` returned `reason`."""
+    """The error text for a sender whose batch in batch[begin:end] `stamp` or `write_sequences` refused with `reason`."""
     at: cython.Py_ssize_t = begin
     body: cython.Py_ssize_t
     index: cython.Py_ssize_t = 0
@@ -116,10 +118,10 @@ def why_refused(
 
 
 def whole_records(segment: cython.const[cython.uchar][::1], begin: int, stop: int, full: int) -> tuple[int, int]:
-    """(position behind the last whole record, what it is followed by) of the records from `begin` on.
+    """(position behind the last whole record, what follows it) of the records from `begin` on.
 
-    They end before `stop`, and before `full` unless the first goes beyond it alone. Followed by: RUN_MORE = a record that
-    has no room any more, or `stop`; RUN_BLANK = the blank record that fills the segment; BAD_SIZE = what is no record.
+    They end before `stop`, and before `full` unless the first one alone exceeds it. What follows: RUN_MORE = a record that
+    does not fit any more, or `stop`; RUN_BLANK = the blank record that fills the segment; BAD_SIZE = no valid record.
     """
     at: cython.Py_ssize_t = begin
     first: cython.Py_ssize_t = begin
@@ -145,9 +147,9 @@ def whole_records(segment: cython.const[cython.uchar][::1], begin: int, stop: in
 @cython.final
 @cython.cclass
 class WrittenRun:
-    """A run of records of one queue that was written to the log: where, and where `RunKernel` has its units and keys."""
+    """A written run of records of one queue: its place in the log, and of its units and keys in `RunKernel`."""
 
-    target = cython.declare(object, visibility="readonly")  # the queue, as the caller knows it
+    target = cython.declare(object, visibility="readonly")  # the caller's object for the queue
     queue_offset = cython.declare(cython.longlong, visibility="readonly")  # of the first
     count = cython.declare(cython.int, visibility="readonly")
     begin = cython.declare(cython.longlong, visibility="readonly")  # physical
@@ -157,18 +159,20 @@ class WrittenRun:
     units_end = cython.declare(cython.Py_ssize_t, visibility="readonly")
     keys_begin = cython.declare(cython.Py_ssize_t, visibility="readonly")
     keys_end = cython.declare(cython.Py_ssize_t, visibility="readonly")
-    at = cython.declare(cython.Py_ssize_t, visibility="readonly")  # where it begins in the caller's bytes
-    sys_flag = cython.declare(cython.uint, visibility="readonly")  # of the last, with ENDS_WAIT and SEQUENCED of any
+    at = cython.declare(cython.Py_ssize_t, visibility="readonly")  # its begin in the caller's bytes
+    sys_flag = cython.declare(
+        cython.uint, visibility="readonly"
+    )  # of the last record, with ENDS_WAIT and SEQUENCED of any
 
 
 @cython.final
 @cython.cclass
 class RunKernel:
-    """One pass over a run of records: of a batch that comes in (`stamp`) or of bytes on disk (`scan`).
+    """Makes one pass over a run of records: of an incoming batch (`stamp`) or of bytes on disk (`scan`).
 
-    Either leaves, for the records of the run, their consume-queue units in `units` and the hashes of their index keys
-    in `hashes`, with `key_offsets` beside them; `units_end` (bytes) and `keys_end` (entries) grow from call to call
-    until `clear`. Owned by one thread.
+    Both add the consume-queue units of the records to `units` and the hashes of their index keys to `hashes`, with
+    `key_offsets` beside them; `units_end` (bytes) and `keys_end` (entries) grow from call to call until `clear`. Owned by
+    one thread.
     """
 
     units = cython.declare(bytearray, visibility="readonly")
@@ -176,7 +180,7 @@ class RunKernel:
     key_offsets = cython.declare(object, visibility="readonly")  # memoryview of int64
     units_end = cython.declare(cython.Py_ssize_t, visibility="readonly")
     keys_end = cython.declare(cython.Py_ssize_t, visibility="readonly")
-    # of the run scanned last
+    # of the last scanned run
     topic = cython.declare(bytes, visibility="readonly")
     queue_id = cython.declare(cython.int, visibility="readonly")
     queue_offset = cython.declare(cython.longlong, visibility="readonly")
@@ -208,9 +212,9 @@ class RunKernel:
         index_tags: bool = False,
         capacity: int = 1024,
     ) -> None:
-        """`store_host`: 8 or 20 bytes, written into each stamped record. `capacity`: units to make room for at first.
+        """`store_host`: 8 or 20 bytes, written into each stamped record. `capacity`: initial room, in units.
 
-        `index_tags`: the tags are a key too, of the text `topic#T#tags`, behind the others (RocketMQ 5.5 does so).
+        `index_tags`: index the tags as a key too, as the text `topic#T#tags`, behind the others (as RocketMQ 5.5 does).
         """
         self._store_host = store_host
         self._store_host_bits = int.from_bytes(store_host[:8], "big", signed=True)
@@ -227,7 +231,7 @@ class RunKernel:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all units and keys."""
+        """Drops all units and keys."""
         self.units_end = 0
         self.keys_end = 0
 
@@ -272,10 +276,10 @@ class RunKernel:
     ) -> cython.int:
         """Checks a producer's batch in buffer[begin:end] and writes the broker's fields into it.
 
-        Returns the number of records, or a BAD_ reason: then `units` and `hashes` are as before and the bytes of the
-        batch are not to be used. `topic_hash`: `index_topic_hash(topic)`. `queue_offset`, `physical_offset`: of the
-        first record. `own`: the broker made the records, which may hold what a client may not set, or has checked them:
-        their bodies are not held to their checksums.
+        Returns the number of records, or a BAD_ reason: then `units` and `hashes` are as before and the bytes of the batch
+        must not be used. `topic_hash`: `index_topic_hash(topic)`. `queue_offset`, `physical_offset`: of the first record.
+        `own`: the broker made or checked the records: they may have fields that a client may not set, and their bodies are
+        not checked against their checksums.
         """
         at: cython.Py_ssize_t = begin
         size: cython.Py_ssize_t
@@ -369,14 +373,14 @@ class RunKernel:
         check_body_crc: cython.bint = False,
         count_max: cython.int = 0x7FFFFFFF,
     ) -> cython.int:
-        """Reads the run of records that begins at `begin`, where `physical_offset` is: one topic, one queue, in order.
+        """Reads the run of records that begins at `begin`, at `physical_offset` of the log: one topic, one queue, in order.
 
-        All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the
-        last), `sys_flag` (of the last, with ENDS_WAIT where any of them ends the wait of another record, and SEQUENCED
-        where any counts in its producer's sequence), `store_timestamp_ms`, and `status`: why the run ended there.
-        Returns `count`. A record counts only where its physical offset field is its position. Transaction records
-        (half, rollback) end a run and stand alone, for the caller to judge. No run begins (BAD_SIZE, BAD_OFFSET) where
-        [begin, end) is not within `buffer`, or ends behind the last position that a log can have.
+        All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the last),
+        `sys_flag` (of the last, with ENDS_WAIT if any of them ends the wait of another record, and SEQUENCED if any counts
+        in its producer's sequence), `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`. A record
+        counts only if its physical offset field is its position. Transaction records (half, rollback) end a run and are
+        runs of their own, for the caller to judge. No run begins (BAD_SIZE, BAD_OFFSET) if [begin, end) is not within
+        `buffer`, or ends behind the last position that a log can have.
         """
         return self._scan(buffer, begin, end, physical_offset, check_body_crc, count_max)
 
@@ -391,12 +395,12 @@ class RunKernel:
         last_topic: bytes,
         runs: list[WrittenRun],
     ) -> cython.bint:
-        """Reads run after run as `scan` does, until `end`, behind a run of `last_topic`, or where no record begins (`count` is
-        0 then). Appends to `runs` for each.
+        """Reads runs, as `scan` does, until `end`, a run of `last_topic`, or a place where no record begins (then `count`
+        is 0).
 
-        The target is that of (topic, queue id) in `targets`, else the one that `find(position, size)` makes of the run scanned
-        last. Its `next_offset` is moved behind the run. True where all are visible, and each follows the one before it in
-        its queue.
+        Appends each to `runs`. Its target is that of (topic, queue id) in `targets`, else the result of `find(position,
+        size)` for the last scanned run. The target's `next_offset` is moved behind the run. True if all are visible, and
+        each follows the one before it in its queue.
         """
         at: cython.Py_ssize_t = begin
         units_begin: cython.Py_ssize_t = self.units_end
@@ -451,7 +455,7 @@ class RunKernel:
         at: cython.Py_ssize_t,
         sys_flag: cython.uint,
     ) -> WrittenRun:
-        """The run of `size` bytes whose units and keys were the last to be made, from `units_begin` and `keys_begin` on."""
+        """The run of `size` bytes whose units and keys were made last, from `units_begin` and `keys_begin` on."""
         run: WrittenRun = WrittenRun.__new__(WrittenRun)
         run.target = target
         run.queue_offset = queue_offset
@@ -468,10 +472,10 @@ class RunKernel:
         return run
 
     def units_by_target(self, runs: list[WrittenRun]) -> list[tuple[Any, int, memoryview]]:
-        """(target, first queue offset, units behind one another) of each target in `runs`, those of `scan_runs`."""
+        """(target, first queue offset, concatenated units) of each target in `runs`, which `scan_runs` made."""
         numbers: dict[Any, int] = {}
         firsts: list[int] = []
-        ends: cython.longlong[::1] = memoryview(bytearray(8 * len(runs))).cast("q")  # by number; bytes, then positions
+        ends: cython.longlong[::1] = memoryview(bytearray(8 * len(runs))).cast("q")  # by number: sizes, then positions
         units: cython.uchar[::1] = self._units
         number: cython.Py_ssize_t
         begin: cython.Py_ssize_t
@@ -604,7 +608,7 @@ class RunKernel:
                         break
                 if (
                     not same
-                ):  # runs of one topic follow one another: to make the bytes anew would cost more than the run
+                ):  # runs of one topic follow one another: creating the bytes again would cost more than the run
                     self.topic = bytes(buffer[tail : tail + topic_length])
                     self._topic_hash = hash_on(hash_on(0, buffer, tail, tail + topic_length), b"#", 0, 1)
                 topic_hash = self._topic_hash
@@ -618,7 +622,7 @@ class RunKernel:
                 buffer, at + STORE_TIMESTAMP_AT + (HOST_V6_MORE if flags & BORN_HOST_V6 else 0)
             )
             marks |= flags & SEQUENCED_BIT
-            if buffer[body - PREPARED_OFFSET_BACK] & 0x80:  # prepared transaction offset is below zero
+            if buffer[body - PREPARED_OFFSET_BACK] & 0x80:  # prepared transaction offset is negative
                 marks |= SIGN32
             self.sys_flag = (flags & 0x7FFFFFFF) | marks
             out += UNIT_BYTES
@@ -705,7 +709,7 @@ def _scan_properties(
                 count += 1
             keys_begin = word + 1
         if run._index_tags and tags:
-            topic_hash = ((topic_hash * 31 + 84) * 31 + 35) & MASK32  # goes on with "T#"
+            topic_hash = ((topic_hash * 31 + 84) * 31 + 35) & MASK32  # continued with "T#"
             run._hashes[count] = index_hash(hash_on(topic_hash, buf, tags_begin, tags_stop))
             run._key_offsets[count] = physical_offset
             count += 1
@@ -727,7 +731,7 @@ def is_home_of(
     queue_id: cython.int,
     queue_offset: cython.longlong,
 ) -> cython.bint:
-    """Whether the record of `size` bytes at `at` is at home at this place of the log, and of the queue."""
+    """Whether the record of `size` bytes at `at` belongs at this position of the log and this offset of the queue."""
     i: cython.Py_ssize_t
     topic_at: cython.Py_ssize_t
     length: cython.Py_ssize_t = len(topic)
@@ -754,7 +758,7 @@ def is_home_of(
 def is_record_of(
     record: cython.const[cython.uchar][::1], physical: int, topic: bytes, queue_id: int, queue_offset: int
 ) -> bool:
-    """Whether `record`, whole, is what lies at `physical` in the log as a message of this queue."""
+    """Whether `record`, whole, belongs at `physical` in the log as this message of this queue."""
     place: cython.longlong = physical
     slot: cython.longlong = queue_offset
     number: cython.int = queue_id

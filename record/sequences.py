@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""The property PSEQ of idempotent producers: who sent a record as which of its sequences. Pure."""
+"""The property PSEQ of idempotent producers: a record's producer and its number in the producer's sequence. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from .primitives import (
 def find_sequence(
     buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Where the value of property PSEQ begins among the properties [begin, end); -1: there is none."""
+    """The begin of PSEQ's value among the properties [begin, end); -1 if there is none."""
     at: cython.Py_ssize_t = begin
     while end - at > SHORT_NAME_BYTES:
         if get32(buf, at) == NAME_PSEQ and buf[at + 4] == NAME_END:
@@ -63,10 +63,11 @@ def write_sequences(
     producer_id: bytes,
     first: cython.longlong,
 ) -> int:
-    """Fills in who sent the records in buffer[begin:end] as which of its sequences: `first`, and so on. Proves what it reads.
+    """Writes producer and sequence numbers `first`, `first` + 1, ... into the records in buffer[begin:end]; proves their
+    lengths.
 
-    Returns how many there are, or a BAD_ reason: the bytes are not to be used then. What a client may not set is refused,
-    and so is a body that has not its checksum, since the broker stages them as its own from then on.
+    Returns the number of records, or a BAD_ reason: then the bytes must not be used. Refuses fields that a client may not
+    set, and a body that does not match its checksum, because the broker then stages the records as its own.
     """
     view: cython.const[cython.uchar][::1] = buffer
     at: cython.Py_ssize_t = begin
@@ -113,10 +114,10 @@ def write_sequences(
 
 
 def sequenced_stretches(records: cython.const[cython.uchar][::1]) -> list[tuple[str, int, int, int, int, int]]:
-    """Who sent these records (proven, back to back) as what: (producer id, first and last sequence, index of the first record,
-    where it begins, where the last one ends) of each stretch of one producer's consecutive sequences.
+    """(producer id, first and last sequence, index of the first record, its begin, the last one's end) of each stretch.
 
-    Records without SEQUENCED, and such whose PSEQ is not what the broker writes, are in no stretch.
+    A stretch is one producer's consecutive sequences in these records (proven, contiguous). Records without SEQUENCED, or
+    with a PSEQ that is not as the broker writes it, are in no stretch.
     """
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(records)
@@ -126,7 +127,7 @@ def sequenced_stretches(records: cython.const[cython.uchar][::1]) -> list[tuple[
     i: cython.Py_ssize_t
     c: cython.uint
     index: cython.Py_ssize_t = 0
-    known: cython.Py_ssize_t = -1  # where the stretch's id stands
+    known: cython.Py_ssize_t = -1  # the begin of the stretch's id
     known_length: cython.Py_ssize_t = 0
     begin: cython.Py_ssize_t = 0
     begin_index: cython.Py_ssize_t = 0

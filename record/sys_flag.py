@@ -20,15 +20,17 @@ COMPRESSION_LZ4: Final = 0x100
 COMPRESSION_ZSTD: Final = 0x200
 
 SEQUENCED: Final = 1 << 30
-"""Ours, set by the broker: the record counts in its producer's sequence, which its PSEQ property names (model.sequence). In
-the flags of a run: one of its records does."""
+"""Ours, set by the broker: the record counts in its producer's sequence (property PSEQ, model.sequence). In the flags of a
+run: one of its records has it.
+"""
 
 NOT_COPIED: Final = TRANSACTION_MASK | SEQUENCED
-"""What a record that the broker makes of another one does not have of it."""
+"""Bits that a copy which the broker makes of a record does not get."""
 
 ENDS_WAIT: Final = 1 << 31
-"""In no record: in the flags of a run, where one of its records ends the wait of another (its prepared transaction offset
-is -1 - the physical offset of that one)."""
+"""Not in a record, only in the flags of a run: one of its records ends the wait of another. (The prepared transaction
+offset of such a record is -1 - the physical offset of the other.)
+"""
 
 BITS: Final[tuple[tuple[int, str], ...]] = (
     (COMPRESSED, "body is compressed; bits 8-10 say how: 0 or 3 zlib, 1 lz4, 2 zstd"),

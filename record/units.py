@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""Consume-queue units: which of them a pull takes, by tags, by a condition, within its bounds. Pure."""
+"""Consume-queue units: selects those for a pull, by tags or by a condition, within its limits. Pure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .codes import (
 from .primitives import OFFSET_MAX, check_lengths, find_byte, find_topic, get32, get64, topic_size
 from .runs import is_home_of
 
-_NEEDS_MAX = cython.declare(cython.int, 64)  # of a condition that are tested before it is
+_NEEDS_MAX = cython.declare(cython.int, 64)  # how many of a condition's needs are tested before the condition itself
 
 
 @cython.final
 @cython.cclass
 class UnitSelector:
-    """Walks consume-queue units for one pull: tests tag codes, bounds the answer, joins neighbouring records.
+    """Walks consume-queue units for one pull: tests tag codes, limits the answer, joins adjacent records.
 
-    After `select`: `examined` units were looked at, `matched` of them are taken, `size_bytes` together, as the
-    physical ranges runs[2 i], runs[2 i + 1] for i < `run_count`. Then `stranger` tells whether their records are those that
-    the units are for; `checked` runs are.
+    After `select`, `examined` units were examined and `matched` of them were selected, `size_bytes` together, as the
+    physical ranges runs[2 i], runs[2 i + 1] for i < `run_count`. Then `stranger` checks that the units' records are their
+    own; `checked` runs are checked.
     """
 
     runs = cython.declare(object, visibility="readonly")  # memoryview of int64
@@ -43,15 +43,15 @@ class UnitSelector:
     matched = cython.declare(cython.int, visibility="readonly")
     size_bytes = cython.declare(cython.longlong, visibility="readonly")
     _runs: cython.longlong[::1]
-    _marks: cython.longlong[::1]  # of each run: index and size of its first unit, index and size of its last
+    _marks: cython.longlong[::1]  # per run: index and size of its first unit, index and size of its last
     _capacity: cython.int
     _codes: cython.longlong[::1]
-    _values: cython.longlong[::1]  # where the value of each name begins and ends in the records; -1: there is none
+    _values: cython.longlong[::1]  # per name: begin and end of its value in the records; -1: it has none
     _need_count: cython.int
     _need_places: cython.longlong[::1]
     _need_outcomes: cython.longlong[::1]
     _need_numbers: cython.double[::1]
-    _need_texts: list[bytes | None]  # None: compares by number
+    _need_texts: list[bytes | None]  # None: compares as a number
 
     def __init__(self, runs_max: int = 4096) -> None:
         self.runs = memoryview(bytearray(16 * runs_max)).cast("q")
@@ -66,7 +66,7 @@ class UnitSelector:
 
     @cython.cfunc
     def _want(self, codes: tuple[int, ...]):
-        """Puts several codes in order, to be searched."""
+        """Sorts several codes, for a search."""
         i: cython.Py_ssize_t
         ordered: list[int] = sorted(codes)
         if len(ordered) > len(self._codes):
@@ -98,13 +98,13 @@ class UnitSelector:
         bytes_max: cython.longlong,
         offset_limit: cython.longlong,
     ) -> cython.int:
-        """Takes units from units[begin:end] (bytes, whole units) whose tags code is in `codes` (empty: all).
+        """Selects units from units[begin:end] (bytes, whole units) whose tags code is in `codes` (empty: all).
 
-        A code below all hashes is the address of a unit in RocketMQ's extension, which is not read here: it may match.
-        Filler at a queue's beginning is passed over. Stops before filler of a gap, before a damaged unit whose offset is below
-        zero, before a record that ends past `offset_limit` (the confirm offset), at `messages_max`, or before
-        `bytes_max` would be passed (the first record is always taken). Returns `matched`. Raises ValueError for bytes
-        that `units` does not have.
+        A code below all hashes is the address of a unit in RocketMQ's extension, which is not read here: it counts as a
+        match. Skips filler at a queue's beginning. Stops before filler of a gap, before a damaged unit whose offset is
+        negative, before a record that ends past `offset_limit` (the confirm offset), at `messages_max`, or before
+        `bytes_max` would be exceeded (the first record is always selected). Returns `matched`. Raises ValueError if [begin,
+        end) is not within `units`.
         """
         at: cython.Py_ssize_t = begin
         offset: cython.longlong
@@ -121,14 +121,14 @@ class UnitSelector:
         marks: cython.longlong[::1] = self._marks
         if not 0 <= begin <= end <= len(units):
             raise ValueError("outside the units")
-        if offset_limit < 0:  # nothing is below it; and less a size it stays a number of 64 bits
+        if offset_limit < 0:  # nothing is below it; and minus a size it still fits in 64 bits
             offset_limit = 0
         if code_count > 1:
             self._want(codes)
         while at + UNIT_BYTES <= end and matched < messages_max:
             offset = get64(units, at)
             size = get32(units, at + UNIT_SIZE_AT)
-            if size == FILLER_SIZE and offset == 0:  # pre-filled: this queue began at a higher offset
+            if size == FILLER_SIZE and offset == 0:  # filler: this queue began at a higher offset
                 examined += 1
                 at += UNIT_BYTES
                 continue
@@ -178,14 +178,14 @@ class UnitSelector:
         bytes_max: cython.longlong,
         has_time: Any,
     ) -> cython.int:
-        """Takes units whose records have properties that pass: test([value of each name, or None]) is True.
+        """Selects units whose records have properties that pass: test([value of each name, or None]) is True.
 
-        `needs` (model/sql92/needs): what a record's values must be for that; one that lacks any is passed over without
-        asking. `records`: the log's bytes from physical offset `base` on. Stops where a record is not whole within them, at
-        `messages_max`, before `bytes_max` would be passed (the first record is always taken), and where `has_time()`,
-        asked every few records, says no. A record that cannot be read is taken: its reader is to be told. Filler and damaged
-        units are as in `select`. Returns `matched`. Raises ValueError where `base` is no position of as many bytes, or a
-        need is of none of the `names`.
+        `needs` (model/sql92/needs): what the values must fulfil at least; a record that does not is skipped without a call
+        of `test`. `records`: the log's bytes from physical offset `base` on. Stops where a record is not whole within them,
+        at `messages_max`, before `bytes_max` would be exceeded (the first record is always selected), and when
+        `has_time()`, called every few records, says no. A record that cannot be read is selected, so that its reader gets
+        the error. Filler and damaged units are handled as in `select`. Returns `matched`. Raises ValueError if `base` is
+        not a position of as many bytes, or a need refers to none of the `names`.
         """
         buf: cython.const[cython.uchar][::1] = records
         at: cython.Py_ssize_t = 0
@@ -252,7 +252,7 @@ class UnitSelector:
         return matched
 
     def first_unit(self, run: cython.int) -> cython.int:
-        """Which of the units selected is the first of a run. Raises ValueError where there is no such run."""
+        """Which of the selected units is the first of a run. Raises ValueError if there is no such run."""
         if not 0 <= run < self.run_count:
             raise ValueError("no such run")
         return cython.cast(cython.int, self._marks[4 * run])
@@ -265,12 +265,12 @@ class UnitSelector:
         queue_id: cython.int,
         queue_offset: cython.longlong,
     ) -> cython.int:
-        """Which unit of those selected names a record that is not its own; -1: none as far as `records` go, the log's bytes
-        from `base` on. Goes on at run `checked`, and leaves there the first run that is not within them. `queue_offset`: of the
-        first unit that was looked at.
+        """Which of the selected units points to a record that is not its own; -1: none, as far as `records` go.
 
-        Only the first and the last record of a run are looked at: a run goes on where a unit names the very place at which
-        the record before it ends, so that one damaged unit inside ends it.
+        `records`: the log's bytes from `base` on. `queue_offset`: of the first examined unit. Continues at run `checked`,
+        and stops there before the first run that is not within `records`. Only the first and the last record of a run are
+        checked: a run continues only where a unit points exactly to the end of the record before, so a damaged unit inside
+        would end it.
         """
         at: cython.Py_ssize_t
         begin: cython.longlong
@@ -295,7 +295,7 @@ class UnitSelector:
 
     @cython.cfunc
     def _ask(self, name_count: cython.Py_ssize_t, needs: tuple[tuple[int, int, Any], ...]):
-        """Makes room for as many values, and notes what is needed of them, or the first _NEEDS_MAX of it."""
+        """Makes room for as many values, and stores the first _NEEDS_MAX needs."""
         i: cython.Py_ssize_t
         if 2 * name_count > len(self._values):
             self._values = memoryview(bytearray(16 * name_count)).cast("q")
@@ -316,7 +316,7 @@ class UnitSelector:
     def _find_values(self, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, names: tuple[bytes, ...]):
         """Finds the values of these properties of the proven record at `at`.
 
-        As `decode_properties` has it: an entry without a value counts for nothing, of several the last one counts.
+        As in `decode_properties`: an entry without a value does not count, and of repeated names the last one counts.
         """
         entry: cython.Py_ssize_t = find_topic(buf, at)
         entry += topic_size(buf, at, entry) + 2
@@ -359,7 +359,7 @@ class UnitSelector:
 
     @cython.cfunc
     def _lacks(self, buf: cython.const[cython.uchar][::1]) -> cython.bint:
-        """Whether the values that were found leave a need unmet."""
+        """Whether the found values fail a need."""
         i: cython.Py_ssize_t
         k: cython.Py_ssize_t
         begin: cython.Py_ssize_t
@@ -375,7 +375,7 @@ class UnitSelector:
                 outcome = _compared_with_number(buf, begin, end, self._need_numbers[i])
             else:
                 text = self._need_texts[i]
-                outcome = 5  # another text is as good as less and greater
+                outcome = 5  # different texts count as both LESS and GREATER: our code for NOT EQUAL
                 if len(text) == end - begin:
                     k = 0
                     while begin + k < end and text[k] == buf[begin + k]:
@@ -392,8 +392,10 @@ class UnitSelector:
 def _compared_with_number(
     buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, number: cython.double
 ) -> cython.longlong:
-    """How the text buf[begin:end] compares by number: 1 = less, 2 = equal, 4 = greater. All three where it is no small whole
-    number: others tell."""
+    """Compares the text buf[begin:end] as a number: 1 = less, 2 = equal, 4 = greater.
+
+    All three if it is not a small integer: then `test` decides.
+    """
     at: cython.Py_ssize_t = begin
     value: cython.longlong = 0
     exact: cython.double
