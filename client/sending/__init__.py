@@ -1,1 +1,1 @@
-"""How a message leaves a producer: checked, batched, sent, tried again."""
+"""How a message leaves a producer: checked, batched, sent, retried."""

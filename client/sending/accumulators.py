@@ -1,4 +1,4 @@
-"""Accumulators whose records say where this process reaches a broker from, with message ids of their own."""
+"""Creates accumulators, each with its own message ids, whose records carry this process's address towards the broker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from .outgoing import Parts
 def new_accumulator(
     connection: Connection, topic: str, capacity: int, address: str | None, own_properties: bytes = b""
 ) -> Accumulator:
-    """One for records that go to the broker at `address` ("host:port"; None = not known yet). `own_properties`: encoded, for
-    every record."""
+    """Creates one for records that go to the broker at `address` ("host:port"; None = not known yet).
+
+    `own_properties`: encoded, for every record.
+    """
     ip = connection.local_ip if address is None else local_ip_towards(address)
     return Accumulator(
         topic.encode(),
@@ -27,7 +29,7 @@ def new_accumulator(
 
 
 def topic_accumulator(connection: Connection, topic: str, capacity: int, own_properties: bytes = b"") -> Accumulator:
-    """One for records that go to any broker of the topic."""
+    """Creates one for records that go to any broker of the topic."""
     route = connection.routes.cached(topic)
     address = next(
         (broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None
@@ -36,8 +38,8 @@ def topic_accumulator(connection: Connection, topic: str, capacity: int, own_pro
 
 
 def single_record(connection: Connection, topic: str, parts: Parts, address: str) -> bytes:
-    """One message as a record, with a buffer of its own. Raises MessageIllegal, MessageTooLarge."""
-    accumulator = new_accumulator(connection, topic, 1, address)  # the message makes it as large as it needs
+    """Encodes one message as a record, in a buffer of its own. Raises MessageIllegal, MessageTooLarge."""
+    accumulator = new_accumulator(connection, topic, 1, address)  # the message makes its buffer as large as it needs
     accumulator.begin(*BornTime().read())
     accumulator.append(*parts)
     buffer, used, *_ = accumulator.swap(bytearray(1))

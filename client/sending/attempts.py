@@ -1,7 +1,7 @@
 """How a producer's batches get into queues: plainly, or as sequences that are stored once (idempotent/).
 
 The two send loops (waited_send, batch_sender) are the same for both. They ask the producer's `SendAttempts` for one
-`SendAttempt` a batch, have it enter a queue, send what it requests, and tell it what came of that. A plain one lets any
+`SendAttempt` per batch, let it enter a queue, send its requests, and pass the results to it. A plain attempt lets any
 number of batches into a queue and takes each answer as it is.
 """
 
@@ -21,10 +21,10 @@ Sizes = Callable[[], Sequence[int]]
 
 
 class SendAttempt(Protocol):
-    """One batch on its way into a queue. Owned by whoever sends the batch.
+    """One batch on its way into a queue. Owned by the sender of the batch.
 
-    `queue`: None where it has none yet, and may take any. `in_doubt`: the queue may have it, so it goes to no other.
-    `result`: once all of it is stored.
+    `queue`: None if it has none yet; then it may enter any. `in_doubt`: the queue may have stored it, so it goes to no
+    other. `result`: set when all of it is stored.
     """
 
     queue: MessageQueue | None
@@ -32,57 +32,57 @@ class SendAttempt(Protocol):
     result: Answer | None
 
     def enter(self, queue: MessageQueue) -> bool:
-        """Enters the queue, and leaves the one it had; False while the queue is taken. Not in doubt."""
+        """Enters the queue and leaves the one it had; False while the queue is taken. Not for a batch in doubt."""
 
     def leave(self) -> None:
-        """It is done, or may go elsewhere: it leaves its queue."""
+        """Leaves its queue: the batch is done, or may go elsewhere."""
 
     @property
     def part_count(self) -> int:
-        """How many records the next request has."""
+        """The number of records in the next request."""
 
     def part_of(self, payload: memoryview) -> memoryview:
-        """Those records of the batch's."""
+        """Those records of the batch."""
 
     def request(self, group: str, *, delayed: bool) -> RequestFor[Reply]:
         """The next request. `delayed`: some of the messages are to be delivered later."""
 
     def on_answer(self, answer: Answer) -> Answer | None:
-        """The last request was answered: what became of the batch, or None where there is more to send."""
+        """Takes the answer to the last request; returns the batch's result, or None if there is more to send."""
 
     def on_error(self, error: ZenitError) -> bool:
-        """The last request failed: whether to ask again at once. Else as `retry` has it."""
+        """Takes the error of the last request; True = ask again at once, else as `retry` says."""
 
     def failure(self, error: ZenitError) -> ZenitError:
-        """What the sender is told where `error` was the last."""
+        """The error for the sender if `error` was the last one."""
 
 
 class SendAttempts(Protocol):
-    """One producer's. Any thread may call. `own_properties`: encoded, what each record must hold besides the sender's."""
+    """The attempts of one producer. Any thread may call. `own_properties`: encoded, added to the sender's in each record."""
 
     own_properties: bytes
 
     def begin(self, count: int, sizes: Sizes) -> SendAttempt:
-        """For a batch of `count` records."""
+        """Creates the attempt for a batch of `count` records."""
 
     def is_taken(self, queue: MessageQueue) -> bool:
-        """Whether another batch has the queue for itself."""
+        """Whether another batch has exclusive use of the queue."""
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Calls back whenever a batch leaves its queue; in any thread, must not block."""
+        """Calls back whenever a batch leaves its queue, in any thread; the callback must not block."""
 
     def next_change(self, signal: Signal) -> Signal:
-        """Sets the signal when a batch leaves its queue the next time; returns it."""
+        """Sets the signal at the next time that a batch leaves its queue; returns it."""
 
     def forget(self, signal: Signal) -> None:
-        """It is not waited for any more."""
+        """Drops a signal that nobody waits for any more."""
 
     def look_after(self) -> None:
-        """Now and then: queues of batches that are gone are free again."""
+        """Called now and then: frees queues whose batches are gone."""
 
 
 class PlainAttempt:
-    """A batch that may be stored twice where an answer was lost."""
+    """A batch that may be stored twice if an answer is lost."""
 
     __slots__ = ("part_count", "queue", "result")
     in_doubt = False
@@ -125,7 +125,7 @@ class PlainAttempt:
 
 
 class PlainAttempts:
-    """Those of a producer that is not idempotent: no queue is ever taken."""
+    """The attempts of a producer that is not idempotent: no queue is ever taken."""
 
     own_properties = b""
 

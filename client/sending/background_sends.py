@@ -1,9 +1,9 @@
-"""Sends that nobody waits for at once: lanes that fill, are shipped when full or when their linger ends, and are flushed.
+"""Sends without waiting: lanes that fill up, are shipped when full or when their linger ends, and can be flushed.
 
-`open` maps a topic to the accumulator that `post` may append to without any lock: of lanes that somebody will ship
-(empty where the kernel runs interpreted, and an append can be interrupted).
-The caller who finds a batch full ships it; the I/O thread ships what lingers. A poster that took an accumulator out of
-`open` in the very moment its idle lane was closed puts its message where nobody looks; a sweep every 100 ms does.
+`open` maps a topic to the accumulator to which `post` may append without a lock: only of lanes that will be shipped (empty
+if the kernel runs interpreted, where an append can be interrupted). The caller that finds a batch full ships it; the I/O
+thread ships batches whose linger ended. A `post` that took an accumulator from `open` just as its idle lane was closed
+would be stranded; a sweep each 100 ms reopens the lane.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BackgroundSends:
         self._failed = failed
         self._sender = BatchSender(context, limits, self._on_failed)
         self._batch_bytes = limits.batch_bytes
-        self._linger_ms = max(1, limits.linger_ms)  # without any, a batch would be of one message
+        self._linger_ms = max(1, limits.linger_ms)  # with 0 each batch would have one message
         self._lock = threading.Lock()
         self._post_lanes: Lanes = {}
         self._future_lanes: Lanes = {}
@@ -65,12 +65,12 @@ class BackgroundSends:
         self._connection.forget_in_child.add(self.refuse)
 
     def refuse(self) -> None:
-        """From now on whoever sends is told by `check_usable` why that cannot be."""
+        """Refuses further sends: `check_usable` raises the reason."""
         self._is_over = True
         self.open.clear()
 
     def close(self) -> None:
-        """Takes nothing more. What is not acknowledged fails with ClientClosed: futures are done, `on_error` is told."""
+        """Stops taking messages. Unacknowledged ones fail with ClientClosed: futures are done, `on_error` is called."""
         self._connection.forget_in_child.discard(self.refuse)
         self.refuse()
         self._sweeper.cancel()
@@ -84,9 +84,9 @@ class BackgroundSends:
     # ---- callers
 
     def send_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> SendFuture | None:
-        """Appends one message and returns its future; None where that has to wait, as `send` does.
+        """Appends one message and returns its future; None if that would have to wait, as `send` does.
 
-        Raises NoRoute, and what is wrong with the message.
+        Raises NoRoute, and errors about the message.
         """
         if self._is_over:
             self._check_usable()
@@ -105,7 +105,10 @@ class BackgroundSends:
                 return None
 
     async def send(self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int) -> SendFuture:
-        """The same, waiting for a route and for room, at most `wait_ms` for each. Raises TopicNotFound and BufferFull too."""
+        """The same, but waits for a route and for room, at most `wait_ms` for each.
+
+        Also raises TopicNotFound and BufferFull.
+        """
         deadline_ms = monotonic_ms() + wait_ms
         lanes = self._future_lanes if type(parts) is tuple else self._delayed_lanes
         lane = await self._lane(lanes, topic, sharding_key, wait_ms)
@@ -117,9 +120,9 @@ class BackgroundSends:
             await self._ship_as(lane, serial, deadline_ms)
 
     def post_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> bool:
-        """Appends a message that begins a batch, does not fit into one, or may be compressed.
+        """Appends a message that begins a batch, does not fit into the current one, or may be compressed.
 
-        False where that has to wait, as `post` does. Raises what is wrong with the message.
+        False if that would have to wait, as `post` does. Raises errors about the message.
         """
         self._check_usable()
         lane = self._known_lane(self._post_lanes, topic, sharding_key)
@@ -128,7 +131,7 @@ class BackgroundSends:
     async def post(
         self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int, watcher: Watcher | None = None
     ) -> None:
-        """The same, waiting as `send` does. `watcher`: told what becomes of the message's batch."""
+        """The same, but waits as `send` does. `watcher`: called with the outcome of the message's batch."""
         self._check_usable()
         deadline_ms = monotonic_ms() + wait_ms
         lane = await self._lane(self._post_lanes, topic, sharding_key, wait_ms)
@@ -155,7 +158,7 @@ class BackgroundSends:
                 return False
 
     def _ship_now(self, lane: SendLane, serial: int) -> bool:
-        """Sends the batch with this serial from here, unless somebody else has by then; False where there is no room."""
+        """Ships the batch with this serial, unless another thread has done so; False if there is no room."""
         with lane.lock:
             if lane.serial != serial:
                 return True
@@ -165,7 +168,7 @@ class BackgroundSends:
                 return False
 
     async def _ship_as(self, lane: SendLane, serial: int, deadline_ms: int) -> None:
-        """Sends the batch with this serial as soon as there is room, unless somebody else has by then."""
+        """Ships the batch with this serial as soon as there is room, unless another thread has done so."""
         while not self._ship_now(lane, serial):
             await self._sender.wait_room(lane, deadline_ms)
 
@@ -185,7 +188,7 @@ class BackgroundSends:
             raise error
 
     def waiting_messages(self) -> int:
-        """How many messages wait to be sent, or for their answers. Takes no lock: for a moment one may count twice."""
+        """How many messages wait to be sent, or for answers. Takes no lock: for a moment a message may count twice."""
         return sum(lane.waiting_messages for lane in self._all_lanes()) + self._sender.waiting_messages()
 
     @property
@@ -199,7 +202,7 @@ class BackgroundSends:
         return self._sender.failed_futures
 
     def take_failed(self) -> SendFailed | None:
-        """What was posted and failed since the last flush, which told of it."""
+        """The posted messages that failed since the last flush, which reported earlier ones."""
         return self._failed.take_error()
 
     # ---- lanes
@@ -230,11 +233,11 @@ class BackgroundSends:
         return lane
 
     async def _prepare(self, topic: str, wait_ms: int) -> None:
-        """The checks of a topic's first message: its name, and that it exists somewhere."""
+        """Checks at the first message of a topic: its name, and that it exists."""
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=max(1, wait_ms))
 
     def _open_lane(self, lane: SendLane) -> None:
-        """Under the lane's lock. Raises ClientClosed: a producer that is being closed has emptied its lanes, perhaps."""
+        """Opens a lane; under its lock. Raises ClientClosed, because a closing producer may have emptied its lanes already."""
         self._check_usable()
         lane.open()
         self._linger_on(lane, self._linger_ms)
@@ -242,9 +245,9 @@ class BackgroundSends:
     # ---- the I/O thread
 
     def _on_linger(self, lane: SendLane) -> None:
-        """Ships what has waited long enough; closes a lane that got nothing."""
+        """Ships a batch whose linger ended; closes an empty lane."""
         if not lane.lock.acquire(blocking=False):
-            self._linger_on(lane, 1)  # somebody is shipping just now
+            self._linger_on(lane, 1)  # another thread is shipping it
             return
         try:
             left_ms = lane.linger_left_ms(self._linger_ms)
@@ -260,9 +263,9 @@ class BackgroundSends:
             lane.lock.release()
 
     def _ship_lingering(self, lane: SendLane) -> None:
-        """A batch that nobody takes for want of a route ends once it is as old as one may be that nobody answers."""
+        """Ships a batch whose linger ended. Without a route it fails when it is as old as a batch that nobody answers."""
         try:
-            self._sender.ship(lane)  # or all windows are taken: the batch grows meanwhile
+            self._sender.ship(lane)  # if all windows are full, the batch grows meanwhile
         except NoRoute as error:
             if lane.linger_left_ms(self._sender.batch_ms) > 0:
                 self._routes.refresh_soon(lane.topic)
@@ -274,7 +277,7 @@ class BackgroundSends:
     def _linger_on(self, lane: SendLane, left_ms: float) -> None:
         try:
             self._remoting.call_later(max(0, left_ms), lambda: self._on_linger(lane))
-        except (BufferFull, ClientClosed):  # the sweep comes by, or nobody any more
+        except (BufferFull, ClientClosed):  # the sweep will do it, or the producer is closed
             lane.is_open = False
 
     def _sweep(self) -> None:
@@ -291,7 +294,7 @@ class BackgroundSends:
                     lane.lock.release()
 
     def _on_failed(self, sealed: Sealed, error: ZenitError) -> None:
-        """A posted batch failed for good. In the thread that learned of it."""
+        """A posted batch failed for good. Called in the thread that learned of it."""
         failed = failed_sends(sealed, error)
         log.warning("posted messages failed topic=%s count=%d error=%s", sealed.lane.topic, len(failed), error)
         self._failed.add(failed, error, sealed)
@@ -304,7 +307,7 @@ class BackgroundSends:
             self._failed.tell(failed)
 
     def tell_failed(self, failed: list[FailedSend], error: ZenitError) -> None:
-        """Posted messages failed for good."""
+        """Reports posted messages that failed for good."""
         self._failed.add(failed, error)
         if self._failed.has_callback:
             self._connection.run_soon(lambda: self._failed.tell(failed))

@@ -88,7 +88,7 @@ class BatchSender:
                 self._forget(changed)
                 raise failure or BufferFull(self._window * self._pool.size_bytes)
             await self._wait_for(changed, left_ms if failure is None else min(left_ms, _ROUTE_LOOK_MS))
-        finally:  # its traceback refers to this frame and all callers: without this they would stay until a garbage collection
+        finally:  # its traceback would keep this frame and all callers alive until a garbage collection
             del failure
 
     def _choose(self, lane: SendLane) -> MessageQueue | None:

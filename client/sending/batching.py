@@ -1,12 +1,12 @@
-"""Messages on their way into batches: one lane a topic (or a queue, where order counts), one accumulator a lane.
+"""Messages on their way into batches: one lane per topic (or per queue, if order matters), one accumulator per lane.
 
-An accumulator is filled without a lock: each append is one compiled call, and so is the swap that ends a batch. Before
-the swap stands taking a free buffer, never between reading the old one and putting in the new one. A lane is *open*
-while its batch has a born time and somebody will ship it: the one who finds it full, or the I/O thread when the linger
-ends, which counts from the moment the batch was begun and so never from later than its first message.
+An accumulator is filled without a lock: each append is one compiled call, and so is the swap that ends a batch. The free
+buffer is taken before the swap, never between reading the old buffer and installing the new one. A lane is *open* while its
+batch has a born time and will be shipped: by the caller that finds it full, or by the I/O thread when the linger ends. The
+linger begins with the batch, so never later than with its first message.
 
-A signal's handler may raise after any call, and at the jump back of a loop; CPython runs none in between. So what must
-happen whole is written without a call in it, or is one compiled call.
+A signal handler may raise after any call, and at the jump back of a loop; CPython runs none in between. So an atomic
+sequence is written without a call in it, or is one compiled call.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .delayed_send import Answer
 from .send_future import BatchOutcome, SealedFacts
 
 Watcher = Callable[[ZenitError | None], None]
-"""Told once the batch is answered: with None, or with why it failed for good. In any thread; must not block."""
+"""Called once the batch is answered: with None, or with the error if it failed for good. In any thread; must not block."""
 
 Swapped = tuple[bytearray, int, int, int, int, int]
 """(buffer, used, count, born ms, ms since the month began, first counter), as `Accumulator.swap` returns it."""
 
 Result = tuple[MessageQueue | None, Answer | None, ZenitError | None]
-"""(queue, reply, None) of a batch that is stored, (queue, None, error) of one that failed."""
+"""(queue, reply, None) of a stored batch, (queue, None, error) of a failed one."""
 
 BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 1
@@ -44,7 +44,7 @@ WINDOW_BATCHES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundLimits:
-    """The arguments of Producer, which says what they mean; `batch_ms`: a batch's time over all tries.
+    """The background settings of Producer, which documents them; `batch_ms`: a batch's time over all tries.
 
     Raises InvalidParameter.
     """
@@ -107,10 +107,10 @@ class Sealed:
         self.tries = 0
         self.serial = 0
         self.sent_ms = 0
-        self.due_ms = deadline_ms  # what happens to it next has happened by then
+        self.due_ms = deadline_ms  # `look_after` acts if the batch's next step is not done by then
         self.is_settled = False
-        self.result: Result = (None, None, None)  # once it is settled
-        self.is_counted = False  # for the next flush, as failed
+        self.result: Result = (None, None, None)  # set when it is settled
+        self.is_counted = False  # as failed, for the next flush
         self.is_reported = False  # to `on_error`
 
     def payload(self) -> memoryview:
@@ -119,7 +119,7 @@ class Sealed:
 
 
 class BufferPool:
-    """Buffers of one size, used again once their batch is answered. Any thread may call."""
+    """Buffers of one size, reused after their batch is answered. Any thread may call."""
 
     __slots__ = ("_free", "size_bytes")
 
@@ -128,14 +128,14 @@ class BufferPool:
         self._free: deque[bytearray] = deque(maxlen=64)
 
     def take(self) -> bytearray:
-        """A free buffer, or a new one: how many there are follows from the window of the batch sender."""
+        """A free buffer, or a new one; the batch sender's window limits their number."""
         try:
             return self._free.pop()
         except IndexError:
             return bytearray(self.size_bytes)
 
     def give_back(self, buffer: bytearray) -> None:
-        """The batch in it is answered. A buffer of another size (a message larger than a batch) is let go."""
+        """Takes back the buffer of an answered batch. One of another size (for a message larger than a batch) is dropped."""
         if len(buffer) == self.size_bytes:
             self._free.append(buffer)
 
@@ -171,7 +171,8 @@ class SendLane:
         shard: MessageQueue | None = None,
         delayed: bool = False,
     ) -> None:
-        """`with_outcome`: its messages have futures. `shard`: the only queue its batches go to, one after the other.
+        """`with_outcome`: its messages have futures. `shard`: the only queue for its batches, one at a time.
+
         `delayed`: its messages are to be delivered later.
         """
         self.topic = topic
@@ -187,8 +188,8 @@ class SendLane:
         self._with_outcome = with_outcome
         self.outcome = BatchOutcome()
         self.watchers: tuple[Watcher, ...] = ()
-        self.swapped: list[Swapped] = []  # a batch that has ended and is not sealed yet: one, or none
-        self.swapped_outcome: BatchOutcome | None = None  # of that batch, as the next
+        self.swapped: list[Swapped] = []  # at most one batch that has ended and is not sealed yet
+        self.swapped_outcome: BatchOutcome | None = None  # of that batch, as is the next
         self.swapped_watchers: tuple[Watcher, ...] | None = None
 
     @property
@@ -198,12 +199,12 @@ class SendLane:
 
     @property
     def needs_open(self) -> bool:
-        """Whether `open` comes before the next message."""
+        """Whether `open` must come before the next message."""
         return not self.is_open or (bool(self.swapped) and self.swapped_watchers is None)
 
     @property
     def waiting_messages(self) -> int:
-        """How many wait here."""
+        """How many messages wait here."""
         return int(self.accumulator.count) + sum(swapped[2] for swapped in self.swapped)
 
     def open(self) -> None:
@@ -220,13 +221,13 @@ class SendLane:
     def seal(self, free: bytearray, deadline_ms: int, attempts: SendAttempts) -> Sealed:
         """Ends the batch and begins the next in `free`. Under `lock`.
 
-        The batch stays in `swapped` until its sender empties that: whoever is interrupted in between has lost nothing, the
-        next call seals the same one. One that was left there is sealed before the batch that grows now.
+        The batch stays in `swapped` until its sender empties that: an interruption in between loses nothing, because the
+        next call seals the same batch. A batch that was left there is sealed before the one that grows now.
         """
         if not self.swapped:
             swapped: list[Swapped] = []
             self.swapped = swapped
-            # In one step: no signal's handler comes between the two.
+            # In one step: no signal handler can run between the two.
             swapped.extend(map(self.accumulator.swap, (free,)))
         if self.needs_open:
             self.open()
@@ -247,7 +248,7 @@ class SendLane:
         )
 
     def _part_from_swapped(self) -> None:
-        """What comes from now on belongs to another batch than the one that has ended."""
+        """Lets later messages belong to another batch than the one that has ended."""
         fresh = BatchOutcome() if self._with_outcome else self.outcome
         if self.swapped and self.swapped_watchers is None:
             self.swapped_outcome, self.swapped_watchers = self.outcome, self.watchers

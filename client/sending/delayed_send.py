@@ -1,6 +1,6 @@
-"""Messages that are to be delivered later: what is asked of the broker, and what it answers. Pure.
+"""Messages that are to be delivered later: the request to the broker, and its answer. Pure.
 
-They travel in batches of their own, as SendDelayed; a message among them that waits for nothing goes to its queue at once.
+They travel in batches of their own, as SendDelayed; a message among them without a delay goes to its queue at once.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class DelayedParts(tuple[bytes, str | None, Sequence[str] | None, bytes, int, in
 
 @dataclass(frozen=True, slots=True)
 class DelayedAnswer:
-    """Where the messages of a batch of delayed ones are. `store_host`: 8 or 20 bytes."""
+    """The places of the messages of a delayed batch. `store_host`: 8 or 20 bytes."""
 
     store_host: bytes
     places: list[Place]
 
     def receipt(self, message_id: str, queue: MessageQueue, index: int) -> SendReceipt:
-        """Of the batch's message `index`."""
+        """The receipt of the batch's message `index`."""
         place = self.places[index]
         position = PhysicalOffset(place.physical_offset)
         handle = None
@@ -62,7 +62,10 @@ def is_delayed(message: Message) -> bool:
 
 
 def delay_properties(message: Message) -> dict[str, str]:
-    """What tells the broker when. Raises InvalidParameter: several ways at once, a negative delay, a time without a zone."""
+    """The properties that set the delivery time.
+
+    Raises InvalidParameter: several ways at once, a negative delay, a time without a zone.
+    """
     said = [
         name
         for name, is_said in (
@@ -88,13 +91,13 @@ def delay_properties(message: Message) -> dict[str, str]:
 
 
 def send_request(queue: MessageQueue, count: int, group: str, *, delayed: bool) -> SendMessages | SendDelayed:
-    """Asks to store a batch of `count` records. `delayed`: some of them wait."""
+    """The request to store a batch of `count` records. `delayed`: some of them wait."""
     request = SendDelayed if delayed else SendMessages
     return request(queue.topic, queue.queue_id, count, group)
 
 
 def answer_of(reply: Reply | None, payload: bytes, count: int) -> Answer:
-    """What became of the batch. Raises RemoteProtocolError where that is no answer."""
+    """The outcome of the batch. Raises RemoteProtocolError if the reply is not an answer to a send."""
     if isinstance(reply, SendReply):
         return reply
     if isinstance(reply, DelayedReply):

@@ -1,4 +1,4 @@
-"""Where the next batch of a topic goes, from the routes known and what was seen of each broker lately."""
+"""Chooses the queue of a topic's next batch, from the known routes and recent experience with each broker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Destinations:
     def next_queue(
         self, topic: str, *, avoid: str | None = None, has_room: Callable[[str], bool] | None = None
     ) -> MessageQueue:
-        """The next queue in turn. `avoid`: the broker that failed last. Raises NoRoute where nothing can be written."""
+        """The next queue in turn. `avoid`: the broker that failed last. Raises NoRoute if no queue is writable."""
         ring = self._ring(topic)
         ring.turn += 1
         if ring.brokers == 1:
@@ -62,7 +62,7 @@ class Destinations:
             yield self.next_queue(topic, avoid=avoid, has_room=has_room)
 
     def sharded_queue(self, topic: str, sharding_key: str) -> MessageQueue:
-        """The one queue of a key. Raises InvalidParameter, NoRoute where the topic's queues are not known."""
+        """The queue of a sharding key. Raises InvalidParameter; NoRoute if the topic's queues are not known."""
         check_sharding_key(sharding_key)
         route = self._routes.cached(topic)
         with self._layout_lock:
@@ -74,11 +74,11 @@ class Destinations:
         return shard_queue(layout, sharding_key)
 
     def address_of(self, queue: MessageQueue) -> str:
-        """Where the queue's master is. Raises NoRoute."""
+        """The address of the queue's master. Raises NoRoute."""
         return self._routes.address_of(queue.topic, queue.broker_name)
 
     def has_other_broker(self, topic: str, broker_name: str) -> bool:
-        """Whether any other broker takes messages of the topic now."""
+        """Whether another broker takes messages of the topic now."""
         ring = self._rings.get(topic)
         return ring is not None and any(queue.broker_name != broker_name for queue in ring.queues)
 

@@ -1,4 +1,4 @@
-"""What becomes of posted messages that were not acknowledged: told to the user's callback, or kept for `flush`."""
+"""Posted messages that were not acknowledged: passed to the user's callback, or kept for `flush`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OnError = Callable[[list[FailedSend]], object]
 
 
 def failed_sends(sealed: Sealed, error: ZenitError) -> list[FailedSend]:
-    """The messages of a batch, taken back out of its records."""
+    """The messages of a batch, decoded from its records."""
     return [
         FailedSend(
             message.topic,
@@ -37,7 +37,7 @@ def failed_sends(sealed: Sealed, error: ZenitError) -> list[FailedSend]:
 
 
 class FailedSends:
-    """Failures since the last `take_error`. Any thread may call. At most 1,000 messages are kept, all are counted."""
+    """Failures since the last `take_error`. Any thread may call. At most 1,000 messages are kept; all are counted."""
 
     def __init__(self, on_error: OnError | None) -> None:
         self._on_error = on_error
@@ -47,19 +47,19 @@ class FailedSends:
         self._first: ZenitError | None = None
 
     def add(self, failed: list[FailedSend], error: ZenitError, sealed: Sealed | None = None) -> None:
-        """Remembers messages that failed. `sealed`: the batch they are; its messages are remembered once."""
+        """Remembers failed messages. `sealed`: their batch; its messages are remembered once."""
         with self._lock:
             if sealed is not None and sealed.is_counted:
                 return
             count = self._count + len(failed)
             kept = [*self._kept, *failed][:KEPT_MAX] if self._on_error is None else []
-            # Nothing is called from here on: a signal's handler finds all of this done, or nothing of it.
+            # No call from here on, so a signal handler never sees a half of this done.
             self._count, self._kept, self._first = count, kept, self._first or error
             if sealed is not None:
                 sealed.is_counted = True
 
     def tell(self, failed: list[FailedSend]) -> None:
-        """Calls the user's `on_error`; what it raises is logged. In the I/O thread."""
+        """Calls the user's `on_error` and logs what it raises. I/O thread."""
         if self._on_error is None:
             return
         try:
@@ -69,7 +69,7 @@ class FailedSends:
 
     @property
     def has_callback(self) -> bool:
-        """Whether failures are told at once."""
+        """Whether failures are reported at once."""
         return self._on_error is not None
 
     def take_error(self) -> SendFailed | None:

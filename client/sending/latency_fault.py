@@ -1,7 +1,7 @@
-"""Which brokers a producer leaves alone for a while because they answered late or not at all.
+"""Which brokers a producer avoids for a while because they answered late or not at all.
 
-A table maps a latency to a penalty: the last row whose latency was reached counts. RocketMQ's own two tables are
-presets. A failed send counts as a fixed, long latency. Pure: the caller tells the time.
+A table maps a latency to a penalty: the last row whose latency was reached counts. RocketMQ's own two tables are presets. A
+failed send counts as a fixed, long latency. Pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ...model.errors import InvalidParameter
 
 @dataclass(frozen=True, slots=True)
 class LatencyTable:
-    """Row i: an answer after `latency_ms[i]` or more keeps the broker aside for `penalty_ms[i]`."""
+    """Row i: after an answer that took `latency_ms[i]` or more, the broker is avoided for `penalty_ms[i]`."""
 
     latency_ms: tuple[int, ...]
     penalty_ms: tuple[int, ...]
     failure_ms: int
 
     def penalty(self, latency_ms: int) -> int:
-        """How long a broker that took this long is left alone, ms."""
-        if not self.latency_ms or latency_ms < self.latency_ms[0]:  # nearly every answer
+        """How long a broker that took this long is avoided, ms."""
+        if not self.latency_ms or latency_ms < self.latency_ms[0]:  # almost always
             return 0
         for reached_ms, penalty_ms in zip(reversed(self.latency_ms), reversed(self.penalty_ms), strict=True):
             if latency_ms >= reached_ms:
@@ -40,7 +40,7 @@ LATENCY_TABLES: Final = {"rocketmq-4": ROCKETMQ_4, "rocketmq-5": ROCKETMQ_5}
 
 
 def latency_table(choice: str | LatencyTable | None) -> LatencyTable | None:
-    """A preset by its name, a table of one's own, or None: never leave a broker aside. Raises InvalidParameter."""
+    """A preset by its name, a custom table, or None: never avoid a broker. Raises InvalidParameter."""
     if choice is None or isinstance(choice, LatencyTable):
         return choice
     if choice not in LATENCY_TABLES:
@@ -49,7 +49,7 @@ def latency_table(choice: str | LatencyTable | None) -> LatencyTable | None:
 
 
 class LatencyFault:
-    """What a producer has seen of each broker lately. Single dictionary operations only: any thread may call."""
+    """A producer's recent experience with each broker. Single dictionary operations only: any thread may call."""
 
     __slots__ = ("_table", "_until_ms")
 
@@ -68,16 +68,16 @@ class LatencyFault:
             self._until_ms.pop(broker_name, None)
 
     def on_failed(self, broker_name: str, now_ms: int) -> None:
-        """A send to this broker was refused, got no answer or never left."""
+        """A send to this broker was refused, got no answer, or could not leave."""
         if self._table is not None:
             self._until_ms[broker_name] = now_ms + self._table.penalty(self._table.failure_ms)
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
-        """False while the broker's penalty runs. A hint only: where no other broker is left it is used all the same."""
+        """False during the broker's penalty. Only a hint: if no other broker is left, it is used nevertheless."""
         until_ms = self._until_ms.get(broker_name)
         return until_ms is None or now_ms >= until_ms
 
     @property
     def is_quiet(self) -> bool:
-        """True while no broker has a penalty: then no queue needs a look at it."""
+        """True while no broker has a penalty: then `is_available` need not be called for each queue."""
         return not self._until_ms

@@ -1,4 +1,4 @@
-"""A message on its way into a record: checked, its properties encoded, its body compressed where that pays. Pure."""
+"""Prepares a message for its record: checks it, encodes its properties, compresses its body if that pays. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from .delayed_send import DelayedParts, delay_properties, is_delayed
 
 Fill = Callable[[Accumulator], bool]
-"""Appends all messages of a batch; False where they do not fit."""
+"""Appends all messages of a batch; False if they do not fit."""
 
 Parts = tuple[bytes, str | None, Sequence[str] | None, bytes, int, int]
 """The arguments of `Accumulator.append`."""
@@ -26,14 +26,14 @@ LZ4_FLAGS: Final = COMPRESSED | COMPRESSION_LZ4
 
 
 def check_send_topic(topic: str) -> str:
-    """Returns the topic; raises InvalidName, or InvalidParameter for one the system keeps for itself."""
+    """Returns the topic; raises InvalidName, or InvalidParameter for a topic reserved by the system."""
     if is_system_topic(check_topic(topic)):
         raise InvalidParameter("topic", topic, "a topic of your own; the system keeps this one for itself")
     return topic
 
 
 def encode_user_properties(properties: Mapping[str, str], sharding_key: str | None = None) -> bytes:
-    """The sender's own properties as the record holds them. Raises MessageIllegal for a reserved name."""
+    """Encodes the sender's own properties for the record. Raises MessageIllegal for a reserved name."""
     for name in properties:
         if name in RESERVED:
             raise MessageIllegal(f"property name {name!r} is reserved")
@@ -44,9 +44,9 @@ def encode_user_properties(properties: Mapping[str, str], sharding_key: str | No
 
 
 def compress_body(body: bytes, over_bytes: int) -> tuple[bytes, int]:
-    """(body, sysFlag bits): as an lz4 frame where the body is over `over_bytes` and gets smaller by it.
+    """(body, sysFlag bits): an lz4 frame if the body is larger than `over_bytes` and shrinks by it.
 
-    Raises MessageTooLarge by the size before: what a consumer has to hold is bounded, not only what travels.
+    The size limit is for the uncompressed body, which a consumer must hold. Raises MessageTooLarge.
     """
     if len(body) > over_bytes:
         if len(body) > BODY_BYTES_MAX:
@@ -58,10 +58,11 @@ def compress_body(body: bytes, over_bytes: int) -> tuple[bytes, int]:
 
 
 def message_parts(message: Message, compress_over: int, sharding_key: str | None = None) -> Parts:
-    """A message as an accumulator takes it; DelayedParts where it is to be delivered later.
+    """The accumulator's arguments for a message; DelayedParts if it is to be delivered later.
 
-    Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
-    # Most have a body, and perhaps tags and keys: the shortest way is theirs.
+    Raises InvalidParameter, MessageIllegal, MessageTooLarge.
+    """
+    # Most messages have only a body, and perhaps tags and keys: for them this is the shortest way.
     if (
         type(message) is Message
         and not (message.properties or message.flag or message.delay_level)
@@ -93,7 +94,7 @@ def posted_parts(
     properties: Mapping[str, str] | None = None,
     sharding_key: str | None = None,
 ) -> Parts:
-    """What `post` was given, as an accumulator takes it. Raises MessageIllegal, MessageTooLarge, InvalidParameter."""
+    """The accumulator's arguments for a call of `post`. Raises MessageIllegal, MessageTooLarge, InvalidParameter."""
     check_texts(tags, keys)
     packed, flags = compress_body(plain_body(body), compress_over)
     encoded = b""
@@ -104,7 +105,7 @@ def posted_parts(
 
 
 def fill_messages(messages: Sequence[Message], compress_over: int, sharding_key: str | None = None) -> Fill:
-    """Appends messages of one topic. Raises MessageIllegal where they are of several."""
+    """Appends messages of one topic. Raises MessageIllegal if they have several."""
     topic = messages[0].topic
     batch = []
     for message in messages:
@@ -125,7 +126,7 @@ def fill_bodies(
     tags: str | Sequence[str] | None = None,
     keys: Sequence[str | Sequence[str]] | None = None,
 ) -> Fill:
-    """Appends bodies with columns of tags and keys beside them. Raises InvalidParameter where their lengths differ."""
+    """Appends bodies with parallel lists of tags and keys. Raises InvalidParameter if the lengths differ."""
     if isinstance(bodies, (bytes, bytearray, str)):
         raise InvalidParameter("bodies", type(bodies).__name__, "a sequence of bodies; send(Message(...)) sends one")
     listed = bodies if isinstance(bodies, list) else list(bodies)
@@ -152,17 +153,17 @@ def fill_bodies(
     return fill
 
 
-# ---- what a caller gives, held to its types: a clear error instead of one from deep inside
+# ---- checks of the caller's types: a clear error instead of one from deep inside
 
 
 def plain_body(body: object) -> bytes:
     """The body as bytes, copied from any other buffer (bytearray, memoryview, array). Raises MessageIllegal."""
-    if type(body) is bytes:  # what is derived from it is copied too: the kernel takes no other type
+    if type(body) is bytes:  # a subclass is copied too: the kernel takes no other type
         return body
     if isinstance(body, str):
         raise MessageIllegal("body is str: expected bytes, as of text.encode()")
     try:
-        return bytes(memoryview(body))  # type: ignore[arg-type]  # what is no buffer raises
+        return bytes(memoryview(body))  # type: ignore[arg-type]  # raises for anything but a buffer
     except TypeError as error:
         raise MessageIllegal(f"body is {type(body).__name__}: expected bytes, or a buffer") from error
 
@@ -174,7 +175,7 @@ def check_sharding_key(sharding_key: object) -> None:
 
 
 def check_properties(properties: object) -> None:
-    """Raises MessageIllegal where properties are no mapping of texts to texts."""
+    """Raises MessageIllegal if properties are not a mapping of texts to texts."""
     if not isinstance(properties, Mapping):
         raise MessageIllegal(f"properties is {type(properties).__name__}: expected a mapping of str to str")
     for name, value in properties.items():
@@ -183,7 +184,7 @@ def check_properties(properties: object) -> None:
 
 
 def check_message_types(message: object) -> None:
-    """Raises MessageIllegal or InvalidParameter for what no Message can hold, or what is none."""
+    """Raises MessageIllegal or InvalidParameter if this is not a Message, or has values of wrong types."""
     if not isinstance(message, Message):
         raise MessageIllegal(f"expected a Message, found {type(message).__name__}; send(Message(topic, body))")
     check_texts(message.tags, message.keys)

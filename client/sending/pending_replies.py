@@ -1,6 +1,6 @@
 """The requests of one producer that wait for their replies, by correlation id. Pure; its owner holds a lock.
 
-A reply whose request is not here (answered before by a second responder, or given up) is late: counted and dropped.
+A reply without a request here (answered before by a second responder, or given up) is late: counted and dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RequestStatistics:
-    """Requests since the start. `pending`: wait now; `unanswered`: given up, timed out or failed; `late`: replies too late."""
+    """Requests since the start.
+
+    `pending`: waiting now; `unanswered`: given up, timed out or failed; `late`: replies too late.
+    """
 
     pending: int
     answered: int
@@ -24,7 +27,7 @@ class RequestStatistics:
 
 
 class PendingReplies(Generic[T]):
-    """What waits; T is how the one who waits is told."""
+    """The waiting requests; T is the callback of a waiter."""
 
     __slots__ = ("_answered", "_late", "_limit", "_unanswered", "_waiting")
 
@@ -34,13 +37,13 @@ class PendingReplies(Generic[T]):
         self._answered = self._unanswered = self._late = 0
 
     def add(self, correlation_id: str, waiter: T) -> None:
-        """A request is about to be sent. Raises TooManyRequests."""
+        """Adds a request that is about to be sent. Raises TooManyRequests."""
         if len(self._waiting) >= self._limit:
             raise TooManyRequests(self._limit)
         self._waiting[correlation_id] = waiter
 
     def on_reply(self, correlation_id: str) -> T | None:
-        """A reply has come: who waits for it; None = nobody any more."""
+        """Removes the request of a reply and returns its waiter; None if nobody waits any more."""
         waiter = self._waiting.pop(correlation_id, None)
         if waiter is None:
             self._late += 1
@@ -49,14 +52,14 @@ class PendingReplies(Generic[T]):
         return waiter
 
     def give_up(self, correlation_id: str) -> T | None:
-        """Nobody waits for this one any more; None where it was answered or given up before."""
+        """Gives one request up and returns its waiter; None if it was answered or given up before."""
         waiter = self._waiting.pop(correlation_id, None)
         if waiter is not None:
             self._unanswered += 1
         return waiter
 
     def give_all_up(self) -> list[T]:
-        """Nobody waits for any of them any more."""
+        """Gives all requests up and returns their waiters."""
         waiters = list(self._waiting.values())
         self._waiting.clear()
         self._unanswered += len(waiters)

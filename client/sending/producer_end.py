@@ -1,7 +1,7 @@
 """The end of one producer: closed by its program, dropped without that, or left open when the program ends.
 
-It outlives the `Producer` object, which nothing in here refers to. What a dropped producer was given is sent all the same;
-once that is answered a thread closes it.
+It outlives the `Producer` object, to which nothing here refers. The messages of a dropped producer are sent nevertheless;
+when they are answered, a thread closes it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ LOOK_MS: Final = 500
 
 
 class ProducerEnd:
-    """Any thread may call. `begin` comes before all but `check_usable`."""
+    """Any thread may call. `begin` comes before everything except `check_usable`."""
 
     def __init__(self, connection: Connection, waits: Waits, group: str) -> None:
         self.is_closed = False
         self.is_done = False
-        """Everything has been let go."""
+        """True when everything is closed."""
         self._is_closing = False
         self._use = Use()
         self._connection = connection
@@ -39,7 +39,7 @@ class ProducerEnd:
         self._group = group
         self._lock = threading.Lock()
         self._is_dropped = False
-        self._lost = 0  # messages, at the end of the program
+        self._lost = 0  # messages lost at the end of the program
         self._reason = ""
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class ProducerEnd:
         client_id: str,
         backlog: Backlog | None,
     ) -> None:
-        """The producer is made: these are its parts, which end with it."""
+        """Sets the parts of a new producer, which end with it."""
         self._background = background
         self._requests = requests
         self._trace = trace
@@ -69,9 +69,9 @@ class ProducerEnd:
         self._connection.check_process("producer")
 
     async def close(self) -> None:
-        """Lets everything go, once; where that was interrupted the next call goes on.
+        """Closes everything, once; after an interruption the next call continues.
 
-        What is not acknowledged fails with ClientClosed.
+        Unacknowledged messages fail with ClientClosed.
         """
         self.is_closed = True
         self._background.refuse()
@@ -99,7 +99,7 @@ class ProducerEnd:
     # ---- dropped
 
     def on_dropped(self) -> None:
-        """The program has no producer any more. Perhaps within a collection, with any lock held: it takes none."""
+        """The program has dropped the producer. May run within a garbage collection, while any lock is held: it takes none."""
         if self.is_done or self._connection.is_forked:
             return
         self._is_dropped = True
@@ -108,7 +108,7 @@ class ProducerEnd:
             program_end.warn_unsent(repr(self), waiting)
 
     def _look(self) -> None:
-        """In the I/O thread, now and then."""
+        """Called by the I/O thread now and then."""
         if self._is_dropped and not self.unsent():
             self._timer.cancel()
             self._waits.block()
@@ -134,7 +134,7 @@ class ProducerEnd:
         self._lost += self._background.failed_futures - failed_before
 
     def end(self, deadline_ms: int) -> Unsent | None:
-        """See `OpenClient`. What was posted since `send_rest` is sent as well."""
+        """See `OpenClient`. Messages posted since `send_rest` are sent as well."""
         if self.unsent():
             self.send_rest(deadline_ms)
         self._waits.block()

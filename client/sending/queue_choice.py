@@ -1,7 +1,7 @@
 """Which queue a message or batch goes to. Pure.
 
-Without a sharding key: the queues in turn, brokers that are fit first. With one: always the queue that the key's hash
-names, and never another because that one is away for a while.
+Without a sharding key: the queues in turn, with healthy brokers first. With one: always the queue that the key's hash
+selects, even while that queue is unavailable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def choose_queue(
     avoid: str | None = None,
     fit: Callable[[str], bool] | None = None,
 ) -> MessageQueue:
-    """The next queue from `turn` on whose broker is fit and is not `avoid`; where there is none, the best of the rest.
+    """The next queue from `turn` on whose broker is fit and is not `avoid`; if there is none, the best of the rest.
 
     `queues`: sorted by broker, not empty. `avoid`: the broker that failed last. `fit` None: all are.
     """
@@ -41,7 +41,7 @@ def choose_queue(
 
 
 def interleave(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
-    """The queues ordered so that neighbours lie on different brokers: turn by turn the load spreads over all."""
+    """Orders the queues so that neighbours are on different brokers: in turn, they spread the load over all."""
     by_broker: dict[str, list[MessageQueue]] = {}
     for queue in sorted(queues):
         by_broker.setdefault(queue.broker_name, []).append(queue)
@@ -50,10 +50,11 @@ def interleave(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
 
 
 def shard_layout(route: TopicRoute, known: tuple[MessageQueue, ...] = ()) -> tuple[MessageQueue, ...]:
-    """The queues over which sharding keys spread: all that may be written, whether their broker is up or not.
+    """The queues over which sharding keys are spread: all writable ones, whether their broker is up or not.
 
-    `known`: the layout so far. A broker that is away keeps its queues, and keys wait for them. One that is there has those that
-    it lists, perhaps fewer than before: its topic was made again. Where they change, so does where keys go (as it must).
+    `known`: the layout so far. An absent broker keeps its queues, and keys wait for them. A present one has the queues that
+    it lists, perhaps fewer than before if its topic was recreated. If the layout changes, so do the queues of keys (as they
+    must).
     """
     there = {data.broker_name for data in route.queues}
     queues = {queue for queue in known if queue.broker_name not in there}
@@ -64,7 +65,7 @@ def shard_layout(route: TopicRoute, known: tuple[MessageQueue, ...] = ()) -> tup
 
 
 def shard_queue(layout: Sequence[MessageQueue], sharding_key: str) -> MessageQueue:
-    """The queue of a key: Java's hashCode of it modulo the number of queues, as RocketMQ's selector by hash does."""
+    """The queue of a key: Java's hashCode of it modulo the number of queues, as in RocketMQ's selector by hash."""
     value = java_hash(sharding_key)
     remainder = abs(value) % len(layout)
     return layout[remainder]

@@ -1,7 +1,7 @@
-"""A batch that its sender waits for: encoded by the calling thread into a buffer of its own, sent, forgotten.
+"""A batch that its sender waits for: the calling thread encodes it into a buffer of its own and sends it.
 
-Each thread keeps one accumulator a topic and two buffers that take turns, so nothing is allocated for a send of usual
-size and no thread waits for another. Where a thread has several sends under way, each batch is a copy of its own.
+Each thread keeps one accumulator per topic and two buffers that take turns, so a send of usual size allocates nothing and
+no thread waits for another. If a thread has several sends in progress, each batch is a copy of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .outgoing import Fill
 from .send_future import SealedFacts
 
 BUFFER_BYTES: Final = 256 * 1024
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # a request's payload; the broker refuses a larger frame
-MEASURED_BYTES_MAX: Final = 128 * 1024 * 1024  # a batch is encoded up to here, so that a refusal tells its size
-TOPICS_MAX: Final = 64  # accumulators a thread keeps
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of a request's payload; the broker refuses a larger frame
+MEASURED_BYTES_MAX: Final = 128 * 1024 * 1024  # a batch is encoded up to here, so that the refusal can say its size
+TOPICS_MAX: Final = 64  # accumulators kept per thread
 
 
 class ReadyBatch:
-    """The records of one request and what is needed to make receipts of its reply."""
+    """The records of one request, and what receipts need besides its reply."""
 
     __slots__ = ("_buffer", "_first_counter", "_id_prefix", "_month_ms", "_used", "count")
 
@@ -42,11 +42,11 @@ class ReadyBatch:
         return memoryview(self._buffer)[: self._used]
 
     def facts(self) -> SealedFacts:
-        """What receipts are made of; stays valid."""
+        """What receipts are made of; remains valid."""
         return SealedFacts(self._id_prefix, self._month_ms, self._first_counter, self.sizes())
 
     def sizes(self) -> list[int]:
-        """Of the records, bytes."""
+        """The sizes of the records, bytes."""
         return batch_sizes(self._buffer, self._used)
 
 
@@ -60,23 +60,26 @@ class _Encoder:
 
 
 class ReadyBatches:
-    """Makes them. Any thread may call; each works on its own accumulators."""
+    """Makes batches. Any thread may call; each works on its own accumulators."""
 
     def __init__(
         self, new_accumulator: Callable[[str, int], Accumulator], *, keep: bool, buffer_bytes: int = BUFFER_BYTES
     ) -> None:
-        """`new_accumulator(topic, capacity in bytes)`: one with an id prefix of its own. `keep`: a batch stays valid when
-        its thread makes the next. `buffer_bytes`: up to where a batch is encoded without an allocation."""
+        """`new_accumulator(topic, capacity in bytes)`: creates one with an id prefix of its own.
+
+        `keep`: a batch stays valid when its thread makes the next. `buffer_bytes`: a batch up to this size needs no
+        allocation.
+        """
         self._new_accumulator = new_accumulator
         self._keep = keep
         self._buffer_bytes = buffer_bytes
         self._local = threading.local()
 
     def make(self, topic: str, fill: Fill) -> ReadyBatch:
-        """Encodes what `fill` appends. Raises MessageTooLarge where it does not fit one request, and what `fill` raises."""
+        """Encodes what `fill` appends. Raises MessageTooLarge if it does not fit into one request, and what `fill` raises."""
         encoder = self._encoder(topic)
         accumulator = encoder.accumulator
-        if accumulator.count:  # a fill that raised left a part of its messages behind
+        if accumulator.count:  # a `fill` that raised left some of its messages behind
             accumulator.swap(accumulator.swap(encoder.spare)[0])
         size_bytes = self._buffer_bytes
         accumulator.begin(*encoder.born.read())

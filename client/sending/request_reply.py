@@ -1,8 +1,8 @@
-"""Requests that are answered by a message: the asking side and the answering side of one producer.
+"""Requests that are answered by a message: the requesting side and the replying side of one producer.
 
-A request is a message like any other with three properties more: CORRELATION_ID, REPLY_TO_CLIENT (this producer) and TTL
-(how long it waits, ms). The reply goes to the broker that stored the request, which pushes it to the connection that this
-producer's heartbeats come by; so before the first request each broker of its topic is told that we are there.
+A request is a normal message with three more properties: CORRELATION_ID, REPLY_TO_CLIENT (this producer) and TTL (how long
+it waits, ms). The reply goes to the broker that stored the request, which pushes it to the connection on which this
+producer's heartbeats arrive. So the producer announces itself to each broker of a topic before the first request.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ ANNOUNCE_MS: Final = 3_000
 
 
 class ReplyFuture(Future[StoredMessage]):
-    """One that is not waited for in the I/O thread, which brings the reply."""
+    """A future that must not be waited for in the I/O thread, which brings the reply."""
 
     def result(self, timeout: float | None = None) -> StoredMessage:
         """As in concurrent.futures. Raises WaitsForItself in the I/O thread while it is not done."""
@@ -79,11 +79,11 @@ class ReplyFuture(Future[StoredMessage]):
 
 
 _Tell = Callable[[StoredMessage | ZenitError], None]
-"""How the one who waits is told, in whichever thread knows; it must not block."""
+"""Tells the waiter, in whichever thread knows; must not block."""
 
 
 class RequestReply:
-    """One producer's. Any thread may call."""
+    """One producer's requests and replies. Any thread may call."""
 
     def __init__(
         self,
@@ -106,10 +106,10 @@ class RequestReply:
         self._pending: PendingReplies[_Tell] = PendingReplies(limit=PENDING_MAX)
         self._announced: set[str] = set()
 
-    # ---- asking
+    # ---- requesting
 
     async def ask(self, message: Message, sharding_key: str | None, total_ms: int) -> StoredMessage:
-        """Sends a request and waits for its reply. Raises RequestTimeout, TooManyRequests, and what the send ends with."""
+        """Sends a request and waits for its reply. Raises RequestTimeout, TooManyRequests, and the error of the send."""
         deadline_ms = monotonic_ms() + total_ms
         await self._say_hello(check_send_topic(message.topic), total_ms)
         correlation_id, parts = self._request_parts(message, sharding_key, total_ms)
@@ -138,7 +138,7 @@ class RequestReply:
         return outcomes[0]
 
     async def ask_soon(self, message: Message, sharding_key: str | None, total_ms: int) -> ReplyFuture:
-        """Sends a request with others of its topic; the future ends with the reply, or as `ask` raises."""
+        """Sends a request in a batch with others of its topic; the future ends with the reply, or as `ask` raises."""
         await self._say_hello(check_send_topic(message.topic), total_ms)
         correlation_id, parts = self._request_parts(message, sharding_key, total_ms)
         future = ReplyFuture()
@@ -156,7 +156,7 @@ class RequestReply:
         return future
 
     def on_reply(self, push: PushReply, payload: bytes) -> None:
-        """A broker pushed a reply. In the thread that took it."""
+        """Takes a reply that a broker pushed. In the thread that received it."""
         try:
             messages = decode_batch(payload, push.broker_name)
             if len(messages) != 1:
@@ -177,7 +177,7 @@ class RequestReply:
             return self._pending.statistics()
 
     def close(self) -> None:
-        """Fails what still waits with ClientClosed."""
+        """Fails all waiting requests with ClientClosed."""
         with self._lock:
             waiting = self._pending.give_all_up()
         for tell in waiting:
@@ -215,7 +215,9 @@ class RequestReply:
             self._fail(correlation_id, error)
 
     async def _say_hello(self, topic: str, total_ms: int) -> None:
-        """Each broker of the topic hears of us before the first request; later, and one that was away, by the heartbeats."""
+        """Announces this producer to each broker of the topic before the first request; later heartbeats do, also after an
+        absence.
+        """
         route = await self._connection.routes.served_route(topic, self._waits, timeout_ms=total_ms)
         addresses = {broker.master_address for broker in route.brokers if broker.master_address is not None}
         fresh = sorted(addresses - self._announced)
@@ -225,12 +227,12 @@ class RequestReply:
                 self._member, fresh, self._waits, timeout_ms=min(total_ms, ANNOUNCE_MS)
             )
 
-    # ---- answering
+    # ---- replying
 
     async def reply(self, request: StoredMessage, message: Message, total_ms: int) -> SendReceipt:
-        """Sends `message` (its topic is not looked at) to the broker that stored the request, until that has handed it on.
+        """Sends `message` (ignoring its topic) to the broker that stored the request, until the broker has passed it on.
 
-        Raises NotARequest, RequesterGone (stored, not handed on), NoRoute, and what the last try ended with.
+        Raises NotARequest, RequesterGone (stored, not passed on), NoRoute, and the error of the last try.
         """
         asked = request.properties
         for name in (CORRELATION_ID, REPLY_TO_CLIENT):
@@ -283,7 +285,7 @@ class RequestReply:
         )
 
     async def _broker_of(self, request: StoredMessage, timeout_ms: int) -> BrokerData:
-        """The group that stored the request."""
+        """The broker that stored the request."""
         route = await self._connection.routes.served_route(request.topic, self._waits, timeout_ms=timeout_ms)
         for broker in route.brokers:
             if broker.broker_name == request.broker_name:
@@ -292,7 +294,7 @@ class RequestReply:
 
 
 def _settle(future: ReplyFuture, outcome: StoredMessage | ZenitError) -> None:
-    """Ends the future, unless it was cancelled. In the I/O thread, since its callbacks are the user's."""
+    """Ends the future, unless it was cancelled. In the I/O thread, because its callbacks are user code."""
     if not future.set_running_or_notify_cancel():
         return
     if isinstance(outcome, ZenitError):

@@ -17,7 +17,7 @@ from .latency_fault import LatencyFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendContext:
-    """`group`: the producer's. `trace`: None where nothing is traced."""
+    """`group`: the producer's. `trace`: None without tracing."""
 
     connection: Connection
     waits: Waits
@@ -29,5 +29,5 @@ class SendContext:
     trace: TraceRecorder | None = None
 
     def new_accumulator(self, topic: str, capacity: int) -> Accumulator:
-        """For its records of a topic."""
+        """Creates an accumulator for its records of a topic."""
         return topic_accumulator(self.connection, topic, capacity, self.attempts.own_properties)

@@ -1,7 +1,7 @@
-"""What becomes of messages that are sent without waiting: one future a message, one condition a batch.
+"""The outcome of messages that are sent without waiting: one future per message, one outcome per batch.
 
-A future is two fields: its batch and its place in it. Whatever can be made when it is asked for (receipt, ids, the
-physical offset of each record) is made then, from a few facts of the batch.
+A future is two fields: its batch's outcome and its index in the batch. Receipt, ids and the physical offset of each record
+are computed when they are asked for, from a few facts of the batch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .delayed_send import Answer, DelayedAnswer
 log = logging.getLogger(__name__)
 
 Callbacks = list[tuple[Callable[["SendFuture"], object], "SendFuture"]]
-"""What is to be called with which future."""
+"""Pairs of callback and future."""
 
 
 class SealedFacts:
-    """What receipts are made of, known once a batch is sealed. `sizes`: of its records, bytes."""
+    """What receipts are made of, known when a batch is sealed. `sizes`: of its records, bytes."""
 
     __slots__ = ("_begins", "first_counter", "id_prefix", "month_ms", "sizes")
 
@@ -41,13 +41,13 @@ class SealedFacts:
         self._begins: list[int] | None = None
 
     def receipt(self, queue: MessageQueue, reply: Answer, index: int) -> SendReceipt:
-        """Of the batch's message `index`, where the broker said that it put the batch."""
+        """The receipt of the batch's message `index`, at the place that the broker answered."""
         if isinstance(reply, DelayedAnswer):
             message_id = unique_id(self.id_prefix, self.month_ms, self.first_counter + index)
             return reply.receipt(message_id, queue, index)
         position = PhysicalOffset(reply.physical_offset)
         if index:
-            if self._begins is None:  # once a batch, when the first receipt behind the first message is asked for
+            if self._begins is None:  # once per batch, at the first receipt of a message other than the first
                 self._begins = record_begins(self.sizes)
             position = record_position(reply, self._begins, index)
         return SendReceipt(
@@ -60,12 +60,12 @@ class SealedFacts:
 
 
 def record_begins(sizes: Iterable[int]) -> list[int]:
-    """Where each record of a batch begins in it, bytes, and where the batch ends."""
+    """The byte position of each record in its batch, and the batch's end."""
     return list(accumulate(sizes, initial=0))
 
 
 def record_position(reply: Answer, begins: Sequence[int], index: int) -> PhysicalOffset:
-    """Where record `index` of a batch lies: behind those before it in its piece of the log."""
+    """The physical offset of record `index` of a batch: behind the earlier records in its piece of the log."""
     if isinstance(reply, DelayedAnswer):
         return PhysicalOffset(reply.places[index].physical_offset)
     first, base = 0, reply.physical_offset
@@ -79,13 +79,13 @@ def record_position(reply: Answer, begins: Sequence[int], index: int) -> Physica
 
 
 class BatchOutcome:
-    """How a batch with futures ends. Made when its first message comes, settled once; `facts` are set before."""
+    """The outcome of a batch with futures. Created with its first message, settled once; `facts` are set before."""
 
     __slots__ = ("_callbacks", "_gates", "_lock", "error", "facts", "is_settled", "queue", "reply")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # no Condition: one whose `with` is interrupted may stay taken
-        self._gates: list[threading.Lock] = []  # each taken until the batch is settled, by one who waits for that
+        self._lock = threading.Lock()  # no Condition: one whose `with` is interrupted may stay locked
+        self._gates: list[threading.Lock] = []  # one per waiter, locked until the batch is settled
         self._callbacks: Callbacks = []
         self.is_settled = False
         self.facts: SealedFacts | None = None
@@ -94,7 +94,7 @@ class BatchOutcome:
         self.error: ZenitError | None = None
 
     def settle(self, queue: MessageQueue | None, reply: Answer | None, error: ZenitError | None) -> bool:
-        """Ends the batch and wakes who waits; may be done again. Returns whether there are callbacks to take and run."""
+        """Settles the batch and wakes waiters; may be repeated. Returns whether there are callbacks to take and run."""
         with self._lock:
             self.queue, self.reply, self.error = queue, reply, error
             self.is_settled = True
@@ -105,13 +105,13 @@ class BatchOutcome:
             return bool(self._callbacks)
 
     def take_callbacks(self) -> Callbacks:
-        """Once it is settled: what is to be called, where no lock is held."""
+        """Returns, after the settlement, the callbacks to run while no lock is held."""
         with self._lock:
             callbacks, self._callbacks = self._callbacks, []
         return callbacks
 
     def wait_settled(self, timeout_ms: int | None) -> bool:
-        """Waits at most `timeout_ms`; None: until the batch's own deadline has settled it."""
+        """Waits at most `timeout_ms`; None: until the batch's own deadline settles it."""
         gate = threading.Lock()
         gate.acquire()
         with self._lock:
@@ -121,7 +121,7 @@ class BatchOutcome:
         return gate.acquire(timeout=-1 if timeout_ms is None else max(0, timeout_ms) / 1000)
 
     def add_callback(self, callback: Callable[[SendFuture], object], future: SendFuture) -> bool:
-        """Keeps the callback until the batch is settled; False where it is settled already."""
+        """Keeps the callback until the batch is settled; False if it is settled already."""
         with self._lock:
             if self.is_settled:
                 return False
@@ -138,7 +138,7 @@ class BatchOutcome:
 
 
 class BatchReceipts(Sequence[SendReceipt]):
-    """The receipts of a batch that is stored, each made when it is read."""
+    """The receipts of a stored batch, each made when it is read."""
 
     __slots__ = ("_facts", "_queue", "_reply")
 
@@ -163,12 +163,12 @@ class BatchReceipts(Sequence[SendReceipt]):
 
 
 class SendFuture:
-    """The outcome of one `send_async`: `result`, `exception`, `done`, `add_done_callback` as concurrent.futures has them."""
+    """The outcome of one `send_async`: `result`, `exception`, `done`, `add_done_callback` as in concurrent.futures."""
 
     __slots__ = ("index", "outcome")
 
     def __init__(self, outcome: BatchOutcome, index: int) -> None:
-        """The batch's message `index`."""
+        """The future of the batch's message `index`."""
         self.outcome = outcome
         self.index = index
 
@@ -181,11 +181,11 @@ class SendFuture:
         return client_repr(self, queue=str(outcome.queue))
 
     def done(self) -> bool:
-        """True once the message is stored or has failed for good."""
+        """True when the message is stored or has failed for good."""
         return self.outcome.is_settled
 
     def result(self, timeout: float | None = None) -> SendReceipt:
-        """The receipt. Raises why the send failed; RequestTimeout where `timeout` seconds pass before it is known.
+        """The receipt. Raises the error of the send; RequestTimeout if `timeout` seconds pass first.
 
         None waits as long as the producer tries (its `batch_timeout`). Raises WaitsForItself in a callback before that.
         """
@@ -193,12 +193,12 @@ class SendFuture:
         return self.outcome.receipt(self.index)
 
     def exception(self, timeout: float | None = None) -> ZenitError | None:
-        """Why the send failed, or None; waits as `result` does."""
+        """The error of the send, or None; waits as `result` does."""
         self._wait(timeout)
         return self.outcome.error
 
     def add_done_callback(self, callback: Callable[[SendFuture], object]) -> None:
-        """Calls `callback(self)` once it is done (in the I/O thread; it must not block), at once where it is done already."""
+        """Calls `callback(self)` when done (in the I/O thread; it must not block), or at once if it is done already."""
         if not self.outcome.add_callback(callback, self):
             callback(self)
 
@@ -212,7 +212,7 @@ class SendFuture:
 
 
 def run_callbacks(callbacks: Callbacks) -> None:
-    """Calls back the users of futures; what their code raises is logged and stops none of the others."""
+    """Runs callbacks of futures; an exception of one is logged and does not stop the others."""
     for callback, future in callbacks:
         try:
             callback(future)

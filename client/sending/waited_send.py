@@ -1,4 +1,4 @@
-"""Sends that their caller waits for: a request each, tried again until the time is over."""
+"""Sends that their caller waits for: one request each, retried until the time is over."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WaitedSends:
     ) -> tuple[ReadyBatch, MessageQueue, Answer]:
         """Encodes what `fill` appends and sends it until a broker has it. `delayed`: some of it is to be delivered later.
 
-        Raises what the last try ended with; OutcomeUnknown where an idempotent producer cannot tell.
+        Raises the error of the last try; OutcomeUnknown if an idempotent producer cannot tell.
         """
         deadline_ms = monotonic_ms() + total_ms
         if self._routes.cached(topic) is None:
@@ -93,7 +93,7 @@ class WaitedSends:
     async def send_oneway(
         self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool
     ) -> None:
-        """Hands the batch to the connection; what becomes of it is not asked. Raises why it could not leave."""
+        """Passes the batch to the connection, without waiting for its outcome. Raises if it could not leave."""
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         queue = self._queue_for(topic, sharding_key)
@@ -104,12 +104,12 @@ class WaitedSends:
         self._note(batch, None, 0, is_ok=True)
 
     def _note(self, batch: ReadyBatch, reply: Answer | None, cost_ms: int, *, is_ok: bool) -> None:
-        """For the trace, where there is one."""
+        """Adds the send to the trace, if there is one."""
         if self._trace is not None:
             self._trace.on_sent(bytes(batch.payload()), batch.count, reply, is_ok=is_ok, cost_ms=cost_ms)
 
     async def ask(self, queue: MessageQueue, request: RequestFor[_Reply], total_ms: int) -> _Reply:
-        """Asks the master of a queue's broker until it answers. Raises what the last try ended with."""
+        """Asks the master of a queue's broker until it answers. Raises the error of the last try."""
         deadline_ms = monotonic_ms() + total_ms
         await self._routes.served_route(queue.topic, self._waits, timeout_ms=total_ms)
         tries = 0
@@ -132,7 +132,7 @@ class WaitedSends:
         return self._destinations.next_queue(topic)
 
     def _enter(self, attempt: SendAttempt, topic: str, sharding_key: str | None, avoid: str | None) -> bool:
-        """Has the batch enter a queue; False where all are taken. Raises NoRoute."""
+        """Lets the batch enter a queue; False if all are taken. Raises NoRoute."""
         if sharding_key is not None:
             return attempt.enter(self._destinations.sharded_queue(topic, sharding_key))
         return any(map(attempt.enter, self._destinations.queues_in_turn(topic, avoid=avoid)))
@@ -146,7 +146,7 @@ class WaitedSends:
         total_ms: int,
         deadline_ms: int,
     ) -> None:
-        """Has the batch enter a queue as soon as one is free. Raises NoRoute, RequestTimeout."""
+        """Lets the batch enter a queue as soon as one is free. Raises NoRoute, RequestTimeout."""
         while True:
             changed = self._attempts.next_change(self._waits.new_signal())
             try:
@@ -163,7 +163,7 @@ class WaitedSends:
     async def _wait_for_next_try(
         self, error: ZenitError, topic: str, tries: int, deadline_ms: int, broker: str | None, *, is_sharded: bool
     ) -> None:
-        """Waits until the next try is due. Raises `error` where there is none. `broker`: the one that failed."""
+        """Waits until the next try is due. Raises `error` if there is none. `broker`: the one that failed."""
         now = monotonic_ms()
         reached = broker is not None and not isinstance(error, NoRoute)
         if broker is not None and reached:
@@ -175,7 +175,7 @@ class WaitedSends:
         if delay_ms is None:
             try:
                 raise error
-            finally:  # it knows this frame, and so all callers: they would stay until a collection
+            finally:  # its traceback would keep this frame and all callers alive until a garbage collection
                 del error
         if error.route_stale:
             self._routes.refresh_soon(topic)

@@ -1,1 +1,1 @@
-"""Idempotent sends: numbered batches, one at a time to each queue."""
+"""Idempotent sends: numbered batches, one at a time per queue."""

@@ -1,7 +1,7 @@
-"""The sequences of one idempotent producer: a stream for each queue, used by one batch at a time.
+"""The sequences of one idempotent producer: a stream per queue, used by one batch at a time.
 
-One batch a queue is what keeps the order over retries: nothing overtakes a batch whose outcome is not known. A topic's
-other queues go on meanwhile. A queue that is taken belongs to its batch, and is free where that is gone.
+One batch at a time per queue keeps the order over retries: nothing overtakes a batch whose outcome is unknown. The topic's
+other queues continue meanwhile. A taken queue belongs to its batch, and is free when the batch object is gone.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...connection.waiting import Signal, Signals
 from ..attempts import Sizes
 from .sequencing import SequencedAttempt, SequencedRequest, Stream
 
-ID_LENGTH: Final = 22  # 128 random bits, six a character
+ID_LENGTH: Final = 22  # 128 random bits, six per character
 
 
 class QueueStreams:
-    """The `SendAttempts` of an idempotent producer, and the `Streams` of those. Any thread may call."""
+    """The `SendAttempts` of an idempotent producer, and the `Streams` of those attempts. Any thread may call."""
 
     def __init__(
         self, plain: SequencedRequest = SendSequenced, delayed: SequencedRequest = SendDelayedSequenced
     ) -> None:
-        """`plain`, `delayed`: what asks to store a batch of which none, or some, are to be delivered later."""
+        """`plain`, `delayed`: the requests for batches of which no message, or some, are to be delivered later."""
         self._requests = plain, delayed
         self.own_properties = sequence_room(ID_LENGTH)
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class QueueStreams:
         stream = self._streams.get(queue) or Stream(self.new_id())
         owner = ref(batch)
         streams, taken = self._streams, self._taken
-        # Nothing is called from here on: a signal's handler finds all of this done, or nothing.
+        # No call from here on, so a signal handler never sees a half of this done.
         streams[queue] = stream
         taken[queue] = owner
         batch.queue, batch.stream = queue, stream
@@ -97,11 +97,14 @@ class QueueStreams:
         self._tell()
 
     def look_after(self) -> None:
-        """See `SendAttempts`. A batch is gone where a signal's handler raised as it was sent: its queue begins anew."""
+        """See `SendAttempts`.
+
+        A batch is gone if a signal handler raised while it was sent: then its queue gets a new stream.
+        """
         with self._lock:
             gone = [queue for queue, owner in self._taken.items() if owner() is None]
             for queue in gone:
-                self._streams.pop(queue, None)  # it may have left halfway
+                self._streams.pop(queue, None)  # it may have been sent in part
                 del self._taken[queue]
             self._changed.set_all()
         if gone:

@@ -1,8 +1,8 @@
-"""Sends under a producer id that its sender chose, with sequences of its own: the lower seam of idempotent producers.
+"""Sends under a producer id and with sequences that the caller chooses: the lower seam of idempotent producers.
 
-For who can send the same batch again after a crash, under the same name: the id is the sender's task, the sequences grow
-with what it sends (they may leave out some), and a batch that was stored before changes nothing. One batch at a time for
-each id and queue, in the order of the sequences.
+For callers that can send the same batch again after a crash, under the same name. The caller chooses the id; its sequences
+must grow (they may leave out some); a batch that was stored before changes nothing. One batch at a time for each id and
+queue, in the order of the sequences.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ TOTAL_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class SequencedResult:
-    """`last_sequence`: of the batch, which the queue has now. `duplicate_messages`: how many of it were there already.
-    `known_sequence`: the newest that the queue had, where it had all of the batch; -1: it had not, or does not say."""
+    """The result of a send. `last_sequence`: the batch's last one, which the queue has now.
+
+    `duplicate_messages`: how many of the batch the queue had already. `known_sequence`: the newest one in the queue if it
+    had the whole batch; -1: it had not, or the broker does not say.
+    """
 
     last_sequence: int
     duplicate_messages: int
@@ -36,7 +39,7 @@ class SequencedResult:
 
 
 class SequencedSends:
-    """One sender's; one thread at a time. `room`: what each record's properties must hold, besides others (encoded).
+    """One sender's; one thread at a time. `room`: encoded properties that each record must have, besides others.
 
     An accumulator takes it as its `own_properties`.
     """
@@ -56,10 +59,10 @@ class SequencedSends:
     def send(
         self, queue: MessageQueue, payload: bytes | bytearray | memoryview, count: int, first_sequence: int
     ) -> SequencedResult:
-        """Stores `count` records (back to back, each with `room`) as sequences `first_sequence` and so on, once.
+        """Stores `count` contiguous records, each with `room`, once, as sequences `first_sequence` and so on.
 
-        Raises OutcomeUnknown where no broker answered in time, else what the last try ended with; whoever sends the same
-        again under this id learns what became of it.
+        Raises OutcomeUnknown if no broker answered in time, else the error of the last try. Sending the same batch again
+        under this id finds out what became of it.
         """
         check_sequences(first_sequence, count)
         return run_blocking(self._send(queue, memoryview(payload), count, first_sequence))
@@ -108,5 +111,5 @@ class SequencedSends:
 
 
 def _end_of(payload: memoryview, count: int) -> int:
-    """Where the first `count` records of a batch end, bytes."""
+    """The byte position at which the first `count` records of a batch end."""
     return list(accumulate(batch_sizes(bytearray(payload), len(payload))))[count - 1]

@@ -1,14 +1,15 @@
-"""One batch of an idempotent producer on its way into a queue: what is asked next, and what an answer means. Pure.
+"""One batch of an idempotent producer on its way into a queue: the next request, and what an answer means. Pure.
 
     first try --refused for certain--> the batch may go to any queue
         |  \\--stored--> done
-        | no answer, or one that leaves it open: *in doubt*
+        | no answer, or an unclear one: *in doubt*
         v
-    the same sequences to the same queue, until the broker says that it has them, or the time is over: outcome unknown
+    the same sequences to the same queue, until the broker confirms them, or the time is over: outcome unknown
 
-A broker that has only the first messages of the batch (it crashed in the middle of a try) says so; the batch then goes on
-in two parts: those, to learn where they are, and the rest. A broker that has never heard of us, though it should have
-(we were silent for longer than it remembers, the topic was made anew), is met under a new id, where nothing is in doubt.
+A broker that has only the first messages of the batch (it crashed during a try) says so. The batch then continues in two
+parts: those messages, to learn their places, and the rest. A broker may no longer know the producer, because the producer
+was silent for longer than the broker remembers, or the topic was recreated. Then the producer takes a new id, under which
+nothing is in doubt.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ REFUSALS: Final = (
     TopicNotFound,
     UnknownRequest,
 )
-"""What a try ends with that surely stored nothing. NotMaster is none of them: who was master may have stored it before."""
+"""Errors that mean that nothing was stored. NotMaster is not one: a former master may have stored it before."""
 
 
 class Stream:
-    """What one producer sends to one queue: its id there, and the sequence of its next message."""
+    """One producer's stream to one queue: its id there, and the sequence of its next message."""
 
     __slots__ = ("next_sequence", "producer_id")
 
@@ -73,22 +74,22 @@ SequencedRequest = type[SendSequenced] | type[SendDelayedSequenced] | type[SendH
 
 
 class Streams(Protocol):
-    """A producer's streams, one a queue (queue_streams)."""
+    """A producer's streams, one per queue (queue_streams)."""
 
     def take(self, queue: MessageQueue, attempt: SequencedAttempt) -> bool:
-        """Has the batch enter the queue, for itself alone until it is given back. It leaves the one it had.
+        """Lets the batch enter the queue, exclusively until `give_back`. It leaves the one it had.
 
-        False while another one is there. Not for a batch in doubt.
+        False while another batch is there. Not for a batch in doubt.
         """
 
     def give_back(self, attempt: SequencedAttempt) -> None:
-        """The batch leaves its queue. Where the queue may have it, the next one begins the queue anew."""
+        """Takes the batch out of its queue. If the queue may have stored it, the next batch gets a new stream."""
 
     def new_id(self) -> str:
         """An id that no other producer has."""
 
     def request_class(self, *, delayed: bool) -> SequencedRequest:
-        """What asks to store a batch."""
+        """The class of the request that stores a batch."""
 
 
 class SequencedAttempt:
@@ -111,7 +112,7 @@ class SequencedAttempt:
     )
 
     def __init__(self, count: int, sizes: Callable[[], Sequence[int]], streams: Streams) -> None:
-        """`count` records of `sizes()` bytes, which is asked only where the batch must go in parts."""
+        """`count` records of `sizes()` bytes, which is called only if the batch must be sent in parts."""
         self.queue: MessageQueue | None = None
         self.stream: Stream | None = None
         self.in_doubt = False
@@ -127,7 +128,7 @@ class SequencedAttempt:
 
     @property
     def may_be_stored(self) -> bool:
-        """Whether the queue may have some of it that nobody has heard of."""
+        """Whether the queue may have stored some of it without our knowledge."""
         return self.in_doubt or self._is_asked
 
     # ---- its queue
@@ -140,7 +141,7 @@ class SequencedAttempt:
         """See `SendAttempt`."""
         self._streams.give_back(self)
 
-    # ---- asking
+    # ---- requests
 
     @property
     def part_count(self) -> int:
@@ -156,7 +157,7 @@ class SequencedAttempt:
         return payload[self._begins[begin] : self._begins[end]]
 
     def request(self, group: str, *, delayed: bool) -> SendSequenced | SendDelayedSequenced | SendHalves:
-        """See `SendAttempt`. From here on a caller who is gone leaves it in doubt."""
+        """See `SendAttempt`. From here on an interrupted caller leaves the batch in doubt."""
         assert self.queue is not None
         assert self.stream is not None
         self._is_asked = True
@@ -172,7 +173,7 @@ class SequencedAttempt:
         assert self.stream is not None
         answers, parts = [*self._answers, (self.part_count, answer)], self._parts[1:]
         whole = None if parts else answer if len(answers) == 1 else self._joined(answers)
-        # Nothing is called from here on: a signal's handler finds the answer taken, or not come yet.
+        # No call from here on: a signal handler finds the answer taken completely, or not at all.
         self._answers = answers
         self._is_asked = False
         if parts:
@@ -199,7 +200,7 @@ class SequencedAttempt:
         return False
 
     def failure(self, error: ZenitError) -> ZenitError:
-        """See `SendAttempt`: whether the messages are stored may not be known."""
+        """See `SendAttempt`: it may be unknown whether the messages are stored."""
         if not self.in_doubt:
             return error
         assert self.queue is not None
@@ -208,7 +209,7 @@ class SequencedAttempt:
         )
 
     def _split(self, last_sequence: int) -> bool:
-        """The queue has some of what was asked: which stays in doubt until all is stored."""
+        """Splits the batch: the queue has the first part. It stays in doubt until all is stored."""
         assert self.stream is not None
         begin, end = self._parts[0]
         cut = last_sequence + 1 - self.stream.next_sequence
@@ -221,7 +222,7 @@ class SequencedAttempt:
         return True
 
     def _joined(self, answers: list[tuple[int, Answer]]) -> DelayedAnswer:
-        """The answers to the parts as one that says of each message where it is."""
+        """Joins the answers to the parts into one with the place of each message."""
         assert self._begins is not None
         places: list[Place] = []
         for count, answer in answers:

@@ -1,1 +1,1 @@
-"""The producer's side of transactions: half messages, deciding them, being asked about them."""
+"""The producer's side of transactions: sends half messages, decides them, answers the broker's checks."""

@@ -1,5 +1,6 @@
-"""What several callers want at about the same time goes out as one request: one of them sends for all that came while the
-request before was under way. Nobody waits for company: who comes alone sends at once.
+"""Combines concurrent calls into one request: one caller sends for all that came while the last request was in progress.
+
+Nobody waits for others: a single caller sends at once.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 Send = Callable[[list[_Item]], Awaitable[list[_Result | ZenitError]]]
-"""Sends items together; one result, or error, each, in their order. What it raises is the error of all."""
+"""Sends items together; returns a result or error for each, in order. An exception is the error of all."""
 
 
 class _Entry(Generic[_Item, _Result]):
-    """What one caller wants. `batch`: what it is to send for others and itself."""
+    """One caller's item. `batch`: the items that this caller is to send, its own and others'."""
 
     __slots__ = ("batch", "error", "item", "result", "signal", "size_bytes")
 
@@ -37,10 +38,10 @@ class _Entry(Generic[_Item, _Result]):
 
 
 class Combiner(Generic[_Item, _Result]):
-    """Of one destination. Any thread may call, or the one event loop, as `Waits` says."""
+    """The requests to one destination. Any thread may call, or the one event loop, as `Waits` says."""
 
     def __init__(self, waits: Waits, send: Send[_Item, _Result], *, under_way_max: int, what: str) -> None:
-        """`under_way_max`: requests at a time. `what`: is asked, for errors."""
+        """`under_way_max`: requests at a time. `what`: their name in errors."""
         self._waits = waits
         self._send = send
         self._under_way_max = under_way_max
@@ -50,7 +51,10 @@ class Combiner(Generic[_Item, _Result]):
         self._under_way = 0
 
     async def ask(self, item: _Item, *, size_bytes: int, total_ms: int) -> _Result:
-        """What `send` said of this item. `total_ms`: what a request may take; one's own may begin once another has ended."""
+        """What `send` returned for this item.
+
+        `total_ms`: time of one request; an item may also wait for the end of another one.
+        """
         entry: _Entry[_Item, _Result] = _Entry(item, size_bytes, self._waits.new_signal())
         with self._lock:
             self._waiting.append(entry)
@@ -62,14 +66,14 @@ class Combiner(Generic[_Item, _Result]):
             self._give_up(entry)
             raise
         if entry.batch is not None:
-            await self._waits.to_its_end(self._lead(entry.batch))  # it is others' too
+            await self._waits.to_its_end(self._lead(entry.batch))  # it is for others too
         if entry.error is not None:
             raise entry.error
         assert entry.result is not None
         return entry.result
 
     def _promote(self) -> None:
-        """Under the lock: whoever waits first sends for those behind, if another request may be under way."""
+        """Makes the first waiter send for those behind it, if another request may be sent now. Under the lock."""
         if not self._waiting or self._under_way >= self._under_way_max:
             return
         leader = self._waiting.popleft()
@@ -101,17 +105,17 @@ class Combiner(Generic[_Item, _Result]):
             self._under_way -= 1
             self._promote()
         for entry in batch:
-            if entry.result is None and entry.error is None:  # whoever sent for it was interrupted
+            if entry.result is None and entry.error is None:  # the caller that sent for it was interrupted
                 entry.error = OutcomeUnknown(self._what, "whoever sent it was interrupted")
             entry.signal.set()
 
     def _give_up(self, entry: _Entry[_Item, _Result]) -> None:
-        """Its caller does not wait any more."""
+        """The caller of an entry stopped waiting."""
         with self._lock:
             if entry in self._waiting:
                 self._waiting.remove(entry)
             batch, entry.batch = entry.batch, None
-            if batch is not None:  # it was to send for these, and has not begun: another one does
+            if batch is not None:  # it was to send for these, and has not begun: another caller does it
                 self._under_way -= 1
                 self._waiting.extendleft(reversed([other for other in batch if other is not entry]))
                 self._promote()

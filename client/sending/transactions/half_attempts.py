@@ -7,6 +7,8 @@ from ..idempotent.queue_streams import QueueStreams
 
 
 def half_attempts() -> QueueStreams:
-    """The `SendAttempts` of a transaction producer. A half message that were stored twice could be committed twice: once by
-    its producer, once by the answer to a question about the other."""
+    """The `SendAttempts` of a transaction producer.
+
+    A half message that was stored twice could be committed twice: once by its producer, once by a check of the other copy.
+    """
     return QueueStreams(SendHalves, SendHalves)

@@ -1,8 +1,8 @@
-"""Brokers ask what becomes of transactions: of this producer, or of one of its group that is gone.
+"""Brokers' checks of transactions: of this producer, or of one of its group that is gone.
 
-The user's `check` runs in threads of its own, or as tasks of the event loop: at most `workers` at a time. One that hangs holds
-up its worker alone; while all are held up, further questions wait, and over WAITING_MAX are dropped. What `check` raises
-decides nothing. In either case the broker asks again.
+The user's `check` runs in threads of its own, or as tasks of the event loop: at most `workers` at a time. One that hangs
+blocks only its worker. While all are blocked, further checks wait; beyond WAITING_MAX they are dropped. An exception of
+`check` decides nothing. In all these cases the broker asks again.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LOOK_MS: Final = 10_000
 LOOK_TIMEOUT_MS: Final = 3_000
 
 Check = Callable[[StoredMessage], Awaitable[object]]
-"""What the user's `check` says of a message."""
+"""The user's `check` of a message."""
 
 Decide = Callable[[CheckTransaction, Resolution], Awaitable[object]]
-"""Tells the broker. Raises ZenitError."""
+"""Sends the decision to the broker. Raises ZenitError."""
 
 
 class TransactionChecks:
-    """Of one producer. `on_check` in the I/O thread."""
+    """The checks of one producer. `on_check` runs in the I/O thread."""
 
     def __init__(self, connection: Connection, waits: Waits, check: Check, decide: Decide, *, workers: int) -> None:
         self._connection = connection
@@ -46,8 +46,8 @@ class TransactionChecks:
         self._workers_max = workers
         self._workers = 0
         self._waiting: deque[tuple[CheckTransaction, StoredMessage]] = deque()
-        self._asked: set[str] = set()  # ids of transactions that wait for an answer of ours
-        self._under_way: set[str] = set()  # sends that have not ended
+        self._asked: set[str] = set()  # ids of transactions that wait for our answer
+        self._under_way: set[str] = set()  # sends in progress
         self._lock = threading.Lock()
         self._is_closed = False
         self._timer = connection.remoting.every(LOOK_MS, self.look)
@@ -55,7 +55,7 @@ class TransactionChecks:
     # ---- who may ask
 
     def look(self) -> None:
-        """Tells all masters of the cluster that we are there: any of them may hold half messages of our group."""
+        """Announces this producer to all masters of the cluster: any of them may have half messages of its group."""
 
         def on_reply(reply: JsonReply | None, payload: bytes, error: ZenitError | None) -> None:
             if reply is None:
@@ -82,7 +82,7 @@ class TransactionChecks:
     # ---- being asked
 
     def on_check(self, request: CheckTransaction, payload: bytes) -> None:
-        """A broker asks."""
+        """Takes a broker's check."""
         try:
             messages = decode_batch(payload)
         except CorruptRecordError as error:
@@ -111,7 +111,7 @@ class TransactionChecks:
 
     @contextmanager
     def under_way(self, sender: str) -> Iterator[None]:
-        """A send of this producer: until it ends, nobody could say what becomes of it, and `check` is not run."""
+        """Marks a send of this producer as in progress: until it ends nobody knows the decision, so `check` is not called."""
         self._under_way.add(sender)
         try:
             yield
@@ -148,7 +148,7 @@ class TransactionChecks:
             log.warning("a transaction was not decided message=%s error=%s", message.message_id, error)
 
     def close(self) -> None:
-        """Answers no further question. A `check` that runs is not waited for."""
+        """Answers no further check. Does not wait for a running `check`."""
         with self._lock:
             self._is_closed = True
             self._waiting.clear()

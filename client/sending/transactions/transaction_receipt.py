@@ -1,4 +1,4 @@
-"""What a producer knows of a transaction, and how a broker's answer tells it. Pure."""
+"""A producer's knowledge of a transaction, and how to read it from a broker's answer. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ....remoting.commands import EndReply
 
 @dataclass(frozen=True, slots=True)
 class TransactionReceipt:
-    """What became of a transaction.
+    """The outcome of a transaction.
 
-    `state`: None where the broker has not said, so it asks `check` later: nothing was decided, or the answer was lost.
-    `transaction_id`: by which any producer of the group, or an operator, may decide it. `queue`: where the message is, or would
-    be. `queue_offset`, `physical_offset`: of the committed message, else -1.
+    `state`: None if the broker has not confirmed it and asks `check` later: nothing was decided, or the answer was lost.
+    `transaction_id`: with it any producer of the group, or an operator, may decide the transaction. `queue`: where the
+    message is, or would be. `queue_offset`, `physical_offset`: of the committed message, else -1.
     """
 
     transaction_id: str
@@ -30,7 +30,7 @@ class TransactionReceipt:
 
 
 def receipts_of(reply: EndReply, ended: Sequence[TransactionId]) -> list[TransactionReceipt | ZenitError]:
-    """What became of each of the transactions that were ended. Raises RemoteProtocolError."""
+    """The outcome of each of the ended transactions. Raises RemoteProtocolError."""
     if len(reply.rows) != len(ended):
         raise RemoteProtocolError(f"{len(reply.rows)} answers for {len(ended)} transactions")
     return [_receipt_of(which, row) for which, row in zip(ended, reply.rows, strict=True)]

@@ -1,4 +1,4 @@
-"""Storing half messages and deciding them: what several threads, or tasks, do at the same time goes out together."""
+"""Stores half messages and decides them; concurrent calls of threads or tasks go out together."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .transaction_receipt import TransactionReceipt, receipts_of
 
 UNDER_WAY_MAX: Final = 2
 COMBINERS_MAX: Final = 256
-_END_BYTES: Final = 256  # about what one takes in a request
+_END_BYTES: Final = 256  # of one decision in a request, approximately
 
 _End = tuple[TransactionId, Resolution, int]
 
 
 class TransactionSends:
-    """One producer's. Any thread may call, or the one event loop."""
+    """One producer's transactions. Any thread may call, or the one event loop."""
 
     def __init__(self, group: str, waits: Waits, waited: WaitedSends, compress_over: int) -> None:
         self._group = group
@@ -60,7 +60,7 @@ class TransactionSends:
         return await combiner.ask(parts, size_bytes=len(parts[0]) + len(parts[3]), total_ms=total_ms)
 
     async def _store_all(self, topic: str, items: list[Parts], total_ms: int) -> list[SendReceipt | ZenitError]:
-        """What became of each. One that nobody can store is no reason to store none: they are of several callers."""
+        """The outcome of each. They are of several callers, so one that cannot be stored does not prevent the others."""
         try:
             return list(await self._store(topic, items, None, total_ms))
         except (MessageIllegal, MessageTooLarge):
@@ -87,12 +87,12 @@ class TransactionSends:
     async def end(
         self, which: TransactionId, resolution: Resolution, half_offset: int, total_ms: int
     ) -> TransactionReceipt:
-        """Decides one. Raises as TransactionProducer.commit does."""
+        """Decides one transaction. Raises as TransactionProducer.commit does."""
         deadline_ms = monotonic_ms() + total_ms
         while True:
             try:
                 return await self._end_once(which, resolution, half_offset, total_ms)
-            except BrokerBusy as error:  # of this one alone: its half message cannot be read now
+            except BrokerBusy as error:  # only this transaction: its half message cannot be read now
                 if monotonic_ms() + error.retry_after_ms >= deadline_ms:
                     raise
                 await self._waits.sleep(error.retry_after_ms)
