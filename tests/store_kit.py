@@ -120,6 +120,16 @@ def kill(store_directory: Any, copy: Any) -> Path:
     return Path(copy)
 
 
+def tear_places(log: bytes, begin: int, end: int) -> list[int]:
+    """Where the log may be torn: at the begin of each record, within its header, its body, its properties."""
+    found, at = [], begin
+    while at < end:
+        size = int.from_bytes(log[at : at + 4], "big")
+        found += [at, at + 3, at + size // 2, at + size - 1]
+        at += size
+    return [*found, end]
+
+
 def _copy_if_there(source: str, target: str) -> None:
     with suppress(FileNotFoundError):
         shutil.copy2(source, target)

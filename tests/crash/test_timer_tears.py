@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from delay_kit import Scene
-from store_kit import StillClock, kill
+from store_kit import StillClock, kill, tear_places
 
 from zenitmq.model.errors import StoreFormatError
 
@@ -58,16 +58,6 @@ def assert_each_comes_once(directory: Path, now_ms: int) -> None:
         scene.close()
 
 
-def places(log: bytes, begin: int, end: int) -> list[int]:
-    """Where the log may be torn: at the begin of each record, within its header, its body, its properties."""
-    found, at = [], begin
-    while at < end:
-        size = int.from_bytes(log[at : at + 4], "big")
-        found += [at, at + 3, at + size // 2, at + size - 1]
-        at += size
-    return [*found, end]
-
-
 @pytest.mark.parametrize("is_ahead", [False, True], ids=["behind", "ahead"])
 def test_power_lost_while_messages_are_delivered(tmp_path: Path, is_ahead: bool) -> None:
     """The log keeps any part of what a turn delivered. The index knows less, or, where the disk lied, more than the log."""
@@ -85,7 +75,7 @@ def test_power_lost_while_messages_are_delivered(tmp_path: Path, is_ahead: bool)
     scene.close()
     log = Path("commitlog") / f"{0:020d}"
     whole = (left / log).read_bytes()
-    for place in places(whole, begin, end):
+    for place in tear_places(whole, begin, end):
         torn = Path(shutil.copytree(left, tmp_path / "torn"))
         (torn / log).write_bytes(whole[:place] + bytes(len(whole) - place))
         assert_each_comes_once(torn, clock.time_ms)
