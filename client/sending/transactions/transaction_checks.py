@@ -1,8 +1,11 @@
 """Brokers' checks of transactions: of this producer, or of one of its group that is gone.
 
 The user's `check` runs in threads of its own, or as tasks of the event loop: at most `workers` at a time. One that hangs
-blocks only its worker. While all are blocked, further checks wait; beyond WAITING_MAX they are dropped. An exception of
+blocks only its worker. While all are blocked, further checks wait; beyond WAITING_BYTES_MAX they are dropped. An exception of
 `check` decides nothing. In all these cases the broker asks again.
+
+A broker asks about everything that is due at once, perhaps a hundred thousand messages, and only `transaction_checks_max`
+times. A message that is dropped each time is parked in the end. So the limit is one of memory.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from ...connection.waiting import Waits
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX: Final = 1_000
+WAITING_BYTES_MAX: Final = 64 << 20
+QUESTION_BYTES: Final = 1_000  # about what a question takes besides its message
 LOOK_MS: Final = 10_000
 LOOK_TIMEOUT_MS: Final = 3_000
 
@@ -46,6 +50,8 @@ class TransactionChecks:
         self._workers_max = workers
         self._workers = 0
         self._waiting: deque[tuple[CheckTransaction, StoredMessage]] = deque()
+        self._waiting_bytes = 0
+        self._is_dropping = False
         self._asked: set[str] = set()  # ids of transactions that wait for our answer
         self._under_way: set[str] = set()  # sends in progress
         self._lock = threading.Lock()
@@ -94,11 +100,18 @@ class TransactionChecks:
         with self._lock:
             if self._is_closed or request.transaction_id in self._asked or request.sender in self._under_way:
                 return
-            if len(self._waiting) >= WAITING_MAX:
-                log.warning("a question about a transaction is dropped, %d wait already: is check stuck?", WAITING_MAX)
+            size = QUESTION_BYTES + messages[0].size_bytes
+            if self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX:
+                if not self._is_dropping:
+                    self._is_dropping = True
+                    log.warning(
+                        "questions about transactions are dropped, %d wait already: is check stuck?", len(self._waiting)
+                    )
                 return
+            self._is_dropping = False
             self._asked.add(request.transaction_id)
             self._waiting.append((request, messages[0]))
+            self._waiting_bytes += size
             is_fresh = self._workers < self._workers_max
             self._workers += is_fresh
         if is_fresh:
@@ -125,6 +138,7 @@ class TransactionChecks:
                     self._workers -= 1
                     return
                 request, message = self._waiting.popleft()
+                self._waiting_bytes -= QUESTION_BYTES + message.size_bytes
             try:
                 await self._answer(request, message)
             finally:
@@ -152,4 +166,5 @@ class TransactionChecks:
         with self._lock:
             self._is_closed = True
             self._waiting.clear()
+            self._waiting_bytes = 0
         self._timer.cancel()
