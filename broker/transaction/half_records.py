@@ -11,7 +11,7 @@
 A record that follows another names it as its cause: prepared transaction offset = -1 - the physical offset of the other. So
 it ends that one's wait by itself: there is no pair of records of which a crash could lose one. Records after the half have
 the property HALF_OFFSET: the begin of the half message's first record, which names the transaction. An op record of ours
-either ends the half that it names, or names none: then it only tells RocketMQ of commits. Ours have HALF_OFFSET too;
+either ends the half that it names, or names none: then it only tells RocketMQ of other ends. Ours have HALF_OFFSET too;
 RocketMQ's do not.
 """
 
@@ -129,8 +129,8 @@ def rollback_record(half_offset: int, queue_offset: int | None) -> NewRecord:
     return _op_record(body, str(half_offset), -1 - half_offset)
 
 
-def committed_note(queue_offsets: Iterable[int]) -> NewRecord:
-    """For RocketMQ: that the half messages at these queue offsets were committed."""
+def ended_note(queue_offsets: Iterable[int]) -> NewRecord:
+    """For RocketMQ: that the half messages at these queue offsets were committed, or written again."""
     return _op_record("".join(f"{offset}," for offset in queue_offsets).encode(), _NONE, 0)
 
 

@@ -43,8 +43,8 @@ from .half_records import (
     asked_record,
     carried_record,
     check_times,
-    committed_note,
     committed_record,
+    ended_note,
     first_offset,
     parked_record,
     placed_record,
@@ -55,7 +55,7 @@ from .half_rules import HalfRules
 
 log = logging.getLogger(__name__)
 
-ASKED_PER_TURN: Final = 256
+ASKED_PER_TURN: Final = 64
 OP_INTERVAL_MS: Final = 3000  # RocketMQ's transactionOpBatchInterval
 DECIDED_MAX: Final = 100_000
 RECENT_MAX: Final = 4096
@@ -147,7 +147,7 @@ class Transactions:
         self._is_foreign_unread = False
         self._recent: OrderedDict[int, bytes] = OrderedDict()  # records of half messages, by where they begin
         self._recent_bytes = 0
-        self._noted: list[int] = []  # queue offsets of halves that were committed, for RocketMQ's op records
+        self._noted: list[int] = []  # queue offsets of halves that wait no longer, for RocketMQ's op records
         self._noted_ms = 0
 
     def start(self) -> None:
@@ -269,10 +269,8 @@ class Transactions:
         queue_id %= self._queues_of(topic)  # made anew since, it may have fewer
         record = committed_record(message, topic, queue_id, self._host_bytes)
         placed = self._store.stage_own(record, topic=topic, queue_id=queue_id, count=1, flags=ENDS_WAIT)
-        self._table.on_end_staged(message.physical_offset)
+        self._on_ended(message)
         self.committed += 1
-        if message.topic == HALF_TOPIC:
-            self._noted.append(message.queue_offset)
         return Outcome(
             TransactionState.COMMITTED, queue_id, placed.queue_offset, placed.physical_offset, int(placed.end)
         )
@@ -285,6 +283,12 @@ class Transactions:
         self.rolled_back += 1
         return int(placed.end)
 
+    def _on_ended(self, message: StoredMessage) -> None:
+        """What is staged ends this record's wait, and is no op record: RocketMQ has yet to be told."""
+        self._table.on_end_staged(message.physical_offset)
+        if message.topic == HALF_TOPIC:
+            self._noted.append(message.queue_offset)
+
     def _remember(self, which: TransactionId, outcome: Outcome) -> None:
         self._moved.pop(which.half_offset, None)
         self._decided[which.half_offset] = which, outcome
@@ -293,7 +297,7 @@ class Transactions:
 
     def _on_moved(self, message: StoredMessage, properties: dict[str, str], offset: int) -> None:
         """Its half message was written again, at `offset`, which the index of keys may have yet to learn."""
-        self._table.on_end_staged(message.physical_offset)
+        self._on_ended(message)
         self._moved[first_offset(message, properties)] = offset
         if len(self._moved) > MOVED_MAX:
             self._moved.popitem(last=False)
@@ -352,7 +356,7 @@ class Transactions:
         """See WaitDuty: asks about what is due, and parks what was asked about often enough."""
         if self._halves.foreign_ends and self._foreign_begin < self._store.foreign_end:
             return self._end_foreign()
-        self._note_committed(now_ms)
+        self._note_ended(now_ms)
         entries = self._waiting.take_due(now_ms, count_max=ASKED_PER_TURN)
         size = done = 0
         try:
@@ -416,14 +420,14 @@ class Transactions:
 
     # ---- for RocketMQ, and what it left
 
-    def _note_committed(self, now_ms: int) -> None:
-        """RocketMQ knows of a commit by an op record only."""
+    def _note_ended(self, now_ms: int) -> None:
+        """RocketMQ knows by an op record only that a half message was committed, or written again."""
         if not self._noted:
             self._noted_ms = now_ms
             return
         is_full = sum(len(str(offset)) + 1 for offset in self._noted[:OP_BODY_BYTES_MAX]) >= OP_BODY_BYTES_MAX
         if is_full or now_ms - self._noted_ms >= OP_INTERVAL_MS or now_ms < self._noted_ms:
-            self._store.stage_record(committed_note(self._noted))
+            self._store.stage_record(ended_note(self._noted))
             self._noted, self._noted_ms = [], now_ms
 
     def _end_foreign(self) -> int:

@@ -243,6 +243,27 @@ def test_commits_are_noted_for_rocketmq(tmp_path: Path, clock: StillClock) -> No
         assert read_queue(scene.store, UNDECIDED_TOPIC, 0) == []
 
 
+def test_what_is_written_again_is_noted_for_rocketmq(tmp_path: Path, clock: StillClock) -> None:
+    """It would ask about each of its records, and commit each."""
+    with Scene(tmp_path, clock) as scene:
+        which, other, over = (scene.send(message_id=f"A{number}") for number in range(3))
+        scene.pass_ms(RULES.timeout_ms)
+        scene.end(over)
+        scene.index.persist()
+        scene.transactions.clear_below(scene.store.written)
+        scene.turn()
+        for _ in range(RULES.checks_max):
+            scene.pass_ms(RULES.interval_ms)
+        scene.end(which, group=None)
+        scene.end(other, Resolution.ROLLBACK, group=None)
+        scene.send(message_id="A9")
+        scene.pass_ms(RULES.timeout_ms - 1)
+        ops = b"".join(op.body for op in read_queue(scene.store, HALF_OP_TOPIC, 0))
+        told = sorted(int(number) for number in ops.split(b",") if number)
+        halves = [half.queue_offset for half in read_queue(scene.store, HALF_TOPIC, 0)]
+        assert told == halves[:-1], "the one that waits is the last"
+
+
 def test_who_was_deposed_does_not_believe_what_it_staged(tmp_path: Path, clock: StillClock) -> None:
     with Scene(tmp_path, clock) as scene:
         which = scene.send()
