@@ -1,4 +1,4 @@
-"""The administrator's side: the cluster and its brokers."""
+"""The administrator's calls about the cluster and its brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .admin_merge import Document
 
 
 class BrokerAdmin(AdminCalls):
-    """What concerns brokers."""
+    """Calls about brokers."""
 
     async def _cluster(self, *, timeout: float | None = None) -> Document:
         """{clusters: {name: [broker name]}, brokers: [{cluster, cluster_id, broker_name, broker_id, address,
@@ -27,23 +27,24 @@ class BrokerAdmin(AdminCalls):
         return await self._cluster_document(self._deadline(timeout))
 
     async def _broker_statistics(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
-        """Counters, positions and memory of a master, by its name or address; None = the only one.
+        """Counters, positions and memory of a master, given by name or address; None = the only one.
 
-        docs/operate.md says what they mean ("What to watch"). Raises InvalidParameter where no master has that name, or None
-        could mean several, and NoRoute where there is no master.
+        docs/operate.md explains them ("What to watch"). Raises InvalidParameter if no master has that name, or if None is
+        ambiguous, and NoRoute if there is no master.
         """
         return await self._broker_document(broker, GetBrokerStatistics(), timeout)
 
     async def _broker_config(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
-        """{key: value} as a broker runs with; `broker` as above."""
+        """{key: value}: the running configuration of a broker; `broker` as above."""
         return await self._broker_document(broker, GetBrokerConfig(), timeout)
 
     async def _scrub(
         self, broker: str | None = None, *, bytes_per_second: int = 0, timeout: float | None = None
     ) -> dict[str, Document]:
-        """Has brokers read their whole logs anew and check them; `broker`: all replicas of this name, the one at this address,
-        None = all. `bytes_per_second` of each; 0 = as it is configured. Returns at once: {address: its statistics}, in which
-        `scrub` tells how far it is (`scrub_statistics` asks again).
+        """Makes brokers read and check their whole logs again; `broker`: all replicas of this name, the one at this
+        address, None = all. `bytes_per_second` of each; 0 = as configured.
+
+        Returns at once {address: its statistics}, in which `scrub` has the progress (`scrub_statistics` asks again).
         """
         deadline_ms = self._deadline(timeout)
         found = (await self._cluster_document(deadline_ms))["brokers"]
@@ -59,20 +60,20 @@ class BrokerAdmin(AdminCalls):
         return await self._scrub_statistics(chosen, timeout=self._left_s(deadline_ms))
 
     async def _scrub_statistics(self, addresses: Iterable[str], *, timeout: float | None = None) -> dict[str, Document]:
-        """{address: statistics} of brokers, of whatever role."""
+        """{address: statistics} of brokers in any role."""
         brokers = {address: address for address in addresses}
         return await self._documents(brokers, GetBrokerStatistics(), self._deadline(timeout))
 
     async def _wipe_write_permission(self, broker_name: str, *, timeout: float | None = None) -> int:
-        """Producers leave this broker, until `add_write_permission`. Returns how many topics that changed."""
+        """Makes producers leave this broker until `add_write_permission`. Returns how many topics that changed."""
         return await self._change_permission(WipeWritePermission(broker_name), timeout)
 
     async def _add_write_permission(self, broker_name: str, *, timeout: float | None = None) -> int:
-        """Gives it back. Returns how many topics that changed."""
+        """Gives the permission back. Returns how many topics that changed."""
         return await self._change_permission(AddWritePermission(broker_name), timeout)
 
     async def _change_permission(self, request: WipeWritePermission | AddWritePermission, timeout: float | None) -> int:
-        """At every name server, since they share nothing."""
+        """At every name server, because they share nothing."""
         deadline_ms = self._deadline(timeout)
         counts = [(await self._call(address, request, deadline_ms))[0] for address in self._connection.addresses]
         return max(reply.count for reply in counts)

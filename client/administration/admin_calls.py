@@ -1,7 +1,7 @@
 """The common parts of `Admin`: deadlines, name servers, masters, and combining several brokers' answers.
 
-A question goes to all brokers that have a part in it. `missing` below is the error of those that do not know a thing: it is
-raised where none does.
+A request goes to all brokers concerned. `missing` below is the error of a broker that does not know a topic or group; it is
+raised only if none of them does.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _Reply = TypeVar("_Reply", bound=Reply)
 
 
 class AdminCalls(ABC):
-    """A connection and how it is asked, whatever the subject. Any thread, or the one event loop, as `Waits` says."""
+    """A connection, and how requests wait for answers. Any thread, or the one event loop, as `Waits` says."""
 
     def __init__(self, namesrv: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
-        """`timeout`: seconds for each call that is not given its own. Raises InvalidParameter."""
+        """`timeout`: seconds for each call that has no timeout of its own. Raises InvalidParameter."""
         self._timeout_ms = milliseconds("timeout", timeout)
         self._connection = connect(namesrv)
         self._waits = self._new_waits(self._connection)
@@ -56,10 +56,10 @@ class AdminCalls(ABC):
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
-        """How it waits."""
+        """Creates the object that waits for answers."""
 
     async def _close(self) -> None:
-        """Lets go of the connection. Idempotent; does nothing in a forked child."""
+        """Releases the connection. Idempotent; does nothing in a forked child."""
         if not self._is_closed:
             self._is_closed = True
             await release(self._connection, self._waits)
@@ -88,12 +88,12 @@ class AdminCalls(ABC):
         return reply, payload
 
     async def _cluster_document(self, deadline_ms: int) -> Document:
-        """Of GetClusterInfo, as far as it is about the cluster that this process works with."""
+        """The answer to GetClusterInfo, only for the cluster that this process works with."""
         _, payload = await self._ask_name_server(GetClusterInfo(), deadline_ms)
         return self._connection.routes.document_of_ours(document_of(payload))
 
     async def _masters(self, deadline_ms: int) -> dict[str, str]:
-        """{broker name: address} of all masters. Raises NoRoute where there is none."""
+        """{broker name: address} of all masters. Raises NoRoute if there is none."""
         brokers = (await self._cluster_document(deadline_ms))["brokers"]
         masters = {broker["broker_name"]: broker["address"] for broker in brokers if broker["broker_id"] == 0}
         if not masters:
@@ -118,7 +118,7 @@ class AdminCalls(ABC):
         return await self._connection.routes.refresh(check_topic(topic), self._waits, timeout_ms=left_ms)
 
     async def _topic_names(self, deadline_ms: int) -> tuple[str, ...]:
-        """Of all topics the name servers know."""
+        """All topics that the name servers know."""
         reply, _ = await self._ask_name_server(GetTopicList(), deadline_ms)
         return reply.topics
 
@@ -137,7 +137,7 @@ class AdminCalls(ABC):
     async def _ask_some(
         self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int, missing: ZenitError
     ) -> dict[str, bytes]:
-        """{broker name: payload} of those that know the thing; raises `missing` where none does."""
+        """{broker name: payload} of the brokers that know the thing; raises `missing` if none does."""
         answers = {}
         for name, address in brokers.items():
             try:
@@ -149,7 +149,7 @@ class AdminCalls(ABC):
         return answers
 
     async def _drop_topic(self, topic: str, deadline_ms: int) -> None:
-        """At the brokers and the name servers. Raises TopicNotFound where no broker has it."""
+        """At the brokers and the name servers. Raises TopicNotFound if no broker has it."""
         await self._ask_some(await self._masters(deadline_ms), DeleteTopic(topic), deadline_ms, TopicNotFound(topic))
         for address in self._connection.addresses:
             await self._call(address, DeleteTopicRoute(topic), deadline_ms)
@@ -165,7 +165,7 @@ def document_of(payload: bytes) -> Document:
     """The JSON object of an answer. Raises RemoteProtocolError."""
     try:
         document: Any = json.loads(payload)
-    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise RemoteProtocolError("a document is not JSON") from error
     if not isinstance(document, dict):
         raise RemoteProtocolError("a document is not a JSON object")
@@ -173,7 +173,7 @@ def document_of(payload: bytes) -> Document:
 
 
 def masters_of(route: TopicRoute) -> dict[str, str]:
-    """{broker name: address} of the masters that serve a topic. Raises NoRoute where none is up."""
+    """{broker name: address} of the masters that serve a topic. Raises NoRoute if none is up."""
     masters = {
         broker.broker_name: broker.master_address for broker in route.brokers if broker.master_address is not None
     }

@@ -1,4 +1,4 @@
-"""The administrator's side: what groups gave up, read and sent again."""
+"""The administrator's calls about dead letters: reads them and sends them again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .redrive import OnProgress, Redrive
 
 
 class DeadLetterAdmin(AdminCalls):
-    """What concerns dead letters."""
+    """Calls about dead letters."""
 
     async def _dead_letter_groups(self, group: str | None = None, *, timeout: float | None = None) -> list[Document]:
-        """[{group, topic, letters, redriven, oldest_at_ms, newest_at_ms}] of the groups that gave up messages, or of one."""
+        """[{group, topic, letters, redriven, oldest_at_ms, newest_at_ms}] of all groups with dead letters, or of one."""
         letters = self._new_dead_letters(timeout)
         groups = await letters.groups() if group is None else [check_group(group)]
         return [await letters.summary(name) for name in groups]
@@ -24,7 +24,7 @@ class DeadLetterAdmin(AdminCalls):
     async def _dead_letters(
         self, group: str, max_messages: int = 20, *, timeout: float | None = None
     ) -> list[DeadLetter]:
-        """What a group gave up, newest first."""
+        """A group's dead letters, newest first."""
         return await self._new_dead_letters(timeout).newest(group, max_messages)
 
     async def _redrive_dead_letters(
@@ -44,10 +44,10 @@ class DeadLetterAdmin(AdminCalls):
     ) -> Document:
         """Sends a group's dead letters again, oldest first, each to the topic it came from, or all to `to`.
 
-        `since`, `until`: given up within. `select`: these only. `rate`: letters a second. `again`: those that were sent
-        again before, too; else it goes on behind them. `on_progress(done, to look at)` is told of each. `timeout`: seconds
-        for each letter. Returns {group, topic, dry_run, letters, redriven, failed, error, passed_over, topics: {topic:
-        count}}; it ends at the first that fails.
+        `since`, `until`: only those that became dead letters within. `select`: only these. `rate`: letters a second.
+        `again`: also those that were sent again before; without it, the redrive continues behind them. `on_progress(done,
+        to examine)` is called for each. `timeout`: seconds for each letter. Returns {group, topic, dry_run, letters,
+        redriven, failed, error, passed_over, topics: {topic: count}}; it ends at the first letter that fails.
         """
         self._deadline(timeout)
         run = Redrive(

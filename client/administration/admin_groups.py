@@ -1,4 +1,4 @@
-"""The administrator's side: groups, their members, and where they stand in the queues."""
+"""The administrator's calls about groups, their members and their offsets."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .admin_merge import Document, merge_clients, merge_group, merge_groups, mer
 
 
 class GroupAdmin(AdminCalls):
-    """What concerns consumer groups."""
+    """Calls about consumer groups."""
 
     async def _create_group(
         self, group: str, attributes: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> None:
-        """Creates a group at every master, or gives it these settings, values as JSON text.
+        """Creates a group at every master, or updates its settings, values as JSON text.
 
-        docs/guide/retries.md says what `retryMaxTimes` and `groupRetryPolicy` mean. Raises InvalidName, InvalidParameter.
+        docs/guide/retries.md explains `retryMaxTimes` and `groupRetryPolicy`. Raises InvalidName, InvalidParameter.
         """
         deadline_ms = self._deadline(timeout)
         request = CreateGroup(check_group(group), settings_of(attributes))
@@ -58,7 +58,7 @@ class GroupAdmin(AdminCalls):
 
     async def _group_clients(self, group: str, *, timeout: float | None = None) -> Document:
         """{group, clients: [{client_id, model, language, version, host, pid, started_at_ms, allocation, silent_ms,
-        subscriptions}]}: the members and what they tell of themselves; `silent_ms`: since the last heartbeat.
+        subscriptions}]}: the members as they describe themselves; `silent_ms`: since the last heartbeat.
 
         Raises GroupNotFound.
         """
@@ -69,7 +69,7 @@ class GroupAdmin(AdminCalls):
         return merge_clients(group, documents.values())
 
     async def _lag(self, group: str, *, timeout: float | None = None) -> dict[MessageQueue, int | None]:
-        """How many messages a group has still to consume, queue by queue; None = unknown. Raises GroupNotFound."""
+        """How many messages a group has not consumed yet, per queue; None = unknown. Raises GroupNotFound."""
         rows = (await self._describe_group(group, timeout=timeout))["queues"]
         return {MessageQueue(row["topic"], row["broker_name"], row["queue_id"]): row["lag"] for row in rows}
 
@@ -84,10 +84,10 @@ class GroupAdmin(AdminCalls):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> list[Document]:
-        """Moves a group within a topic: [{topic, broker_name, queue_id, from, to}]; `dry_run` only tells.
+        """Sets a group's offsets in a topic: [{topic, broker_name, queue_id, from, to}]; with `dry_run` only reports.
 
         `to`: "earliest", "latest", "offset" or "time" with `value` (an offset; a datetime or ms since the epoch). `queue`:
-        in this one only. Members go on from there. Raises GroupNotFound, TopicNotFound, InvalidParameter.
+        only this one. Members continue from there. Raises GroupNotFound, TopicNotFound, InvalidParameter.
         """
         if to not in ("earliest", "latest", "offset", "time"):
             raise InvalidParameter("to", to, "earliest, latest, offset or time")
@@ -111,9 +111,10 @@ class GroupAdmin(AdminCalls):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> list[Document]:
-        """Has `group` go on where `source` is, in one topic or in all: [{topic, broker_name, queue_id, from, to}].
+        """Sets the offsets of `group` to those of `source`, in one topic or in all: [{topic, broker_name, queue_id, from,
+        to}].
 
-        Raises GroupNotFound where no broker knows the source, TopicNotFound.
+        Raises GroupNotFound if no broker knows the source, TopicNotFound.
         """
         deadline_ms = self._deadline(timeout)
         request = CloneOffsets(check_group(source), check_group(group), topic or "", dry_run)
@@ -124,11 +125,12 @@ class GroupAdmin(AdminCalls):
         return merge_resets(await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(source)))
 
     async def _delete_group(self, group: str, *, timeout: float | None = None) -> None:
-        """Deletes a group that has no members, with its offsets and with what failed in it and waits for its next try: one
-        of the same name that is made later begins without. Its dead letters stay. Raises GroupNotFound.
+        """Deletes a group without members, with its offsets and its failed messages that wait for the next try.
+
+        A group created later with the same name does not get them. The dead letters stay. Raises GroupNotFound.
         """
         deadline_ms = self._deadline(timeout)
         request = DeleteGroup(check_group(group))
         await self._ask_some(await self._masters(deadline_ms), request, deadline_ms, GroupNotFound(group))
-        with suppress(TopicNotFound):  # nothing failed in it
+        with suppress(TopicNotFound):  # no message failed in it
             await self._drop_topic(retry_topic(group), deadline_ms)

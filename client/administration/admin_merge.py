@@ -1,4 +1,4 @@
-"""Combines the brokers' answers about one thing. Pure: documents in, one document out (shapes: docs of `--json`)."""
+"""Combines the brokers' answers about one thing into one document (shapes: docs of `--json`). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 
 def merge_topics(documents: Iterable[Document]) -> list[Document]:
-    """Topic settings of all brokers, by name; queue counts are the largest of any broker."""
+    """The topic settings of all brokers, by name; queue counts are the largest of any broker."""
     merged: dict[str, Document] = {}
     for document in documents:
         for topic in document["topics"]:
@@ -23,7 +23,7 @@ def merge_topics(documents: Iterable[Document]) -> list[Document]:
 
 
 def merge_topic_queues(topic: str, documents: Mapping[str, Document]) -> Document:
-    """{topic, queues: [{broker_name, queue_id, ...}]} out of {broker name: its statistics of the topic}."""
+    """{topic, queues: [{broker_name, queue_id, ...}]} from {broker name: its statistics of the topic}."""
     rows = [
         {"broker_name": broker_name, **row}
         for broker_name, document in sorted(documents.items())
@@ -33,7 +33,7 @@ def merge_topic_queues(topic: str, documents: Mapping[str, Document]) -> Documen
 
 
 def merge_groups(documents: Iterable[Document]) -> list[Document]:
-    """Groups of all brokers by name, with all members and topics that any broker tells of."""
+    """The groups of all brokers by name, with all members and topics that any broker reports."""
     merged: dict[str, Document] = {}
     for document in documents:
         for group in document["groups"]:
@@ -44,10 +44,10 @@ def merge_groups(documents: Iterable[Document]) -> list[Document]:
 
 
 def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
-    """The shape of `group describe`: {group, members, lag, queues, conflicts} out of {broker name: its statistics}.
+    """The shape of `group describe`: {group, members, lag, queues, conflicts} from {broker name: its statistics}.
 
-    `owner` is who has locked a queue, or else whose it is by the allocation that all who share out the topic name: None
-    where nobody does, or where their allocation is known to nobody else. `lag` is None where that of any queue is unknown.
+    `owner`: the member that has locked the queue, else the one to which the allocation gives it. None if the members
+    report no allocation, different ones, or one that we do not know. `lag` is None if that of any queue is unknown.
     """
     members = sorted({member for document in documents.values() for member in document["members"]})
     rows = [
@@ -68,7 +68,7 @@ def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
 
 
 def merge_conflicts(documents: Iterable[Document]) -> list[Document]:
-    """[{topic, subscriptions: [{kind, expression, members}]}]: of which topics the group's members want different things."""
+    """[{topic, subscriptions: [{kind, expression, members}]}]: topics to which the group's members subscribe differently."""
     merged: dict[str, dict[tuple[str, str], set[str]]] = {}
     for document in documents:
         for conflict in document.get("conflicts", []):
@@ -88,7 +88,7 @@ def merge_conflicts(documents: Iterable[Document]) -> list[Document]:
 
 
 def merge_clients(group: str, documents: Iterable[Document]) -> Document:
-    """{group, clients: [...]} by client id: each as the broker that heard of it last tells."""
+    """{group, clients: [...]} by client id: each as reported by the broker that heard of it last."""
     merged: dict[str, Document] = {}
     for document in documents:
         for client in document["clients"]:
@@ -113,7 +113,7 @@ def _owners(sharing: list[Document], queues: list[MessageQueue]) -> dict[Message
 
 
 def merge_resets(documents: Mapping[str, Document]) -> list[Document]:
-    """[{topic, broker_name, queue_id, from, to}] out of {broker name: what it changed}."""
+    """[{topic, broker_name, queue_id, from, to}] from {broker name: what it changed}."""
     return [
         {"topic": row["topic"], "broker_name": broker_name, **row}
         for broker_name, document in sorted(documents.items())

@@ -1,4 +1,4 @@
-"""The administrator's side: single messages, found by id or key, and what became of them."""
+"""The administrator's calls about single messages: finds them by id or key, and traces them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ END_OF_TIME_MS: Final = 1 << 62
 
 
 class MessageAdmin(AdminCalls):
-    """What concerns single messages."""
+    """Calls about single messages."""
 
     async def _query_by_key(
         self,
@@ -35,7 +35,7 @@ class MessageAdmin(AdminCalls):
         max_messages: int = 64,
         timeout: float | None = None,
     ) -> list[StoredMessage]:
-        """Messages that carry a key, newest first, at most `max_messages`; `since`, `until`: stored within."""
+        """Messages with this key, newest first, at most `max_messages`; `since`, `until`: stored within."""
         deadline_ms = self._deadline(timeout)
         request = QueryMessages(
             topic,
@@ -49,7 +49,7 @@ class MessageAdmin(AdminCalls):
     async def _view_message(
         self, message_id: str, *, topic: str | None = None, timeout: float | None = None
     ) -> StoredMessage:
-        """The message with this id: an offset message id, or a unique id, looked for in `topic` or else in every topic.
+        """The message with this id: an offset message id, or a unique id, searched in `topic` or else in every topic.
 
         Raises MessageNotFound.
         """
@@ -72,24 +72,24 @@ class MessageAdmin(AdminCalls):
     async def _query_by_id(
         self, topic: str, message_id: str, *, max_messages: int = 64, timeout: float | None = None
     ) -> list[StoredMessage]:
-        """Messages of a topic that carry this unique id, newest first: several where it came again, as in a retry topic."""
+        """Messages of a topic with this unique id, newest first: several if it was stored again, as in a retry topic."""
         request = QueryMessages(topic, message_id, max_messages, unique=True)
         return (await self._query(topic, request, self._deadline(timeout)))[:max_messages]
 
     async def _trace(
         self, message_id: str, *, topic: str | None = None, trace_topic: str = TRACE_TOPIC, timeout: float | None = None
     ) -> Document:
-        """What became of a message that was sent and consumed with `trace=True`, found by its id of either kind.
+        """The journey of a message that was sent and consumed with `trace=True`, found by its id of either kind.
 
         {message_id, topic, events: [{event, at_ms, ...}]} by time; events: produced, stored, transaction, recalled,
-        retried, dead_lettered, delivered, consumed. Raises MessageNotFound where nothing is known of it.
+        retried, dead_lettered, delivered, consumed. Raises MessageNotFound if nothing is known of it.
         """
         deadline_ms = self._deadline(timeout)
         finder = Finder(self._view_message, self._query_by_key, self._query_by_id, lambda: self._left_s(deadline_ms))
         return await find_journey(finder, message_id, topic=topic, trace_topic=trace_topic)
 
     async def _view_by_offset(self, message_id: str, deadline_ms: int) -> StoredMessage | None:
-        """By the broker that the id names, if it is one of this cluster and has a message of that id there."""
+        """Asks the broker in the id, if it belongs to this cluster and has a message with that id."""
         try:
             host, offset = parse_offset_message_id(message_id)
         except InvalidParameter:

@@ -1,4 +1,4 @@
-"""The administrator's side: topics, where they live, and the offsets of their queues."""
+"""The administrator's calls about topics, their brokers, and the offsets of their queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOK_AGAIN_MS: Final = 20
 
 
 class TopicAdmin(AdminCalls):
-    """What concerns topics."""
+    """Calls about topics."""
 
     async def _create_topic(
         self,
@@ -44,10 +44,10 @@ class TopicAdmin(AdminCalls):
         permission: int = PERMISSION_READ_WRITE,
         timeout: float | None = None,
     ) -> None:
-        """Creates a topic at every master, or at the named ones, or gives it these settings; returns once it is routed.
+        """Creates a topic at every master, or at the named ones, or updates its settings; returns when it is routed.
 
-        `queues`: at each of them. `permission`: 2 = write, 4 = read, 6 = both. `attributes`: texts of your own, kept with the
-        topic. Raises InvalidName, InvalidParameter, NoRoute where there is no master, RequestTimeout.
+        `queues`: at each of them. `permission`: 2 = write, 4 = read, 6 = both. `attributes`: your own texts, stored with
+        the topic. Raises InvalidName, InvalidParameter, NoRoute if there is no master, RequestTimeout.
         """
         deadline_ms = self._deadline(timeout)
         request = CreateTopic(check_topic(topic), queues, queues, permission, order, settings_of(attributes))
@@ -64,11 +64,10 @@ class TopicAdmin(AdminCalls):
         attributes: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Document:
-        """Changes settings of a topic at each master that has it; what is None stays. Returns once that is routed: {topic,
-        brokers: [{broker_name, read_queues, write_queues, order, attributes}]}.
+        """Changes settings of a topic at each master that has it; None leaves one unchanged. Returns when the change is
+        routed: {topic, brokers: [{broker_name, read_queues, write_queues, order, attributes}]}.
 
-        Raises TopicNotFound where no broker has it, and InvalidParameter, with nothing changed, where a queue would be taken
-        away.
+        Raises TopicNotFound if no broker has it, and InvalidParameter, without a change, if a queue would be removed.
         """
         deadline_ms = self._deadline(timeout)
         masters = await self._masters(deadline_ms)
@@ -108,11 +107,11 @@ class TopicAdmin(AdminCalls):
         return {"topic": topic, "brokers": rows}
 
     async def _delete_topic(self, topic: str, *, timeout: float | None = None) -> None:
-        """Deletes a topic, its messages and the offsets in it, everywhere. Raises TopicNotFound where no broker has it."""
+        """Deletes a topic, its messages and the offsets in it, everywhere. Raises TopicNotFound if no broker has it."""
         await self._drop_topic(topic, self._deadline(timeout))
 
     async def _topics(self, *, timeout: float | None = None) -> list[str]:
-        """The names of all topics the name servers know."""
+        """The names of all topics that the name servers know."""
         return list(await self._topic_names(self._deadline(timeout)))
 
     async def _topic_configs(self, *, timeout: float | None = None) -> list[Document]:
@@ -129,15 +128,15 @@ class TopicAdmin(AdminCalls):
         return merge_topic_queues(topic, await self._documents(brokers, GetTopicStatistics(topic), deadline_ms))
 
     async def _route(self, topic: str, *, timeout: float | None = None) -> TopicRoute:
-        """Where a topic lives. Raises TopicNotFound, NoRoute where no broker that has it is registered."""
+        """The brokers of a topic. Raises TopicNotFound, NoRoute if no broker that has it is registered."""
         return await self._fresh_route(topic, self._deadline(timeout))
 
     async def _queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
-        """The queues of a topic that may be read, sorted. Raises as `route` does."""
+        """The readable queues of a topic, sorted. Raises as `route` does."""
         return (await self._route(topic, timeout=timeout)).read_queues()
 
     async def _min_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> QueueOffset:
-        """The oldest offset that a queue still holds. Raises TopicNotFound, NoRoute."""
+        """The oldest offset that a queue still has. Raises TopicNotFound, NoRoute."""
         return await self._offset(queue, GetMinOffset(queue.topic, queue.queue_id), timeout)
 
     async def _max_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> QueueOffset:
@@ -162,7 +161,7 @@ class TopicAdmin(AdminCalls):
         return QueueOffset(reply.offset)
 
     async def _wait_routed(self, topic: str, queues: Mapping[str, int], deadline_ms: int) -> None:
-        """Until every name server tells of the topic at these brokers: a broker registers soon, not at once."""
+        """Waits until every name server lists the topic at these brokers: a broker registers soon, not at once."""
         for address in self._connection.addresses:
             while not await self._is_routed(address, topic, queues, deadline_ms):
                 if monotonic_ms() + LOOK_AGAIN_MS >= deadline_ms:

@@ -1,4 +1,4 @@
-"""The administrator's side: transactions that nobody has decided."""
+"""The administrator's calls about undecided transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LISTED_MAX: Final = 1000
 
 
 class TransactionAdmin(AdminCalls):
-    """What concerns transactions."""
+    """Calls about transactions."""
 
     async def _transactions(
         self,
@@ -51,12 +51,14 @@ class TransactionAdmin(AdminCalls):
     async def _transaction(
         self, transaction_id: str, *, timeout: float | None = None
     ) -> tuple[Document, StoredMessage]:
-        """(as `transactions` lists it, its message as it waits) of one that is not decided. Raises InvalidParameter,
-        TransactionNotFound."""
+        """(as `transactions` lists it, its waiting message) of an undecided transaction.
+
+        Raises InvalidParameter, TransactionNotFound.
+        """
         deadline_ms = self._deadline(timeout)
         which = TransactionId.parse(transaction_id)
         address = await self._master_of(which, deadline_ms)
-        begin: int | None = which.half_offset  # it may be written again, behind that
+        begin: int | None = which.half_offset  # later, if it was appended again
         while begin is not None:
             _, payload = await self._call(address, GetTransactions(begin, LISTED_AT_ONCE), deadline_ms)
             document = document_of(payload)
@@ -74,7 +76,7 @@ class TransactionAdmin(AdminCalls):
         return await self._decide_transaction(transaction_id, Resolution.COMMIT, timeout)
 
     async def _rollback_transaction(self, transaction_id: str, *, timeout: float | None = None) -> Document:
-        """Nobody gets the message. As `commit_transaction` otherwise."""
+        """Discards the message. Otherwise as `commit_transaction`."""
         return await self._decide_transaction(transaction_id, Resolution.ROLLBACK, timeout)
 
     async def _decide_transaction(self, text: str, resolution: Resolution, timeout: float | None) -> Document:

@@ -1,6 +1,6 @@
 """Finds and reads dead letters. `redrive` sends them again.
 
-Every question to a broker has the caller's time limit of its own.
+Each request to a broker has the caller's whole time limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a group gave up. `origin_topic`: "" where it does not say. `attempts`: how often it was handled."""
+    """A message that a group gave up. `origin_topic`: "" if unknown. `attempts`: how often it was handled."""
 
     group: str
     message: StoredMessage
@@ -59,7 +59,7 @@ class DeadLetter:
 
     @staticmethod
     def of(group: str, message: StoredMessage) -> DeadLetter:
-        """From a record of the group's dead letters."""
+        """Creates one from a record in the group's dead letter topic."""
         properties = message.properties
         origin = dead_letter_origin(message.offset_message_id, properties)
         reason = properties.get(DEAD_LETTER_REASON, "")
@@ -67,21 +67,21 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """One cluster's, over `waits`."""
+    """The dead letters of one cluster, read through `waits`."""
 
     def __init__(self, connection: Connection, waits: Waits, *, timeout_ms: int) -> None:
-        """`timeout_ms`: for each question to a broker."""
+        """`timeout_ms`: for each request to a broker."""
         self._connection = connection
         self._waits = waits
         self._timeout_ms = timeout_ms
 
     async def groups(self) -> list[str]:
-        """Groups that have a topic of dead letters, sorted."""
+        """The groups that have a dead letter topic, sorted."""
         reply, _, _ = await self._connection.servers.ask(GetTopicList(), self._waits, timeout_ms=self._timeout_ms)
         return sorted(group for topic in reply.topics if (group := dead_letter_group(topic)) is not None)
 
     async def summary(self, group: str) -> Document:
-        """{group, topic, letters, redriven, oldest_at_ms, newest_at_ms} of what is held, which may be nothing."""
+        """{group, topic, letters, redriven, oldest_at_ms, newest_at_ms} of the present letters, which may be none."""
         states = await self.states(group)
         held = [state for state in states if state.maximum > state.minimum]
         ends = [await self._read_one(state.queue, at) for state in held for at in (state.minimum, state.maximum - 1)]
@@ -115,8 +115,10 @@ class DeadLetters:
         *,
         redrivers: Sequence[str] = (REDRIVER,),
     ) -> list[QueueState]:
-        """What each queue of a group's dead letters holds; none where it never gave up a message. What was sent again
-        is what any of `redrivers` remembers."""
+        """The state of each queue of a group's dead letters; none if it never gave a message up.
+
+        `redrivers`: a letter counts as sent again if any of these groups remembers it.
+        """
         topic = dead_letter_topic(check_group(group))
         try:
             route = await self._connection.routes.refresh(topic, self._waits, timeout_ms=self._timeout_ms)
@@ -143,10 +145,10 @@ class DeadLetters:
             wanted = min(PULL_MESSAGES, end - at)
             pull = PullMessages(REDRIVER, queue.topic, queue.queue_id, at, wanted, PULL_BYTES)
             reply, letters = await self._pull(queue, pull)
-            if letters is None:  # the broker looks at its log
+            if letters is None:  # the broker checks its log
                 reply, letters = await self._pull(queue, replace(pull, is_doubted=True))
             if reply.next_offset <= at:
-                return  # what was there a moment ago is gone
+                return  # the letters were deleted meanwhile
             if reply.status == GetStatus.MESSAGES_LOST:
                 log.warning("letters lost queue=%s begin=%d end=%d", queue, reply.lost_from, reply.next_offset)
 
@@ -154,7 +156,10 @@ class DeadLetters:
             yield list(letters or ()), at
 
     async def _pull(self, queue: MessageQueue, pull: PullMessages) -> tuple[PullReply, MessageBatch | None]:
-        """None: the answer is damaged. Raises CorruptRecordError where one that was asked for in doubt cannot be decoded."""
+        """The reply and its letters; None if the answer is damaged.
+
+        Raises CorruptRecordError if the answer to a repeated request is.
+        """
         reply, payload = await self.ask(queue, pull)
         try:
             letters = decode_batch(payload, queue.broker_name)
@@ -176,7 +181,7 @@ class DeadLetters:
         return None
 
     async def _offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Of the first letter stored at or after a time; the end where there is none."""
+        """The offset of the first letter stored at or after a time; the end if there is none."""
         return await self._offset(queue, SearchOffset(queue.topic, queue.queue_id, timestamp_ms))
 
     async def _offset(self, queue: MessageQueue, request: RequestFor[OffsetReply | ConsumerOffsetReply]) -> int:

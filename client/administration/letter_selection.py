@@ -1,7 +1,7 @@
-"""The selection of dead letters: by original topic, by tag, by failure. Pure.
+"""A selection of dead letters: by original topic, by tag, by failure. Pure.
 
-What a redrive of a selection has sent is remembered under a name of its own, made of what is selected: the same selection
-goes on behind it, another one knows nothing of it. What the redrive of everything has sent, none sends again.
+A redrive of a selection remembers its progress under a name of its own, made from the selection: the same selection
+continues there, and other selections ignore it. All of them skip what a redrive of everything has sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterSelection:
-    """What all of these say; empty = no matter what. `reason`: a part of it, in capitals or not."""
+    """Letters that fulfil all of these; an empty field selects all. `reason`: a part of it, in any case."""
 
     topics: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
@@ -28,11 +28,11 @@ class LetterSelection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether every letter is meant."""
+        """Whether every letter is selected."""
         return not (self.topics or self.tags or self.reason)
 
     def matches(self, letter: DeadLetter) -> bool:
-        """Whether this one is meant."""
+        """Whether this letter is selected."""
         if self.topics and letter.origin_topic not in self.topics:
             return False
         if self.tags and letter.message.properties.get(TAGS, "") not in self.tags:
@@ -41,7 +41,7 @@ class LetterSelection:
 
     @property
     def redriver(self) -> str:
-        """The group under which a redrive of the selection remembers how far it came."""
+        """The group that stores the progress of a redrive of the selection."""
         if self.is_everything:
             return REDRIVER
         facts = json.dumps([sorted(self.topics), sorted(self.tags), self.reason.lower()])

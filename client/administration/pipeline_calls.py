@@ -1,11 +1,11 @@
 """The data pipeline's requests to a cluster: stored query offsets, and retention holds.
 
-*Query offsets* are one JSON object a query, kept until it is dropped, or one of a higher version takes its place. Every group
-of the cluster keeps a copy, so none of them is the one place that must be up: whoever has a copy tells the others. They
-are returned only when every group that leads has a copy; a creator that died before that began nothing. Where two
-brokers have different ones all the same, QueryOffsetsDiffer says so and nobody guesses.
+*Query offsets* are one JSON object per query, kept until it is dropped or replaced by one of a higher version. Every group
+of the cluster keeps a copy, so no single group must be up: the pipeline copies the object from groups that have it to the
+others. It is returned only when every group with a leader has a copy; if its creator died before that, nothing has begun.
+If two brokers nevertheless have different objects, QueryOffsetsDiffer says so, and nothing is chosen by guess.
 
-A *hold* keeps retention from deleting what is being read (broker/retention_holds); it ends by itself.
+A *hold* keeps retention from deleting what is being read (broker/retention_holds); it expires by itself.
 
 Every call may be repeated, and is, until it is answered or its time is over.
 """
@@ -55,7 +55,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """What one group holds. `queues`: (topic, queue id, first offset)."""
+    """The part of a hold at one group. `queues`: (topic, queue id, first offset)."""
 
     broker_name: str
     hold_id: str
@@ -64,14 +64,14 @@ class HeldPart:
 
 @dataclass(frozen=True, slots=True)
 class RetentionHold:
-    """A hold of queues of any number of groups; a plain value, which may travel."""
+    """A hold of queues of any number of groups; a plain, picklable value."""
 
     owner: str
     parts: tuple[HeldPart, ...]
 
 
 class PipelineCalls:
-    """One cluster's. Any thread; every call blocks until `timeout_ms` at most, and raises what the last try ended with."""
+    """The calls to one cluster. Any thread; a call blocks for at most `timeout_ms`, and raises the error of the last try."""
 
     def __init__(self, connection: Connection, *, timeout_ms: int = TIMEOUT_MS) -> None:
         self._connection = connection
@@ -80,32 +80,38 @@ class PipelineCalls:
         self._retry = RetryPolicy()
 
     def cluster_id(self) -> str:
-        """Of the cluster that is asked, once its name servers tell of a master; "" where several clusters live there, and none
-        was met yet. Raises NoRoute, WrongCluster."""
+        """The id of the cluster, once its name servers know a master; "" if they serve several clusters and none was used
+        yet.
+
+        Raises NoRoute, WrongCluster.
+        """
         self._repeat(self._masters)
         return self._connection.remoting.cluster_id
 
     # ---- query offsets
 
     def keep_query_offsets(self, query: str, offsets: str) -> str:
-        """Keeps a JSON object (at most 1 MiB) for a query that has none, or has one of a lower version (its member `version`, 0
-        where there is none); returns the one that is kept, as it was given.
+        """Stores a JSON object (at most 1 MiB) for a query without one, or with a lower version (its member `version`, 0 if
+        absent).
 
-        Raises InvalidName, InvalidParameter, MessageTooLarge, TooManyQueries, QueryOffsetsDiffer.
+        Returns the object that is stored now, unchanged. Raises InvalidName, InvalidParameter, MessageTooLarge,
+        TooManyQueries, QueryOffsetsDiffer.
         """
         return self._repeat(lambda deadline_ms: self._keep(query, offsets, deadline_ms))
 
     def query_offsets(self, query: str) -> str | None:
-        """What is kept of a query; None where nothing is. Raises InvalidName, QueryOffsetsDiffer."""
+        """The stored object of a query; None if there is none. Raises InvalidName, QueryOffsetsDiffer."""
         return self._repeat(lambda deadline_ms: agreed(query, self._copies(query, deadline_ms)))
 
     def copies(self, query: str) -> dict[str, str | None]:
-        """What each group keeps of a query, by broker name."""
+        """The copy of a query's object in each group, by broker name."""
         return self._repeat(lambda deadline_ms: self._copies(query, deadline_ms))
 
     def queries(self) -> list[Document]:
-        """[{query, kept_at_ms, size_bytes, version, brokers}]: of which queries something is kept, and where. `version`: not
-        there where brokers of an older version do not tell."""
+        """[{query, kept_at_ms, size_bytes, version, brokers}]: the queries with stored objects, and where these are.
+
+        `version` is absent if brokers of an older version do not report it.
+        """
 
         def ask(deadline_ms: int) -> list[Document]:
             listed = {
@@ -117,7 +123,7 @@ class PipelineCalls:
         return self._repeat(ask)
 
     def drop_query_offsets(self, query: str) -> None:
-        """Forgets what is kept of a query, everywhere. Raises QueryOffsetsNotFound where nothing was."""
+        """Drops a query's object everywhere. Raises QueryOffsetsNotFound if there was none."""
         dropped: set[str] = set()  # over all tries
 
         def ask(deadline_ms: int) -> None:
@@ -137,7 +143,10 @@ class PipelineCalls:
         copies = self._copies(query, deadline_ms, masters)
         is_newest = all(is_behind(text, offsets) for text in copies.values())
         kept = (None if is_newest else agreed(query, copies)) or offsets
-        for name, address in masters.items():  # by name: of two that begin at once, one finds the other's at the first
+        for (
+            name,
+            address,
+        ) in masters.items():  # by name: of two that begin at once, one finds the other's at the first broker
             if is_behind(copies[name], kept):
                 copies[name] = self._call(address, KeepQueryOffsets(query), deadline_ms, kept.encode())[1].decode()
                 kept = agreed(query, copies) or kept
@@ -155,10 +164,10 @@ class PipelineCalls:
     # ---- holds
 
     def hold(self, owner: str, offsets: Mapping[MessageQueue, int], seconds: float) -> RetentionHold:
-        """Keeps what lies at or behind these offsets for `seconds` (at most an hour) or until it is renewed or released.
+        """Keeps messages at or behind these offsets for `seconds` (at most an hour) or until a renewal or release.
 
-        `owner`: what the reader calls itself, for people who look. Offsets that are gone already are no error. Raises
-        TopicNotFound, InvalidParameter, TooManyHolds.
+        `owner`: a name of the reader, for operators. Offsets that are gone already are no error. Raises TopicNotFound,
+        InvalidParameter, TooManyHolds.
         """
         queues: dict[str, list[tuple[str, int, int]]] = {}
         for queue, offset in sorted(offsets.items()):
@@ -171,15 +180,16 @@ class PipelineCalls:
         return RetentionHold(owner, parts)
 
     def renew(self, hold: RetentionHold, seconds: float) -> RetentionHold:
-        """The hold for another `seconds` from now. Where it was forgotten (a change of master) it is taken anew: what
-        retention deleted meanwhile is gone. Raises as `hold` does.
+        """Extends the hold to `seconds` from now. If a broker forgot it (a change of master), takes a new one.
+
+        Messages that retention deleted meanwhile are lost. Raises as `hold` does.
         """
         lease_ms = round(seconds * 1000)
         parts = tuple(self._repeat(partial(self._renew, hold.owner, part, lease_ms)) for part in hold.parts)
         return replace(hold, parts=parts)
 
     def release(self, hold: RetentionHold) -> None:
-        """Ends a hold. One that nobody can be told of ends by itself, so this tries each group once, and raises nothing."""
+        """Ends a hold. Tries each group once, and raises nothing, because a hold that cannot be released expires by itself."""
         deadline_ms = monotonic_ms() + self._timeout_ms
         for part in hold.parts:
             with suppress(ZenitError):
@@ -206,7 +216,7 @@ class PipelineCalls:
     # ---- asking
 
     def _repeat(self, ask: Callable[[int], _R]) -> _R:
-        """What `ask(deadline in monotonic ms)` returns, asked again while that may help."""
+        """Returns the result of `ask(deadline in monotonic ms)`, repeated while that may help."""
         deadline_ms = monotonic_ms() + self._timeout_ms
         tries = 0
         while True:
@@ -222,7 +232,7 @@ class PipelineCalls:
                 sleep_ms(delay_ms)
 
     def _masters(self, deadline_ms: int) -> dict[str, str]:
-        """{broker name: address} of all masters, by name. Raises NoRoute where there is none."""
+        """{broker name: address} of all masters, by name. Raises NoRoute if there is none."""
         left_ms = max(1, deadline_ms - monotonic_ms())
         _, payload, _ = run_blocking(self._connection.servers.ask(GetClusterInfo(), self._waits, timeout_ms=left_ms))
         brokers = self._connection.routes.document_of_ours(_document(payload))["brokers"]
@@ -243,7 +253,7 @@ class PipelineCalls:
 
 @contextmanager
 def pipeline_calls(namesrv: str | None, *, timeout_ms: int = TIMEOUT_MS) -> Iterator[PipelineCalls]:
-    """The calls over a connection of their own, for who has none."""
+    """The calls, over a connection of their own."""
     connection = connect(namesrv)
     try:
         yield PipelineCalls(connection, timeout_ms=timeout_ms)
@@ -254,7 +264,7 @@ def pipeline_calls(namesrv: str | None, *, timeout_ms: int = TIMEOUT_MS) -> Iter
 def _document(payload: bytes) -> Document:
     try:
         document: Any = json.loads(payload)
-    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise RemoteProtocolError("a document is not JSON") from error
     if not isinstance(document, dict):
         raise RemoteProtocolError("a document is not a JSON object")

@@ -1,6 +1,6 @@
-"""The copies of a query's offsets: each group of the cluster stores one, so none of them must be up. Pure.
+"""The copies of a query's offsets: each group of the cluster stores one, so no single group must be up. Pure.
 
-A document may have a version (member `version`, 0 where it has none). The highest counts: a copy of a lower one is behind.
+A document may have a version (member `version`, 0 if absent). The highest counts: a copy of a lower version is outdated.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ Document = dict[str, Any]
 
 
 def agreed(query: str, copies: Mapping[str, str | None]) -> str | None:
-    """What the brokers that keep the highest version agree on; None where none keeps any. `copies`: by broker name, None = it
-    keeps none.
+    """The document on which the brokers with the highest version agree; None if no broker has one.
 
-    Raises QueryOffsetsDiffer.
+    `copies`: by broker name, None = it has none. Raises QueryOffsetsDiffer.
     """
     kept = {name: text for name, text in copies.items() if text is not None}
     versions = {text: version_of(text) for text in kept.values()}
@@ -29,13 +28,15 @@ def agreed(query: str, copies: Mapping[str, str | None]) -> str | None:
 
 
 def is_behind(text: str | None, wanted: str) -> bool:
-    """Whether a broker whose copy this is (None: it has none) has yet to be told of the document that is wanted."""
+    """Whether a broker with this copy (None: it has none) still needs the wanted document."""
     return text is None or version_of(text) < version_of(wanted)
 
 
 def merge_queries(listed: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[Document]:
-    """[{query, kept_at_ms, size_bytes, version, brokers}] by query, of what each broker lists; kept_at_ms: of the first copy;
-    version: of the newest, not there where a broker of an older version does not tell."""
+    """[{query, kept_at_ms, size_bytes, version, brokers}] by query, from each broker's list.
+
+    `kept_at_ms`: of the first copy; `version`: of the newest, absent if a broker of an older version does not report it.
+    """
     merged: dict[str, Document] = {}
     for broker_name, queries in sorted(listed.items()):
         for entry in queries:

@@ -1,8 +1,8 @@
 """Sends dead letters again, to their original topics or to another, without the properties about failures.
 
-In the order of the queue, some at a time and waited for; after each pull the brokers are told how far it came
-(redrive_plan). It ends at the first letter that cannot be sent. What was sent after the last word to the brokers is sent
-again by the next run: at most one pull, under the same unique ids.
+In queue order, in batches whose outcome is awaited. After each pull the progress is stored at the brokers (redrive_plan).
+It ends at the first letter that cannot be sent. Letters that were sent after the last stored progress are sent again by the
+next run: at most one pull, with the same unique ids.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .redrive_plan import REDRIVER, Letter, QueuePlan, pause_ms, plan_redrive, r
 KEPT_FLAGS: Final = COMPRESSED | MULTI_TAGS | COMPRESSION_MASK
 
 OnProgress = Callable[[int, int], None]
-"""Told of (letters done, letters to look at)."""
+"""Called with (letters done, letters to examine)."""
 
 
 class Redrive:
-    """One run over the dead letters of one group. `error`: why it ended early, None where it did not."""
+    """One run over the dead letters of one group. `error`: why it ended early, None if it did not."""
 
     def __init__(
         self,
@@ -58,8 +58,10 @@ class Redrive:
         on_progress: OnProgress | None,
         timeout_ms: int,
     ) -> None:
-        """`rate`: letters a second at most; `timeout_ms`: for each question to a broker, and over all tries of one letter.
-        Raises InvalidName, InvalidParameter (`to`, `rate`)."""
+        """`rate`: letters a second at most; `timeout_ms`: for each request to a broker, and over all tries of one letter.
+
+        Raises InvalidName, InvalidParameter (`to`, `rate`).
+        """
         if rate is not None and not rate > 0:
             raise InvalidParameter("rate", rate, "letters a second, more than 0")
         self._letters = DeadLetters(connection, waits, timeout_ms=timeout_ms)
@@ -83,7 +85,7 @@ class Redrive:
     async def run(
         self, *, since: datetime | None, until: datetime | None, max_messages: int | None, again: bool
     ) -> dict[str, Any]:
-        """Carries it out; returns the document of `Admin.redrive_dead_letters`. Raises what kept it from reading."""
+        """Runs it; returns the document of `Admin.redrive_dead_letters`. Raises errors of reading."""
         if max_messages is not None and max_messages < 1:
             raise InvalidParameter("max_messages", max_messages, "at least 1")
         states = await self._letters.states(
@@ -91,7 +93,7 @@ class Redrive:
         )
         if self._select.is_everything:
             plans = plan_redrive(states, again=again, max_messages=max_messages)
-        else:  # how many of them are meant shows as they are read
+        else:  # how many are selected is known only after reading them
             plans = plan_redrive(states, again=again, max_messages=None)
             self._left = max_messages
         self._total = sum(plan.count for plan in plans)
@@ -150,7 +152,7 @@ class Redrive:
                 if not self._dry_run:
                     await self._pause()
                     await self._sender.send(run)
-                    if self._rate is not None:  # a slow batch may be stopped half way
+                    if self._rate is not None:  # at a low rate a batch may be stopped half way
                         await self._remember(plan, int(run[-1].message.queue_offset) + 1)
             except ZenitError as error:
                 return self._stop(run[0].message, error)
@@ -158,7 +160,7 @@ class Redrive:
         return behind if unfit is None else self._stop(*unfit)
 
     def _address(self, message: StoredMessage) -> Letter:
-        """Raises NoOrigin, InvalidParameter, CorruptRecordError: a copy of damaged bytes would pass for good."""
+        """Raises NoOrigin, InvalidParameter; CorruptRecordError, because a copy of damaged bytes would pass as valid."""
         if not message.body_crc_matches:
             raise CorruptRecordError(message.physical_offset, message.size_bytes, "body checksum")
         properties = message.properties
@@ -166,7 +168,7 @@ class Redrive:
         topic = self._to or origin.topic
         if not topic:
             raise NoOrigin(message.message_id)
-        if is_retry_topic(topic):  # that one group alone is to have it
+        if is_retry_topic(topic):  # only that group is to get it
             wanted = retry_properties(properties, Origin(origin.topic or topic, origin.message_id))
         else:
             wanted = redriven_properties(properties, origin)
@@ -197,7 +199,7 @@ class Redrive:
 
 
 class _Sender:
-    """Stores messages anew, with properties that a producer would not be allowed to set."""
+    """Stores messages again, with properties that a producer may not set."""
 
     def __init__(self, connection: Connection, waits: Waits, timeout_ms: int) -> None:
         self._waits = waits
@@ -207,7 +209,7 @@ class _Sender:
         self._retry = RetryPolicy()
 
     async def send(self, run: list[Letter]) -> None:
-        """All of them, or none. Raises what the last try ended with."""
+        """Sends all of them, or none. Raises the error of the last try."""
         topic = run[0].topic
         deadline_ms = monotonic_ms() + self._timeout_ms
         await self._routes.route(topic, self._waits, timeout_ms=self._timeout_ms)
@@ -244,7 +246,7 @@ class _Sender:
 
 
 def _record(letter: Letter, host_bytes: int) -> bytes:
-    """As a producer would send it. `host_bytes`: of the host that the broker writes into it."""
+    """The record as a producer would send it. `host_bytes`: of the host that the broker writes into it."""
     message = letter.message
     return encode_record(
         topic=letter.topic.encode(),

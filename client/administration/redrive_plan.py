@@ -2,9 +2,9 @@
 
     minimum <= start <= begin <= end <= maximum      queue offsets of one queue of dead letters
 
-What was redriven is remembered as the committed offset of one group, REDRIVER, in the topic of the dead letters: all below
-it was sent again, or passed over by `since`. It never goes back; `again` starts at the first letter without regard to it.
-A redrive of some letters only has a group of its own (letter_selection), and goes on behind whichever came further.
+The progress is stored as the committed offset of a group, REDRIVER, in the dead letter topic: all letters below it were
+sent again, or skipped because of `since`. It never goes back; `again` ignores it and starts at the first letter. A redrive
+of a selection has a group of its own (letter_selection), and continues at the higher offset of the two.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ RUN_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """What a queue of dead letters holds. `done`: the offset remembered, -1 = none. `since`, `until`: the offsets of the
-    first letter that is wanted and of the first behind those, None = no such bound."""
+    """The state of a queue of dead letters.
+
+    `done`: the stored progress, -1 = none. `since`, `until`: the offsets of the first wanted letter and of the first one
+    behind the wanted ones, None = no such bound.
+    """
 
     queue: MessageQueue
     minimum: int
@@ -39,7 +42,10 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """To send again: [begin, end). `passed_over`: letters before it that were never redriven and now count as done."""
+    """The letters to send again: [begin, end).
+
+    `passed_over`: earlier letters that were never redriven and now count as done.
+    """
 
     queue: MessageQueue
     begin: int
@@ -49,16 +55,16 @@ class QueuePlan:
 
     @property
     def count(self) -> int:
-        """Letters to send again."""
+        """The number of letters to send again."""
         return self.end - self.begin
 
     def remembered(self, position: int) -> int | None:
-        """What to commit once [begin, position) was sent; None where that is nothing new."""
+        """The offset to commit when [begin, position) was sent; None if it is not higher than before."""
         return position if position > max(self.begin, self.done) else None
 
 
 def plan_redrive(states: Iterable[QueueState], *, again: bool, max_messages: int | None) -> list[QueuePlan]:
-    """A plan for each queue that has letters to send, at most `max_messages` together."""
+    """A plan for each queue that has letters to send, at most `max_messages` in total."""
     left = max_messages
     plans = []
     for state in states:
@@ -81,7 +87,7 @@ def _plan(state: QueueState, *, again: bool) -> QueuePlan:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter with where it goes, and the properties that it has there."""
+    """A dead letter, its destination, and its properties there."""
 
     message: StoredMessage
     topic: str
@@ -89,7 +95,7 @@ class Letter:
 
     @property
     def sharding_key(self) -> str | None:
-        """What names its queue there; None: any queue does."""
+        """The key that determines its queue there; None: any queue."""
         return self.properties.get(SHARDING_KEY)
 
 
@@ -99,12 +105,12 @@ def run_letters_max(rate: float | None) -> int:
 
 
 def pause_ms(sent: int, rate: float, elapsed_ms: int) -> int:
-    """How long to wait before the next letter, where `sent` went within `elapsed_ms` and `rate` a second may."""
+    """How long to wait before the next letter after `sent` letters in `elapsed_ms`, to keep to `rate` a second."""
     return max(0, math.ceil(sent * 1000 / rate) - elapsed_ms)
 
 
 def runs_of(letters: Iterable[Letter], letters_max: int = RUN_LETTERS) -> Iterator[list[Letter]]:
-    """Neighbours that may go in one request: of one topic, to one queue, bounded in number and bytes."""
+    """Adjacent letters that may go in one request: of one topic, to one queue, limited in number and bytes."""
     for _, neighbours in groupby(letters, lambda letter: (letter.topic, letter.sharding_key)):
         run: list[Letter] = []
         size_bytes = 0

@@ -1,8 +1,8 @@
 """Asks a group's replicas how far their logs reach; each answers for itself, in any role.
 
-A replica that does not answer in time is left out, and so is whoever is not of the group; what it has is not known. Who
-forces an election where nobody is known to have all messages compares those that answer, and is told first what points to
-others (`not_compared`).
+A replica that does not answer in time is left out, and so is one of another group; what it has is unknown. An operator who
+forces an election, while no replica is known to have all messages, compares those that answer. Signs of further replicas
+are reported first (`not_compared`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from ...remoting.commands import GetBrokerStatistics
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReach:
-    """What a replica tells of itself. `halted`: why it takes no part in the present term, "" where it does. `hole_at`: where
-    the first hole of its log begins, at which the log ends; None where it has none."""
+    """A replica's answer.
+
+    `halted`: why it takes no part in the present term, "" if it does. `hole_at`: the begin of the first hole in its log, at
+    which the log ends; None if it has none.
+    """
 
     role: str
     halted: str
@@ -30,7 +33,7 @@ class ReplicaReach:
 
 
 def ask_reaches(remoting: RemotingClient, node: GroupNode, *, timeout_ms: int) -> dict[str, ReplicaReach]:
-    """By name, of those that answer. `timeout_ms`: for each."""
+    """The answers by name. `timeout_ms`: for each replica."""
     found = {}
     for replica in node.replicas:
         try:
@@ -39,7 +42,7 @@ def ask_reaches(remoting: RemotingClient, node: GroupNode, *, timeout_ms: int) -
             continue
         facts = json.loads(payload).get("replication")
         if facts is None or (facts["replica"], facts["group_id"]) != (replica.name, node.group_id):
-            continue  # somebody else has its address: another cluster's replicas may be named alike
+            continue  # another program has its address: another cluster's replicas may have the same names
         log = LogReach(
             name=replica.name,
             newest_epoch=facts["newest_epoch"],
@@ -52,10 +55,10 @@ def ask_reaches(remoting: RemotingClient, node: GroupNode, *, timeout_ms: int) -
 
 
 def not_compared(node: GroupNode, reaches: Mapping[str, ReplicaReach], expected: Iterable[str]) -> str:
-    """What says that a replica that does not answer may have more than all that do; "" where nothing does.
+    """A sign that a replica without an answer may have more than all others; "" if there is none.
 
-    Of a group of which nobody is known to have all messages: ZooKeeper may have forgotten its replicas as well, and knows those
-    again that have registered since. `expected`: names that are known from elsewhere.
+    For a group in which no replica is known to have all messages: ZooKeeper may have lost the list of replicas too, and
+    gets them back only as they register. `expected`: names that are known from elsewhere.
     """
     silent = sorted({*expected, *(replica.name for replica in node.replicas)} - reaches.keys())
     if silent:

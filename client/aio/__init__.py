@@ -1,1 +1,1 @@
-"""The clients for asyncio: the same cores, with coroutines where methods wait."""
+"""The clients for asyncio: the same cores as the synchronous clients; methods that wait are coroutines."""

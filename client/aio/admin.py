@@ -1,6 +1,6 @@
-"""The administrator's side for asyncio: every method of `Admin` as a coroutine, over the same requests.
+"""The administrator's client for asyncio: every method of `Admin` as a coroutine, over the same requests.
 
-What is cancelled may or may not have been done by some of the brokers.
+A cancelled call may or may not have had its effect at some of the brokers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Waiting on an asyncio event loop: `OnLoop`, the other way beside `Blocking` (waiting.py) in which client code runs.
+"""Waiting on an asyncio event loop: `OnLoop`, the alternative to `Blocking` (waiting.py) for client code.
 
-Replies are taken by the shared I/O thread (or by whichever thread sends just then) and brought to the loop by
-`LoopCalls`, with one wake-up for all that come until the loop has run. No thread is started for a consumer or a call;
-only the last client of a cluster lets a thread end the connection, since that waits for the I/O thread.
+Replies are received by the shared I/O thread (or by whichever thread is sending) and passed to the loop by `LoopCalls`,
+with one wake-up for all that arrive before the loop runs. No thread is started for a consumer or a call; only the last
+client of a cluster closes the connection in a thread, because that waits for the I/O thread.
 
-An object over `OnLoop` belongs to the loop that it first waits on. A loop that is closed forgets what was on its way.
+An object over `OnLoop` belongs to the loop on which it first waits. A closed loop drops what was posted to it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class LoopCalls:
         self.is_left = False  # nobody waits on the loop any more
 
     def post(self, callback: Callable[[], object]) -> None:
-        """Runs `callback` on the loop soon; never where the loop is closed."""
+        """Runs `callback` on the loop soon; never if the loop is closed."""
         if self.loop.is_closed():
             self._posted.clear()
             return
-        self._posted.append(callback)  # before the look at `_is_due`, which `_run` clears before it looks here
+        self._posted.append(callback)  # before `_is_due` is read: `_run` clears that before it reads `_posted`
         if self._is_due:
             return
         self._is_due = True
@@ -53,7 +53,7 @@ class LoopCalls:
 
     @property
     def is_due(self) -> bool:
-        """Whether something waits for the loop to run."""
+        """Whether callbacks wait for the loop to run."""
         return self._is_due
 
     def _run(self) -> None:
@@ -67,18 +67,18 @@ class LoopCalls:
 
 
 class OnLoop:
-    """Waits on the event loop that it is first used on. Used on that loop only; raises WrongEventLoop elsewhere."""
+    """Waits on the event loop of its first use. Raises WrongEventLoop on another one."""
 
     def __init__(self, remoting: RemotingClient, what: str) -> None:
-        """`what`: who waits, for the error."""
+        """`what`: the name of the waiting object, for the error."""
         self._remoting = remoting
         self._what = what
         self._calls: LoopCalls | None = None
-        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly
-        self._blocking: Blocking | None = None  # instead of the loop, once that is left
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds only weak references
+        self._blocking: Blocking | None = None  # replaces the loop after `block`
 
     def calls(self) -> LoopCalls:
-        """The way to the loop that runs now. Raises WrongEventLoop; RuntimeError where none runs."""
+        """The calls to the running loop. Raises WrongEventLoop; RuntimeError if none runs."""
         loop = asyncio.get_running_loop()
         calls = self._calls
         if calls is None:
@@ -95,7 +95,7 @@ class OnLoop:
     async def call(
         self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[_Reply, bytes]:
-        """See `Waits`; over the shared connection. Cancelled, the reply is thrown away."""
+        """See `Waits`; over the shared connection. If cancelled, the reply is dropped."""
         if self._blocking is not None:
             return await self._blocking.call(address, request, payload, timeout_ms=timeout_ms)
         calls = self.calls()
@@ -116,7 +116,7 @@ class OnLoop:
         await asyncio.sleep(delay_ms / 1000)
 
     async def run_apart(self, function: Callable[[], None]) -> None:
-        """See `Waits`; in a thread, which goes on where this is cancelled."""
+        """See `Waits`; in a thread, which continues if this is cancelled."""
         if self._blocking is not None:
             function()
             return
@@ -132,7 +132,7 @@ class OnLoop:
         return asyncio.Lock() if self._blocking is None else ThreadLock()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """See `Waits`; from another thread only once this was used on its loop."""
+        """See `Waits`; from another thread only after this was used on its loop."""
         (self._calls or self.calls()).post(lambda: self._start(work, name))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
@@ -152,14 +152,14 @@ class OnLoop:
             await asyncio.shield(self._task_of(work, self._what))
 
     def is_end(self, error: BaseException) -> bool:
-        """See `Waits`: the task is cancelled, or the loop is gone; a handler may raise CancelledError by itself."""
+        """See `Waits`: the task is cancelled, or the loop is gone; a handler may also raise CancelledError itself."""
         if isinstance(error, GeneratorExit):
             return True
         task = asyncio.current_task()
         return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
 
     def block(self) -> bool:
-        """See `Waits`: the loop is left; whoever waits on it for a signal finds it as it is."""
+        """See `Waits`: leaves the loop; a wait for a signal then returns its present state."""
         self._blocking = self._blocking or Blocking(self._remoting)
         if self._calls is None:
             return False

@@ -1,8 +1,8 @@
 """The producer for asyncio: `ProducerCore` on an event loop.
 
-`send`, `send_batch`, `send_bodies`, `request`, `flush` are coroutines. `send_async` and `post` return at once, always:
-what finds no room waits in a bounded backlog (backlog.py), and `drain` waits until it is empty, as that of asyncio's
-streams does. The futures of a batch are settled together, in one step of the loop.
+`send`, `send_batch`, `send_bodies`, `request`, `flush` are coroutines. `send_async` and `post` always return at once:
+messages without room wait in a bounded backlog (backlog.py), and `drain` waits until it is empty, like that of asyncio's
+streams. The futures of a batch are settled together, in one step of the loop.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SHARDED_LINES: Final = 16
 
 
 class SentFutures:
-    """The asyncio futures of messages in batches. On the loop only."""
+    """The asyncio futures of messages in batches. Used on the loop only."""
 
     def __init__(self) -> None:
         self._waiting: dict[BatchOutcome, list[tuple[int, Sent]]] = {}
 
     def attach(self, future: Sent, sent: SendFuture, calls: LoopCalls) -> None:
-        """Settles `future` as `sent` is."""
+        """Settles `future` when `sent` is settled."""
         outcome = sent.outcome
         waiting = self._waiting.get(outcome)
         if waiting is not None:
@@ -54,7 +54,7 @@ class SentFutures:
             self._settle(outcome)
 
     def settle_known(self) -> None:
-        """Settles what is known, though the word of it may still be on its way to the loop."""
+        """Settles the known outcomes without waiting for their callbacks on the loop."""
         for outcome in [outcome for outcome in self._waiting if outcome.is_settled]:
             self._settle(outcome)
 
@@ -69,7 +69,7 @@ class SentFutures:
 
 
 class Producer(ProducerCore):
-    """Sends messages, on one event loop. A send that is cancelled may or may not be stored."""
+    """Sends messages, on one event loop. A cancelled send may or may not be stored."""
 
     _keeps_batches = True
 
@@ -92,7 +92,7 @@ class Producer(ProducerCore):
         return self._backlog
 
     def _teller(self, on_error: OnError) -> OnError:
-        """On the loop, where the user's code runs."""
+        """Calls `on_error` on the loop, where the user's code runs."""
         on_loop = self._on_loop
 
         def tell(failed: list[FailedSend]) -> None:
@@ -114,10 +114,10 @@ class Producer(ProducerCore):
             log.warning("closing a producer failed error=%s", failure)
 
     def send_async(self, message: Message, *, sharding_key: str | None = None) -> Sent:
-        """Sends the message with others of its topic and returns at once with its future.
+        """Sends the message in a batch with others of its topic, and returns its future at once.
 
-        The future fails with what keeps the message from being stored; cancelled, it only stops telling. Raises what is
-        wrong with the message itself, and BufferFull where 16 MiB wait for room already: `await drain()` now and then.
+        The future fails if the message cannot be stored; cancelling it does not stop the send. Raises errors about the
+        message itself, and BufferFull if 16 MiB already wait for room: call `await drain()` now and then.
         """
         calls = self._on_loop.calls()
         parts = message_parts(message, self._compress_over, sharding_key)
@@ -132,7 +132,7 @@ class Producer(ProducerCore):
         self._check_usable()
 
         async def move(wait_ms: int) -> None:
-            if not future.done():  # else cancelled before it was sent
+            if not future.done():  # cancelled before it was sent
                 sent = await self._background.send(topic, parts, sharding_key, wait_ms)
                 self._sent.attach(future, sent, calls)
 
@@ -153,7 +153,7 @@ class Producer(ProducerCore):
         properties: Mapping[str, str] | None = None,
         sharding_key: str | None = None,
     ) -> None:
-        """Sends a body with others of its topic and returns at once: the fastest way, without a word on success.
+        """Sends a body in a batch with others of its topic, and returns at once: the fastest way, without a receipt.
 
         Failures go to `on_error` (called on the loop) and to `flush`, which raises. Raises as `send_async` does.
         """
@@ -162,7 +162,7 @@ class Producer(ProducerCore):
         try:
             if accumulator is not None and len(body) <= self._compress_over and accumulator.append(body, tags, keys):
                 return
-        except TypeError:  # nothing was appended: what follows takes any buffer, and says what it cannot take
+        except TypeError:  # nothing was appended: the code below takes any buffer, and its errors are clear
             pass
         plain = plain_body(body)
         parts = posted_parts(plain, tags, keys, self._compress_over, properties=properties, sharding_key=sharding_key)
@@ -202,13 +202,13 @@ class Producer(ProducerCore):
     def request_async(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
     ) -> asyncio.Task[StoredMessage]:
-        """`request` as a task of its own: several requests may wait for their replies at once."""
+        """`request` as a task of its own, so that several requests may wait for their replies at once."""
         self._check_usable()
         calls = self._on_loop.calls()
         return calls.loop.create_task(self._request(message, sharding_key=sharding_key, timeout=timeout))
 
     async def drain(self) -> None:
-        """Waits until all that was handed over so far has room on its way, and lets the loop tell what has come."""
+        """Waits until every message so far has left the backlog, and lets the loop run the callbacks that are due."""
         calls = self._on_loop.calls()
         await self._backlog.wait_empty(None)
         if calls.is_due:
@@ -217,9 +217,9 @@ class Producer(ProducerCore):
     async def _flush(self, timeout: float | None = None) -> None:
         """Waits until every `send_async` and `post` so far is answered, and the futures are done.
 
-        Raises RequestTimeout where `timeout` seconds are not enough (None: as long as the batches are tried), and
-        SendFailed where posted messages failed since the last flush: its `failed` has the first 1,000 of them, unless
-        `on_error` was told. Cancelled, it only stops waiting.
+        Raises RequestTimeout after `timeout` seconds (None: as long as the batches are tried), and SendFailed if posted
+        messages failed since the last flush: its `failed` has the first 1,000 of them, unless `on_error` was called with
+        them. Cancelling it only stops the waiting.
         """
         self._check_usable()
         timeout_ms = None if timeout is None else milliseconds("timeout", timeout)

@@ -1,7 +1,7 @@
 """The pull consumer for asyncio: `PullCore` on an event loop.
 
-Messages are taken from what lies ready in one step of the loop, after all waiting: a poll that is cancelled has taken
-nothing, and the next one gets what it would have got.
+Messages are taken from the prefetched ones in one step of the loop, after all waiting: a cancelled poll has taken nothing,
+and the next one gets the same messages.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .event_loop import OnLoop
 class PullConsumer(PullCore):
     """Reads topics as a member of a group (`subscribe`), or given queues on its own (`assign`), on one event loop.
 
-    One task polls or iterates; any other may commit, seek, pause, resume or close meanwhile. What is cancelled:
-    `poll` and iteration lose no message; `commit` may or may not have committed; `close` still leaves the group.
+    One task polls or iterates; others may commit, seek, pause, resume or close meanwhile. If cancelled: `poll` and
+    iteration lose no message; `commit` may or may not have committed; `close` still leaves the group.
     """
 
     assignment = PullCore._assignment
@@ -43,22 +43,22 @@ class PullConsumer(PullCore):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """After an exception only what was dealt with before is committed: the messages at hand come again."""
+        """After an exception, commits only earlier messages: the current ones come again."""
         await self._end.close(handed=error is None)
 
     def __aiter__(self) -> Messages:
-        """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""
+        """Message by message, waiting for more until the consumer is closed. Raises what `poll` raises."""
         self._check_usable()
         return Messages(self)
 
     # ---- for the iterator
 
     async def next_to_iterate(self) -> Taken | None:
-        """The next messages of one queue, taken to be handed on one by one; None once the consumer is closed."""
+        """The next messages of one queue, to be passed on one by one; None when the consumer is closed."""
         return await self._next_to_iterate()
 
     def hand_on(self, taken: Taken, message: StoredMessage) -> bool:
-        """Notes that `message` is at hand; False where a poll, seek or close has taken the rest back."""
+        """Notes that `message` is being handled; False if a poll, seek or close has taken the rest back."""
         if self._work.iterated is not taken:
             return False
         self._work.current = message
@@ -66,7 +66,7 @@ class PullConsumer(PullCore):
 
 
 class Messages:
-    """One iteration over a consumer. What it took and did not hand on goes back at the next poll, seek or close."""
+    """One iteration over a consumer. Messages that it took and did not pass on go back at the next poll, seek or close."""
 
     def __init__(self, consumer: PullConsumer) -> None:
         self._consumer = consumer
@@ -77,7 +77,7 @@ class Messages:
         return self
 
     async def __anext__(self) -> StoredMessage:
-        """Raises StopAsyncIteration once the consumer is closed."""
+        """Raises StopAsyncIteration when the consumer is closed."""
         while True:
             if self._taken is not None:
                 for message in self._left:

@@ -15,14 +15,14 @@ from ..push_consumer import PushCore
 from .event_loop import OnLoop
 
 AsyncHandler = Callable[[list[StoredMessage]], Awaitable[ConsumeResult | None] | ConsumeResult | None]
-"""A coroutine function, or a function that does not block; what it returns or raises means what it does elsewhere."""
+"""A coroutine function, or a function that does not block; its result or exception means the same as for a synchronous one."""
 
 
 class PushConsumer(PushCore[AsyncHandler]):
     """Calls `handler(messages)` from `start` to `close`, in `concurrency` tasks of one event loop.
 
-    `start`, `subscribe`, `unsubscribe` and `close` are coroutines. `close` that is cancelled does not wait for handlers; a
-    handler that is cancelled by others than the end of its loop has failed, and its messages come again.
+    `start`, `subscribe`, `unsubscribe` and `close` are coroutines. A cancelled `close` does not wait for handlers. A
+    handler that is cancelled, other than by the end of its loop, has failed, and its messages come again.
     """
 
     subscribe = PushCore._subscribe

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class TransactionProducer(TransactionProducerCore):
-    """Sends messages that come with a local transaction, on one event loop. Plain functions block the loop while they run."""
+    """Sends messages with a local transaction, on one event loop. Plain functions block the loop while they run."""
 
     _keeps_batches = True
 

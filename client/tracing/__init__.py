@@ -1,1 +1,1 @@
-"""Traces of producers and consumers with `trace=True`, and reading them back."""
+"""Records traces of producers and consumers with `trace=True`, and reads them."""

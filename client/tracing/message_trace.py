@@ -37,7 +37,7 @@ class Query(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """How an administrator looks for messages, and how much time is left for it, in seconds."""
+    """An administrator's calls that find messages, and how much time is left, in seconds."""
 
     view: View
     by_key: Query
@@ -46,14 +46,14 @@ class Finder:
 
 
 async def find_journey(finder: Finder, message_id: str, *, topic: str | None, trace_topic: str) -> Document:
-    """The journey of the message with this unique id or offset message id. Raises MessageNotFound where nothing is known."""
+    """The journey of the message with this unique id or offset message id. Raises MessageNotFound if nothing is known."""
     message = await _message(finder, message_id, topic)
     unique_id = message_id if message is None else message.message_id
     told = await _told(finder, unique_id, trace_topic)
     if message is None and not told:
         raise MessageNotFound(f"id {message_id[:64]}, nor any trace of it")
     origin = _topic_of(message, told) if topic is None else topic
-    if message is not None and message.topic != origin:  # a copy on its way back to a group was found first
+    if message is not None and message.topic != origin:  # the first one found was a copy on its way back to a group
         message = await _message(finder, unique_id, origin)
     found = [] if message is None else [_found("stored", copy) for copy in await _stored(finder, message)]
     for group in groups_of(unique_id, told):
@@ -63,7 +63,7 @@ async def find_journey(finder: Finder, message_id: str, *, topic: str | None, tr
 
 
 def _topic_of(message: StoredMessage | None, told: Iterable[Told]) -> str | None:
-    """Where the message was sent to; None where nobody knows."""
+    """The topic that the message was sent to; None if unknown."""
     for each in told:
         if isinstance(each.record, Published):
             return each.record.topic
@@ -83,11 +83,11 @@ async def _message(finder: Finder, message_id: str, topic: str | None) -> Stored
 
 
 async def _stored(finder: Finder, message: StoredMessage) -> list[StoredMessage]:
-    """All that lies in the topic of the message under its id: what a retry or a redrive sent again, too."""
+    """All copies in the message's topic with its id, also those sent again by a retry or a redrive."""
     copies = await _copies(finder, message.message_id, message.topic)
     if any(copy.offset_message_id == message.offset_message_id for copy in copies):
         return copies
-    return [message, *copies]  # no index knows it
+    return [message, *copies]  # it is in no index
 
 
 async def _told(finder: Finder, unique_id: str, trace_topic: str) -> list[Told]:

@@ -1,8 +1,8 @@
 """Records traces of messages: notes made at sends and deliveries, sent as trace messages in the background.
 
-Best effort: what is told never slows, fails or delays what it tells of. Notes wait in a bounded backlog; the I/O thread
-turns them into trace messages, whose keys are the ids of the messages they tell of, a few at a time. What finds no room,
-or no broker that takes it, is dropped and counted.
+Best effort: a trace never slows, fails or delays the send or delivery that it describes. Notes wait in a bounded backlog;
+the I/O thread turns them into trace messages, a few at a time, whose keys are the ids of the messages in them. Notes are
+dropped and counted if there is no room, or if no broker takes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .trace_records import Handed, Messages, Sent, consumed, delivered, publishe
 log = logging.getLogger(__name__)
 
 TICK_MS: Final = 200
-MESSAGES_A_TURN: Final = 2  # what the I/O thread makes before it looks after others
+MESSAGES_A_TURN: Final = 2  # made by the I/O thread before it does other work
 NEXT_TURN_MS: Final = 1
 IN_FLIGHT_MAX: Final = 16
 TIMEOUT_MS: Final = 3_000
@@ -44,13 +44,13 @@ class TraceRecorder:
     """One producer's or consumer's notes. Any thread may call."""
 
     def __init__(self, connection: Connection, group: str, topic: str) -> None:
-        """`topic`: where trace messages go. It must exist, unless it is the system's own, which brokers create."""
+        """`topic`: the topic of trace messages. It must exist, unless it is the system's own, which brokers create."""
         self.topic = topic
         self._connection = connection
         self._group = group
         self._lock = threading.Lock()  # the backlog and the counters
         self._answered = Signals()  # under the lock
-        self._draining = threading.Lock()  # whoever makes trace messages
+        self._draining = threading.Lock()  # held by the thread that makes trace messages
         self._backlog = TraceBacklog()
         self._current: Iterator[TraceRecord] | None = None
         self._in_flight = self._noted = self._stored = self._dropped = 0
@@ -60,27 +60,30 @@ class TraceRecorder:
         self._request_numbers = count()
         self._timer = connection.remoting.every(TICK_MS, self._drain)
 
-    # ---- what happens
+    # ---- events
 
     def on_sent(self, records: bytes, count: int, reply: Answer | None, *, is_ok: bool, cost_ms: int) -> None:
-        """A batch's send has ended. `records`: a copy of its payload; `reply` None: there is none."""
+        """Notes the end of a batch's send. `records`: a copy of its payload; `reply` None: there is none."""
         sent = Sent(records, self._group, reply, is_ok, cost_ms)
         self._note(Noted(published(sent), count, len(records)))
 
     def on_recalled(self, topic: str, message_id: str, *, is_ok: bool) -> None:
-        """A delayed message was taken back, or was to be."""
+        """Notes the recall of a delayed message, or a failed attempt."""
         record = Recalled(now_ms(), REGION, self._group, topic, message_id, is_ok)
         self._note(Noted(iter((record,)), 1, 0))
 
     def on_delivered(self, messages: Messages, size_bytes: int) -> Handed:
-        """A consumer is about to be handed these; `on_consumed` takes what this returns. `size_bytes`: they keep in memory."""
+        """Notes messages that a consumer is about to get; pass the result to `on_consumed`.
+
+        `size_bytes`: the memory they keep.
+        """
         request_id = f"{self._request_prefix}{next(self._request_numbers) & 0xFFFFFFFF:08X}"
         handed = Handed(messages, self._group, request_id, now_ms(), size_bytes)
         self._note(Noted(delivered(handed), len(messages), size_bytes))
         return handed
 
     def on_consumed(self, handed: Handed, code: ConsumeCode, *, cost_ms: int, count: int | None = None) -> None:
-        """The consumer is done with them, or with the first `count` of them."""
+        """Notes that the consumer is done with all of them, or with the first `count`."""
         done = len(handed.messages) if count is None else count
         records = consumed(handed, code, at_ms=now_ms(), cost_ms=cost_ms, count=done)
         self._note(Noted(records, done, handed.size_bytes))
@@ -99,7 +102,7 @@ class TraceRecorder:
     # ---- sending
 
     def _drain(self) -> None:
-        """In the I/O thread."""
+        """Called by the I/O thread."""
         if self._draining.acquire(blocking=False):
             try:
                 has_more = self._send_some(MESSAGES_A_TURN)
@@ -112,10 +115,10 @@ class TraceRecorder:
         try:
             self._connection.remoting.call_later(NEXT_TURN_MS, self._drain)
         except (BufferFull, ClientClosed):
-            return  # the next tick comes by, or nobody any more
+            return  # the next tick does it, or the recorder is closed
 
     def _send_some(self, messages_max: int) -> bool:
-        """Makes and sends trace messages; whether there may be more to send at once. Under `_draining`."""
+        """Makes and sends trace messages; returns whether there may be more to send at once. Under `_draining`."""
         for _ in range(messages_max):
             if self._in_flight >= IN_FLIGHT_MAX or not self._has_more():
                 return False
@@ -129,7 +132,7 @@ class TraceRecorder:
         return True
 
     def _records(self) -> Iterator[TraceRecord]:
-        """What is noted, from one entry into the next; who stops in between goes on there the next time."""
+        """The noted records, one entry after the other; after an interruption the next call continues there."""
         while True:
             if self._current is None:
                 with self._lock:
@@ -137,16 +140,16 @@ class TraceRecorder:
                 if noted is None:
                     return
                 self._current = noted.records
-            record = next(self._current, None)  # not `yield from`, which would end it with us
+            record = next(self._current, None)  # not `yield from`, which would close it together with this generator
             if record is None:
                 self._current = None
             else:
                 yield record
 
     def _destination(self) -> tuple[str, int] | None:
-        """(address, queue id) in turn; None where no broker is known that takes traces, which is asked for then.
+        """(address, queue id) in turn; None if no known broker takes traces: then the route is requested.
 
-        The first traces of a cluster create their topic: they go to any broker that is known.
+        The first traces of a cluster create their topic: they go to any known broker.
         """
         routes, turn = self._connection.routes, next(self._turn)
         route = routes.cached(self.topic)
@@ -200,11 +203,11 @@ class TraceRecorder:
             self._connection.routes.refresh_soon(self.topic)
 
     async def close(self, waits: Waits, timeout_ms: int = CLOSE_MS) -> None:
-        """Sends what waits, at most so long; what does not make it is dropped."""
+        """Sends the waiting notes within this time; drops the rest."""
         self._timer.cancel()
         deadline_ms = monotonic_ms() + timeout_ms
         if self._has_more():
-            with contextlib.suppress(ZenitError):  # what is traced for a moment only has not asked for it yet
+            with contextlib.suppress(ZenitError):  # a short-lived recorder has not requested the route yet
                 await self._connection.routes.route(self.topic, waits, timeout_ms=timeout_ms)
         while self._has_more() and self._in_flight < IN_FLIGHT_MAX and monotonic_ms() < deadline_ms:
             with self._draining:
@@ -220,7 +223,7 @@ class TraceRecorder:
         return self._current is not None or not self._backlog.is_empty
 
     async def _wait_answered(self, in_flight: int, waits: Waits, deadline_ms: int) -> None:
-        """Until no more than so many trace messages wait for their answers, or the time is up."""
+        """Waits until at most `in_flight` trace messages wait for answers, or the time is up."""
         while True:
             left_ms = deadline_ms - monotonic_ms()
             with self._lock:
@@ -235,7 +238,7 @@ class TraceRecorder:
 
 
 class PullTrace:
-    """What a pull consumer was handed last and has not come back from. Under the consumer's lock."""
+    """The messages that a pull consumer got last and is not done with. Under the consumer's lock."""
 
     __slots__ = ("_began_ms", "_handed", "_recorder")
 
@@ -245,12 +248,12 @@ class PullTrace:
         self._began_ms = 0
 
     def on_handed(self, batch: MessageBatch) -> None:
-        """The consumer is handed a batch."""
+        """Notes that the consumer gets a batch."""
         self._handed = self._recorder.on_delivered(batch, batch.size_bytes)
         self._began_ms = monotonic_ms()
 
     def on_done(self, *, count: int | None = None, is_ok: bool = True) -> None:
-        """It is done with it, or with its first `count` messages. Does nothing a second time."""
+        """Notes that it is done with the batch, or with its first `count` messages. A second call does nothing."""
         handed, self._handed = self._handed, None
         if handed is not None:
             code = ConsumeCode.SUCCESS if is_ok else ConsumeCode.EXCEPTION
@@ -258,7 +261,7 @@ class PullTrace:
 
 
 def traced_handle(recorder: TraceRecorder, handle: Handle) -> Handle:
-    """A push consumer's handler, telling of what it is given and how it ends. One that never ends tells no end."""
+    """A push consumer's handler that traces its messages and how it ends. If it never ends, no end is traced."""
 
     async def handle_traced(messages: list[StoredMessage]) -> ConsumeResult | None:
         handed = recorder.on_delivered(messages, sum(message.size_bytes for message in messages))
@@ -275,7 +278,7 @@ def traced_handle(recorder: TraceRecorder, handle: Handle) -> Handle:
 
 
 def trace_topic(trace: bool | str) -> str | None:
-    """What the argument `trace` of producers and consumers means: None = nothing is traced, True = the system's topic.
+    """The meaning of the argument `trace` of producers and consumers: None = no trace, True = the system's topic.
 
     Raises InvalidName, InvalidParameter.
     """

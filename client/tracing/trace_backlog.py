@@ -1,7 +1,7 @@
 """Trace records that wait to be sent, and how they are combined into trace messages. Pure.
 
-What waits is bounded in entries and in the bytes it keeps alive; what comes on top is dropped and counted, so that a
-trace never slows what it tells of. Records are made when they are packed, not when they are noted.
+The backlog is bounded in entries and in the bytes that it keeps alive; beyond that, entries are dropped and counted, so
+that a trace never slows what it describes. Records are made when they are packed, not when they are noted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .trace_format import TraceRecord, encode_trace
 
 ENTRIES_MAX: Final = 10_000
 BYTES_MAX: Final = 32 * 1024 * 1024
-RECORDS_MAX: Final = 100  # of a trace message, so of its keys
+RECORDS_MAX: Final = 100  # of a trace message, and so its keys
 BODY_BYTES_MAX: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The records of some messages, made as they are taken; `size_bytes` stay in memory until then."""
+    """The records of some messages, created when they are taken; `size_bytes` stay in memory until then."""
 
     records: Iterator[TraceRecord]
     count: int
@@ -31,7 +31,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class TraceMessage:
-    """What one trace message holds. `keys`: the ids of the messages that it tells of; `damaged`: records that cannot go out."""
+    """A trace message. `keys`: the ids of the messages that it describes; `damaged`: records that could not be encoded."""
 
     body: bytes
     keys: tuple[str, ...]
@@ -41,8 +41,10 @@ class TraceMessage:
 
 @dataclass(frozen=True, slots=True)
 class TraceStatistics:
-    """Records since the start, one for each message that was sent, delivered or consumed. `waiting`: not stored yet;
-    `dropped`: noted too fast, or not taken by a broker."""
+    """Records since the start, one for each message that was sent, delivered or consumed.
+
+    `waiting`: not stored yet; `dropped`: noted too fast, or not taken by a broker.
+    """
 
     waiting: int
     stored: int
@@ -50,7 +52,7 @@ class TraceStatistics:
 
 
 class TraceBacklog:
-    """What waits. Not thread-safe: its owner holds a lock."""
+    """The waiting notes. Not thread-safe: its owner holds a lock."""
 
     __slots__ = ("_bytes_max", "_entries", "_entries_max", "_size_bytes")
 
@@ -66,7 +68,7 @@ class TraceBacklog:
         return not self._entries
 
     def add(self, noted: Noted) -> bool:
-        """False where there is no room for it."""
+        """Adds notes; False if there is no room."""
         if len(self._entries) >= self._entries_max or self._size_bytes + noted.size_bytes > self._bytes_max:
             return False
         self._entries.append(noted)
@@ -74,7 +76,7 @@ class TraceBacklog:
         return True
 
     def take(self) -> Noted | None:
-        """The oldest; None where nothing waits."""
+        """The oldest notes; None if nothing waits."""
         if not self._entries:
             return None
         noted = self._entries.popleft()
@@ -83,7 +85,7 @@ class TraceBacklog:
 
 
 def pack(records: Iterator[TraceRecord]) -> TraceMessage | None:
-    """As many of the next records as one trace message takes; None where there are none. The rest stays in the iterator."""
+    """As many of the next records as fit into one trace message; None if there are none. The rest stays in the iterator."""
     parts: list[bytes] = []
     keys: dict[str, None] = {}
     size_bytes = damaged = 0

@@ -2,9 +2,9 @@
 
     Pub 0x01 time 0x01 region ... 0x01 success 0x02  SubBefore 0x01 ... 0x02          one record after the other, UTF-8
 
-A class lists the fields of its record in their order on the wire: numbers in decimal, `true` / `false`, texts. An absent
-text is written `null`, as Java does: its decoder drops fields that are empty at the end. Older clients wrote shorter
-records; what they left out takes its default here.
+A class lists the fields of its record in their order on the wire: decimal numbers, `true` / `false`, texts. An absent text
+is written `null`, as in Java, whose decoder drops empty fields at the end. Older clients wrote shorter records; the missing
+fields get their defaults here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 class TracedType(enum.IntEnum):
-    """What kind of message was sent."""
+    """The kind of a sent message."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -38,7 +38,7 @@ class TracedType(enum.IntEnum):
 
 
 class ConsumeCode(enum.IntEnum):
-    """How a consumer ended with a message."""
+    """How a consumer's handling of a message ended."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -49,7 +49,7 @@ class ConsumeCode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A message was sent, or could not be. Times in ms since the epoch, costs in ms; `store_host`: "ip:port"."""
+    """A message was sent, or the send failed. Times in ms since the epoch, costs in ms; `store_host`: "ip:port"."""
 
     kind: ClassVar[str] = "Pub"
     at_ms: int
@@ -70,7 +70,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A message is handed to a consumer. `request_id`: of this delivery; `Consumed` has the same."""
+    """A message is passed to a consumer. `request_id`: of this delivery; `Consumed` has the same."""
 
     kind: ClassVar[str] = "SubBefore"
     at_ms: int
@@ -84,7 +84,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """The consumer is done with a delivery. `at_ms` 0, `group` empty: an older client did not tell."""
+    """The consumer is done with a delivery. `at_ms` 0, `group` empty: an older client did not report them."""
 
     kind: ClassVar[str] = "SubAfter"
     request_id: str
@@ -118,7 +118,7 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A delayed message was taken back."""
+    """A delayed message was recalled."""
 
     kind: ClassVar[str] = "Recall"
     at_ms: int
@@ -131,11 +131,11 @@ class Recalled:
 
 TraceRecord = Published | Delivered | Consumed | TransactionEnded | Recalled
 
-OLD_PUBLISHED_FIELDS: Final = 12  # behind the kind: without the offset message id, before RocketMQ 4.5
+OLD_PUBLISHED_FIELDS: Final = 12  # after the kind: without the offset message id, before RocketMQ 4.5
 
 
 class _Layout:
-    """How one class goes onto the wire and comes off it."""
+    """How one class is encoded and decoded."""
 
     def __init__(self, cls: type[TraceRecord]) -> None:
         hints = typing.get_type_hints(cls)
@@ -192,7 +192,7 @@ _LAYOUTS: Final = {cls.kind: _Layout(cls) for cls in typing.get_args(TraceRecord
 
 
 def encode_trace(records: Iterable[TraceRecord]) -> bytes:
-    """The body of a trace message. Raises TraceDamaged where a text holds a separator."""
+    """The body of a trace message. Raises TraceDamaged if a text contains a separator."""
     return "".join(map(_encoded, records)).encode()
 
 

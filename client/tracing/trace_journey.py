@@ -15,7 +15,7 @@ _ORDER: Final = ("produced", "stored", "transaction", "recalled", "retried", "de
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One record of a trace message. `client`: "ip" of the one who told it."""
+    """One record of a trace message. `client`: "ip" of the client that recorded it."""
 
     record: TraceRecord
     client: str
@@ -37,7 +37,7 @@ class Found:
 
 
 def journey(message_id: str, told: Iterable[Told], found: Iterable[Found]) -> Document:
-    """{message_id, topic, events: [{event, at_ms, ...}]}, the events by time; of records about other messages nothing."""
+    """{message_id, topic, events: [{event, at_ms, ...}]}, the events by time, without records about other messages."""
     mine = [each for each in told if each.record.message_id == message_id]
     deliveries = {each.record.request_id: each.record for each in mine if isinstance(each.record, Delivered)}
     events = [_event(each, deliveries) for each in mine] + [_copy(each) for each in found]

@@ -1,4 +1,4 @@
-"""The trace records of batches that were sent, delivered or consumed, made one by one when they are taken."""
+"""The trace records of batches that were sent, delivered or consumed, created one by one when they are taken."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Messages = MessageBatch | Sequence[StoredMessage]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A batch as its producer encoded it, and how its send ended. `reply` None: it failed, or nobody answers (one way)."""
+    """A batch as its producer encoded it, and how its send ended. `reply` None: it failed, or was sent one way."""
 
     records: bytes
     group: str
@@ -40,7 +40,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """Messages that a consumer was handed together. `request_id`: of this delivery."""
+    """Messages that a consumer got together. `request_id`: of this delivery."""
 
     messages: Messages
     group: str
@@ -50,7 +50,7 @@ class Handed:
 
 
 def published(sent: Sent) -> Iterator[Published]:
-    """One record a message of the batch."""
+    """One record per message of the batch."""
     messages = list(_each(decode_batch(sent.records)))
     reply = sent.reply
     host = (
@@ -80,7 +80,7 @@ def published(sent: Sent) -> Iterator[Published]:
 
 
 def delivered(handed: Handed) -> Iterator[Delivered]:
-    """One record a message, before its consumer deals with it."""
+    """One record per message, before its consumer handles it."""
     for message in _each(handed.messages):
         properties = message.properties
         yield Delivered(
@@ -95,7 +95,7 @@ def delivered(handed: Handed) -> Iterator[Delivered]:
 
 
 def consumed(handed: Handed, code: ConsumeCode, *, at_ms: int, cost_ms: int, count: int) -> Iterator[Consumed]:
-    """One record for each of the first `count` messages, after that."""
+    """One record for each of the first `count` messages, after their handling."""
     for message in islice(_each(handed.messages), count):
         properties = message.properties
         yield Consumed(
