@@ -123,13 +123,26 @@ class TransactionProducerCore(ProducerCore):
         timeout: float | None,
     ) -> TransactionReceipt:
         receipt = await self._store_half(sender, message, sharding_key, timeout)
-        resolution = await self._call(execute, message)
-        if not isinstance(resolution, Resolution):
-            raise InvalidParameter(
-                "execute", repr(resolution), "a function that returns a Resolution; check decides now"
-            )
-        if resolution is Resolution.UNKNOWN:
-            return receipt
+        told = Resolution.UNKNOWN
+        try:
+            resolution = await self._call(execute, message)
+            if not isinstance(resolution, Resolution):
+                raise InvalidParameter(
+                    "execute", repr(resolution), "a function that returns a Resolution; check decides now"
+                )
+            if resolution is Resolution.UNKNOWN:
+                return receipt
+            ended = await self._end_sent(receipt, resolution, timeout)
+            if ended.state is not None:
+                told = resolution
+            return ended
+        finally:
+            self._trace_end(receipt.transaction_id, told, message)
+
+    async def _end_sent(
+        self, receipt: TransactionReceipt, resolution: Resolution, timeout: float | None
+    ) -> TransactionReceipt:
+        """Decides what `execute` was run for. The receipt as it was where the broker does not answer."""
         try:
             return await self._end_transaction(receipt, resolution, timeout=timeout)
         except ZenitError as error:
@@ -174,13 +187,35 @@ class TransactionProducerCore(ProducerCore):
         Raises TransactionDecided where it is not committed and cannot be any more, TransactionNotFound, TopicNotFound, and what
         the last try ended with.
         """
-        return await self._end_transaction(transaction, Resolution.COMMIT, timeout=timeout)
+        return await self._end_named(transaction, Resolution.COMMIT, timeout)
 
     async def _rollback(
         self, transaction: TransactionReceipt | str, *, timeout: float | None = None
     ) -> TransactionReceipt:
         """Nobody gets the message. As `commit` otherwise."""
-        return await self._end_transaction(transaction, Resolution.ROLLBACK, timeout=timeout)
+        return await self._end_named(transaction, Resolution.ROLLBACK, timeout)
+
+    async def _end_named(
+        self, transaction: TransactionReceipt | str, resolution: Resolution, timeout: float | None
+    ) -> TransactionReceipt:
+        ended = await self._end_transaction(transaction, resolution, timeout=timeout)
+        self._trace_end(ended.transaction_id, resolution)
+        return ended
+
+    def _trace_end(
+        self,
+        transaction_id: str,
+        resolution: Resolution,
+        message: Message | StoredMessage | None = None,
+        *,
+        from_check: bool = False,
+    ) -> None:
+        """`message`: None where the transaction is known by its name only."""
+        if self._trace is not None:
+            tags, keys = ("", ()) if message is None else (message.tags or "", message.keys)
+            self._trace.on_transaction_ended(
+                TransactionId.parse(transaction_id), resolution, tags=tags, keys=" ".join(keys), from_check=from_check
+            )
 
     async def _end_transaction(
         self,
@@ -200,8 +235,10 @@ class TransactionProducerCore(ProducerCore):
     async def _on_check(self, message: StoredMessage) -> object:
         return await self._call(self._user_check, message)
 
-    async def _on_resolved(self, request: CheckTransaction, resolution: Resolution) -> None:
-        await self._end_transaction(request.transaction_id, resolution, half_offset=request.half_offset)
+    async def _on_resolved(self, request: CheckTransaction, message: StoredMessage, resolution: Resolution) -> None:
+        if resolution is not Resolution.UNKNOWN:
+            await self._end_transaction(request.transaction_id, resolution, half_offset=request.half_offset)
+        self._trace_end(request.transaction_id, resolution, message, from_check=True)
 
     async def _close(self, timeout: float | None = None) -> None:
         """Lets go of the connection; idempotent. Transactions that are not decided stay so: any other producer of the group is

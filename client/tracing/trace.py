@@ -17,6 +17,7 @@ from typing import Final
 
 from ...model.clock import monotonic_ms, now_ms
 from ...model.errors import BufferFull, ClientClosed, InvalidParameter, ZenitError
+from ...model.handles.transaction import Resolution, TransactionId
 from ...model.names import TRACE_TOPIC
 from ...record.kernel import MessageBatch, StoredMessage
 from ...remoting.commands import Reply, SendMessages, SendReply
@@ -28,7 +29,7 @@ from ..sending.delayed_send import Answer
 from ..sending.outgoing import check_send_topic
 from .trace_backlog import Noted, TraceBacklog, TraceMessage, TraceStatistics, pack
 from .trace_format import REGION, ConsumeCode, Recalled, TraceRecord
-from .trace_records import Handed, Messages, Sent, consumed, delivered, published
+from .trace_records import Handed, Messages, Sent, consumed, delivered, published, transaction_ended
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,15 @@ class TraceRecorder:
     def on_recalled(self, topic: str, message_id: str, *, is_ok: bool) -> None:
         """Notes the recall of a delayed message, or a failed attempt."""
         record = Recalled(now_ms(), REGION, self._group, topic, message_id, is_ok)
+        self._note(Noted(iter((record,)), 1, 0))
+
+    def on_transaction_ended(
+        self, which: TransactionId, resolution: Resolution, *, tags: str, keys: str, from_check: bool
+    ) -> None:
+        """A transaction was decided, or its producer could not tell."""
+        record = transaction_ended(
+            which, resolution, self._group, at_ms=now_ms(), tags=tags, keys=keys, from_check=from_check
+        )
         self._note(Noted(iter((record,)), 1, 0))
 
     def on_delivered(self, messages: Messages, size_bytes: int) -> Handed:

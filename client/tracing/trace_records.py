@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, cast
 
+from ...model.handles.transaction import Resolution, TransactionId
 from ...model.ids import HostAddress, offset_message_id
 from ...model.properties import (
     DELAY_LEVEL,
+    HALF_SENDER,
     KEYS,
     TAGS,
     TIMER_DELAY_MS,
@@ -20,9 +22,16 @@ from ...model.properties import (
 from ...record.kernel import MessageBatch, StoredMessage, decode_batch
 from ..sending.delayed_send import Answer
 from ..sending.send_future import record_begins, record_position
-from .trace_format import REGION, ConsumeCode, Consumed, Delivered, Published, TracedType
+from .trace_format import REGION, ConsumeCode, Consumed, Delivered, Published, TracedType, TransactionEnded
 
 _DELAYS: Final = frozenset({DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+
+ENDED_STATES: Final = {
+    Resolution.COMMIT: "COMMIT_MESSAGE",
+    Resolution.ROLLBACK: "ROLLBACK_MESSAGE",
+    Resolution.UNKNOWN: "UNKNOW",
+}
+"""As RocketMQ writes them, the last one misspelt."""
 
 Messages = MessageBatch | Sequence[StoredMessage]
 
@@ -110,12 +119,32 @@ def consumed(handed: Handed, code: ConsumeCode, *, at_ms: int, cost_ms: int, cou
         )
 
 
+def transaction_ended(
+    which: TransactionId, resolution: Resolution, group: str, *, at_ms: int, tags: str, keys: str, from_check: bool
+) -> TransactionEnded:
+    """What a producer decided, or could not tell (UNKNOWN). `tags`, `keys`: "" where the producer has only the name."""
+    return TransactionEnded(
+        at_ms=at_ms,
+        region=REGION,
+        group=group,
+        topic=which.topic,
+        message_id=which.message_id,
+        tags=tags,
+        keys=keys,
+        store_host="",
+        message_type=TracedType.TRANSACTION_COMMIT,  # RocketMQ writes that for a rollback too
+        transaction_id=which.encode(),
+        state=ENDED_STATES[resolution],
+        from_check=from_check,
+    )
+
+
 def _each(messages: Messages) -> Iterable[StoredMessage]:
     return cast("Iterable[StoredMessage]", messages)
 
 
 def _type_of(properties: dict[str, str]) -> TracedType:
-    if properties.get(TRANSACTION_PREPARED) == "true":
+    if HALF_SENDER in properties or properties.get(TRANSACTION_PREPARED) == "true":
         return TracedType.TRANSACTION_HALF
     if not _DELAYS.isdisjoint(properties):
         return TracedType.DELAY

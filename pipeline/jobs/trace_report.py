@@ -19,7 +19,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from ...client.tracing.trace_format import Consumed, Delivered, Published
+from ...client.tracing.trace_format import Consumed, Delivered, Published, TransactionEnded
 from ...model.config import check_settings, setting
 from ...model.names import TRACE_TOPIC
 from ..reports.report_pages import trace_parts
@@ -106,6 +106,7 @@ def count_traces(told: DataFrame, *, storm: int, slowest: int) -> Document:
         "retries": _rows(retries.where(F.col("retries") > 0).orderBy(F.desc("at_ms")).limit(MINUTES_MAX)),
         "most_tried": _rows(most_tried(told)),
         "failures": _rows(failures(told)),
+        "transactions": _rows(transactions(told)),
         "journeys": _rows(
             travelled.where(F.col("end_to_end_ms").isNotNull())
             .orderBy(F.desc("end_to_end_ms"), "message_id")
@@ -226,6 +227,37 @@ def failures(told: DataFrame) -> DataFrame:
         .agg(F.count("*").alias("count"))
         .orderBy(F.desc("count"), "where", "name", "what")
         .limit(200)
+    )
+
+
+def transactions(told: DataFrame) -> DataFrame:
+    """(topic, group, committed, rolled_back, unknown, checked): messages of a producer group, by how their transactions ended.
+
+    One that was decided in the end counts by its decision, however often its producer could not tell before; `checked`: how
+    many of them were decided by the answer to a broker's question."""
+    known = F.col("code") != "unknown"
+    ended = (
+        _of(told, TransactionEnded.kind)
+        .groupBy("topic", F.col("producer_or_group").alias("group"), "message_id")
+        .agg(
+            F.coalesce(F.max(F.when(known, F.col("code"))), F.lit("unknown")).alias("code"),
+            F.min(F.when(known, F.col("from_check"))).alias("checked"),
+        )
+    )
+
+    def counted(condition: Column, name: str) -> Column:
+        return F.count(F.when(condition, 1)).alias(name)
+
+    return (
+        ended.groupBy("topic", "group")
+        .agg(
+            counted(F.col("code") == "commit", "committed"),
+            counted(F.col("code") == "rollback", "rolled_back"),
+            counted(F.col("code") == "unknown", "unknown"),
+            counted(F.col("checked"), "checked"),
+        )
+        .orderBy(F.desc("committed"), "topic", "group")
+        .limit(HOPS_MAX)
     )
 
 

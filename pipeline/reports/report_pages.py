@@ -136,6 +136,14 @@ def trace_parts(summary: Document) -> list[Part]:
             [[each[name] for name in ("where", "name", "what", "count")] for each in summary["failures"]],
         ),
         Table(
+            "Transactions",
+            ("topic", "group", "committed", "rolled back", "not decided", "decided by check"),
+            [
+                [each[name] for name in ("topic", "group", "committed", "rolled_back", "unknown", "checked")]
+                for each in summary["transactions"]
+            ],
+        ),
+        Table(
             "Slowest journeys",
             (
                 "message id",

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ...client.tracing.trace_format import Consumed, Delivered, Published, TraceRecord, decode_trace
+from ...client.tracing.trace_format import (
+    Consumed,
+    Delivered,
+    Published,
+    TraceRecord,
+    TransactionEnded,
+    decode_trace,
+)
 from ...model.errors import TraceDamaged
 from ...model.times import TIME_MS_MAX
 
 DAMAGED: Final = "Damaged"
 OTHER: Final = "Other"
+_ENDS: Final = {"COMMIT_MESSAGE": "commit", "ROLLBACK_MESSAGE": "rollback"}
 ATTEMPT_MAX: Final = (1 << 31) - 1
 
 TRACE_TYPE: Final = (
     "array<struct<kind:string,at_ms:bigint,producer_or_group:string,topic:string,message_id:string,request_id:string,"
-    "cost_ms:bigint,ok:boolean,code:string,attempt:int>>"
+    "cost_ms:bigint,ok:boolean,code:string,attempt:int,from_check:boolean>>"
 )
 """Of what `trace_rows` returns, as Spark takes it."""
 
 
 class TraceRow(NamedTuple):
-    """One record; None where its kind does not tell. `attempt`: from 0 on."""
+    """One record; None where its kind does not tell. `attempt`: from 0 on. `code`: how a delivery ended, or a transaction
+    (commit, rollback, unknown)."""
 
     kind: str
     at_ms: int | None = None
@@ -36,6 +45,7 @@ class TraceRow(NamedTuple):
     ok: bool | None = None
     code: str | None = None
     attempt: int | None = None
+    from_check: bool | None = None
 
 
 def trace_rows(body: bytes | bytearray | None) -> list[TraceRow]:
@@ -88,6 +98,16 @@ def _row(record: TraceRecord) -> TraceRow:
                 cost_ms=record.cost_ms,
                 ok=record.is_ok,
                 code=record.code.name.lower(),
+            )
+        case TransactionEnded():
+            return TraceRow(
+                record.kind,
+                record.at_ms,
+                group,
+                topic=record.topic,
+                message_id=record.message_id,
+                code=_ENDS.get(record.state, "unknown"),
+                from_check=record.from_check,
             )
         case _:
             return TraceRow(OTHER, record.at_ms, group, topic=record.topic, message_id=record.message_id)

@@ -16,6 +16,7 @@ from zenitmq.client.tracing.trace_format import (
     Published,
     TracedType,
     TraceRecord,
+    TransactionEnded,
     encode_trace,
 )
 from zenitmq.model.errors import ConfigError, GroupNotFound, TopicNotFound
@@ -176,6 +177,20 @@ def test_a_page_that_cannot_be_written_is_told_before(tmp_path: Path) -> None:
 # ---- traces
 
 MESSAGES = 100
+TRANSACTIONS = [
+    ("U-0", "COMMIT_MESSAGE", False),
+    ("U-1", "UNKNOW", False),
+    ("U-1", "UNKNOW", True),
+    ("U-1", "COMMIT_MESSAGE", True),
+    ("U-2", "ROLLBACK_MESSAGE", False),
+    ("U-3", "UNKNOW", False),
+]
+"""(message id, state, whether a broker asked): the second took three turns, the last is not decided."""
+
+
+def transaction(name: str, state: str, from_check: bool) -> TransactionEnded:
+    commit = TracedType.TRANSACTION_COMMIT
+    return TransactionEnded(5, "r", "makers", "orders", name, "", "", "", commit, "", state, from_check=from_check)
 
 
 def journey_records() -> list[list[TraceRecord]]:
@@ -196,6 +211,7 @@ def journey_records() -> list[list[TraceRecord]]:
             records.append(Consumed(request, name, 2, is_last, "", code, at_ms + 2, "g"))
         told.append(records)
     told.append([Published(5, "r", "makers", "orders", "U-lost", "", "", "", 9, 3000, TracedType.NORMAL, "", False)])
+    told += [[transaction(*each)] for each in TRANSACTIONS]
     told.append([Published(5, "r", "makers", "other", "U-other", "", "", "", 9, 1, TracedType.NORMAL, "", True)])
     return told
 
@@ -219,7 +235,7 @@ def test_traces_are_counted(spark: SparkSession, cluster: LocalCluster, traces: 
     options = trace_report.TraceReportOptions(
         namesrv=cluster.namesrv, trace_topic=traces, storm=10, slowest=3, html=str(page)
     )
-    assert trace_report.plan(options, no_session)["rows"] == MESSAGES + 3
+    assert trace_report.plan(options, no_session)["rows"] == MESSAGES + 3 + len(TRANSACTIONS)
     found = trace_report.run(options, lambda: spark, ignore)
     again = MESSAGES // 10
     assert {
@@ -242,6 +258,9 @@ def test_traces_are_counted(spark: SparkSession, cluster: LocalCluster, traces: 
     assert found["failures"] == [
         {"where": "consume", "name": "g", "what": "exception", "count": again},
         {"where": "produce", "name": "orders", "what": "failed", "count": 1},
+    ]
+    assert found["transactions"] == [
+        {"topic": "orders", "group": "makers", "committed": 2, "rolled_back": 1, "unknown": 1, "checked": 1}
     ]
     assert [(row["group"], row["retries"]) for row in found["storms"]] == [("g", again)]
     assert {row["attempts"] for row in found["most_tried"]} == {2}

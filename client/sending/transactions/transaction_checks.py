@@ -35,7 +35,7 @@ LOOK_TIMEOUT_MS: Final = 3_000
 Check = Callable[[StoredMessage], Awaitable[object]]
 """The user's `check` of a message."""
 
-Decide = Callable[[CheckTransaction, Resolution], Awaitable[object]]
+Decide = Callable[[CheckTransaction, StoredMessage, Resolution], Awaitable[object]]
 """Sends the decision to the broker. Raises ZenitError."""
 
 
@@ -146,18 +146,18 @@ class TransactionChecks:
                     self._asked.discard(request.transaction_id)
 
     async def _answer(self, request: CheckTransaction, message: StoredMessage) -> None:
+        resolution: object = Resolution.UNKNOWN
         try:
             resolution = await self._check(message)
         except Exception:
             log.exception("check failed, the broker asks again message=%s", message.message_id)
-            return
         if not isinstance(resolution, Resolution):
             log.error("check returned %r, not a Resolution: the broker asks again", resolution)
-            return
-        if resolution is Resolution.UNKNOWN or self._is_closed:
+            resolution = Resolution.UNKNOWN
+        if self._is_closed:
             return
         try:
-            await self._decide(request, resolution)
+            await self._decide(request, message, resolution)
         except ZenitError as error:
             log.warning("a transaction was not decided message=%s error=%s", message.message_id, error)
 

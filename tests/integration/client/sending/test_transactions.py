@@ -236,6 +236,38 @@ def test_the_asyncio_twin(namesrv: str, consumer: PullConsumer) -> None:
     assert sorted(bodies) == [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"asked"]
 
 
+def test_its_trace_says_how_it_ended_and_who_said_so(namesrv: str, consumer: PullConsumer) -> None:
+    def check(message: StoredMessage) -> Resolution:
+        return Resolution.COMMIT if message.body == b"asked" else Resolution.UNKNOWN
+
+    with TransactionProducer("g", check, namesrv=namesrv, trace=True) as producer:
+        sent = [
+            producer.send(Message(TOPIC, b"yes"), lambda _: Resolution.COMMIT),
+            producer.send(Message(TOPIC, b"no"), lambda _: Resolution.ROLLBACK),
+            producer.send(Message(TOPIC, b"asked"), lambda _: Resolution.UNKNOWN),
+            producer.begin(Message(TOPIC, b"in two steps")),
+        ]
+        producer.rollback(sent[3])
+        assert receive(consumer, 2) == [b"asked", b"yes"]
+    expected = [
+        [("COMMIT_MESSAGE", False)],
+        [("ROLLBACK_MESSAGE", False)],
+        [("UNKNOW", False), ("COMMIT_MESSAGE", True)],
+        [("ROLLBACK_MESSAGE", False)],
+    ]
+    with Admin(namesrv) as admin:
+        for receipt, ends in zip(sent, expected, strict=True):
+            journey = admin.trace(receipt.message_id)
+            assert journey["topic"] == TOPIC
+            told = [event for event in journey["events"] if event["event"] == "transaction"]
+            assert [(event["state"], event["from_check"]) for event in told] == ends
+            assert {event["transaction_id"] for event in told} == {receipt.transaction_id}
+            (made,) = [event for event in journey["events"] if event["event"] == "produced"]
+            assert made["message_type"] == "transaction_half"
+            stored = [event["topic"] for event in journey["events"] if event["event"] == "stored"]
+            assert stored == ([TOPIC] if ends[-1][0] == "COMMIT_MESSAGE" else [])
+
+
 def run_zenit(namesrv: str, *arguments: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "zenitmq", "transaction", *arguments, "--namesrv", namesrv]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

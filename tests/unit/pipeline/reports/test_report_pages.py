@@ -69,6 +69,7 @@ TRACES: dict[str, Any] = {
     "storms": [{"group": "g", "at_ms": 60_000, "retries": 4, "deliveries": 9}],
     "most_tried": [{"message_id": "U1", "group": "g", "attempts": 3}],
     "failures": [{"where": "consume", "name": "g", "what": "failed", "count": 1}],
+    "transactions": [{"topic": "orders", "group": "p", "committed": 3, "rolled_back": 1, "unknown": 2, "checked": 1}],
     "journeys": [
         {
             "message_id": "U1",
@@ -116,6 +117,7 @@ def test_traces() -> None:
     assert parts["In all"].values["produce failures"] == 1
     assert parts["Slowest hops, p99"].bars == [("wait · orders · g", 90), ("produce · orders", 2)]
     assert parts["Retry storms"].rows == [("g", "1970-01-01 00:01:00", 4, 9)]
+    assert parts["Transactions"].rows == [["orders", "p", 3, 1, 2, 1]]
     assert parts["Slowest journeys"].rows[0] == ("U1", "orders", "g", "1970-01-01 00:00:00", 1, 2, 3, 7, 1)
 
 

@@ -14,6 +14,7 @@ from zenitmq.client.tracing.trace_format import (
     Recalled,
     TracedType,
     TraceRecord,
+    TransactionEnded,
     encode_trace,
 )
 from zenitmq.model.times import TIME_MS_MAX
@@ -40,6 +41,17 @@ def test_each_kind() -> None:
     )
     assert (old.producer_or_group, old.at_ms, old.code) == (None, None, "success")
     assert recalled == TraceRow(OTHER, 5, "p", "orders", "U1")
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [("COMMIT_MESSAGE", "commit"), ("ROLLBACK_MESSAGE", "rollback"), ("UNKNOW", "unknown"), ("?", "unknown")],
+)
+def test_a_transaction_says_how_it_ended(state: str, code: str) -> None:
+    ended = TransactionEnded(
+        5, "r", "p", "orders", "U1", "", "", "", TracedType.TRANSACTION_COMMIT, "T", state, from_check=True
+    )
+    assert rows(ended) == [TraceRow("EndTransaction", 5, "p", "orders", "U1", code=code, from_check=True)]
 
 
 def test_a_damaged_body_is_one_row() -> None:
