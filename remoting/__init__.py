@@ -1,1 +1,1 @@
-"""Converts bytes to typed commands and back (pure); two files import zmq: one for servers, one for clients."""
+"""Converts bytes to typed commands and back (pure). Two files import zmq: one for servers, one for clients."""

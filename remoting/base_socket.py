@@ -13,16 +13,16 @@ from .frame_memory import keep_frame_memory
 from .options import SOCKET_TABLES
 
 MAX_SOCKETS: Final = 8192
-"""Sockets a context may open: two for each thread and address of a client, beside the file limit of the process."""
+"""Sockets per context: a client needs two for each thread and address. The process's file limit applies as well."""
 
 Pollable = zmq.Socket[bytes]
-"""A socket that a `Waiter` may wait for; nothing else is done with it by who gets one."""
+"""A socket for a `Waiter`; its receiver uses it for nothing else."""
 
 _TYPES: Final = {"ROUTER": zmq.ROUTER, "DEALER": zmq.DEALER, "PUB": zmq.PUB, "SUB": zmq.SUB, "WAKE": zmq.DEALER}
 
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:
-    """A context of its own, so that closing one client or server cannot wait for another's sockets."""
+    """A new context for each client or server, so that closing one does not wait for another's sockets."""
     keep_frame_memory()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
@@ -30,7 +30,7 @@ def new_context() -> zmq.Context[zmq.Socket[bytes]]:
 
 
 def new_socket(context: zmq.Context[zmq.Socket[bytes]], kind: str, **changed: int) -> zmq.Socket[bytes]:
-    """A socket with every option of its table; `changed` overrides values by option name."""
+    """A socket with all options of its table; `changed` overrides values by option name."""
     socket = context.socket(_TYPES[kind])
     for option in SOCKET_TABLES[kind]:
         socket.set(getattr(zmq, option.name), changed.get(option.name, option.value))
@@ -44,7 +44,7 @@ def plain_send(socket: zmq.Socket[bytes]) -> Callable[..., object]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """(host, port) of "host:port"; an IPv6 host may stand in brackets. Raises InvalidParameter."""
+    """(host, port) of "host:port"; an IPv6 host may be in brackets. Raises InvalidParameter."""
     host, separator, port = address.rpartition(":")
     if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise InvalidParameter("address", address, "HOST:PORT")
@@ -52,9 +52,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def resolve(address: str) -> str:
-    """The endpoint of "host:port" by number, IPv4 first (a "localhost" that is only bound there is found).
+    """The numeric endpoint of "host:port", IPv4 first (so that a "localhost" bound only there is found).
 
-    Resolved here since ZeroMQ does it in its one background thread, where a slow name server stops all connections.
+    Resolved here, because ZeroMQ resolves in its one background thread, where a slow DNS server stops all connections.
     Raises InvalidParameter, HostNotFound.
     """
     host, port = split_address(address)
@@ -91,19 +91,19 @@ def connect_tcp(socket: zmq.Socket[bytes], address: str) -> None:
 
 
 class Waiter:
-    """Waits for any of several sockets. One thread, that of the sockets."""
+    """Waits for any of several sockets. For the thread of the sockets only."""
 
     def __init__(self) -> None:
         self._poller = zmq.Poller()
 
     def add(self, socket: Pollable) -> None:
-        """Waits for this one too."""
+        """Adds a socket."""
         self._poller.register(socket, zmq.POLLIN)
 
     def remove(self, socket: Pollable) -> None:
-        """Before it is closed."""
+        """Removes a socket; call this before it is closed."""
         self._poller.unregister(socket)
 
     def wait(self, timeout_ms: int) -> list[Pollable]:
-        """The sockets on which something has come; none where nothing did within `timeout_ms`."""
+        """The readable sockets; none after `timeout_ms` without any."""
         return [socket for socket, _ in self._poller.poll(timeout_ms)]

@@ -1,9 +1,9 @@
 """One shared connection of a client: many requests in flight, sent by any thread, answered to callbacks.
 
-Whoever uses the socket does so under the lock and then drains it until it is empty, since its descriptor tells of
-what came only once. So a reply may be taken by a sending thread or by the I/O thread; its callback runs there, after
-the lock is released and after the callback that sends there, if one does, exactly once. The I/O thread alone looks at
-the monitor, at deadlines, and closes the socket.
+Each user of the socket holds the lock and then drains the socket until it is empty, because its descriptor signals new
+messages only once. So a reply may be received by a sending thread or by the I/O thread. Its callback runs in that thread
+exactly once, after the lock is released; if a callback there is itself sending, after that callback. Only the I/O thread
+reads the monitor, checks deadlines, and closes the socket.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ class Channel:
     """Requests in flight to one address. Any thread, unless said otherwise."""
 
     def __init__(self, dealer: Dealer, on_request: OnRequest, cluster_id: str = "") -> None:
-        """`cluster_id`: of the cluster that is asked; "" = not known yet."""
+        """`cluster_id`: of the server's cluster; "" = not known yet."""
         self.address = dealer.address
         self.cluster_id = cluster_id
         self.dealer = dealer
         self.ended = False
         self.is_watched = False
-        """By the I/O thread, which alone sets this."""
+        """Set by the I/O thread only."""
         self.is_torn = False
-        """Somebody was interrupted inside the socket, perhaps between two frames of a message: it ends soon."""
+        """A thread was interrupted inside the socket, perhaps between two frames of a message: the channel must end soon."""
         self._on_request = on_request
         self._opaques = opaques()
         self._lock = threading.Lock()
         self._in_flight: dict[int, _Pending] = {}
         self._in_flight_bytes = 0
-        self._none_late_ms = 0  # nothing in flight is to be given up before
+        self._none_late_ms = 0  # nothing in flight has its deadline before this time
 
     @property
     def is_idle(self) -> bool:
-        """True where nothing waits for a reply."""
+        """True if nothing waits for a reply."""
         return not self._in_flight
 
     def send(
         self, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int, on_reply: OnReply[_Reply]
     ) -> bool:
-        """Sends; False where the connection ended before (nothing was sent). Raises BufferFull, MessageTooLarge."""
+        """Sends; False if the connection ended before (nothing was sent). Raises BufferFull, MessageTooLarge."""
         opaque = next(self._opaques)
         header = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
         size_bytes = len(header) + (memoryview(payload).nbytes if payload is not None else 0)
@@ -85,10 +85,10 @@ class Channel:
                     in_flight[opaque] = pending
                     self._none_late_ms = min(self._none_late_ms, pending[2])
                     self._in_flight_bytes += size_bytes
-            except BaseException:  # a signal's handler raised
+            except BaseException:  # a signal handler raised
                 self.is_torn = True
                 raise
-            answers = self._drain()  # a send that found no room may have taken the descriptor's signal all the same
+            answers = self._drain()  # a send that found no room may have used up the descriptor's signal nevertheless
         if answers:
             _tell(answers)
         if not sent:
@@ -96,7 +96,7 @@ class Channel:
         return True
 
     def send_oneway(self, request: Request, payload: Payload | None) -> bool:
-        """Sends what nobody answers; False where the connection ended before or its queue is full."""
+        """Sends a request without a reply; False if the connection ended before or its queue is full."""
         header = encode_request(request, 0, timeout_ms=0, oneway=True, cluster_id=self.cluster_id)
         with self._lock:
             try:
@@ -109,15 +109,15 @@ class Channel:
         return sent
 
     def on_readable(self) -> None:
-        """I/O thread: the socket's descriptor says that something may have come."""
+        """I/O thread: the socket's descriptor signals that messages may have come."""
         with self._lock:
             answers = [] if self.ended else self._drain()
         _tell(answers)
 
     def expire(self, now_ms: int) -> None:
-        """I/O thread: fails what has waited too long; a later reply to it is discarded."""
+        """I/O thread: fails requests past their deadline; a later reply to them is discarded."""
         if not self._in_flight or now_ms < self._none_late_ms:
-            return  # a consumer may have thousands in flight, and this is asked each time that the thread wakes
+            return  # a consumer may have thousands in flight, and this runs at each wake-up of the thread
         answers: list[_Answer] = []
         with self._lock:
             late = [opaque for opaque, pending in self._in_flight.items() if pending[2] <= now_ms]
@@ -145,7 +145,7 @@ class Channel:
         _tell(answers)
 
     def _drain(self) -> list[_Answer]:
-        """Takes what has come; the lock is held."""
+        """Takes the received messages; the lock is held."""
         answers: list[_Answer] = []
         receive = self.dealer.receive_nowait
         while not self.is_torn:
@@ -185,7 +185,7 @@ class Channel:
 
 
 class _Telling(threading.local):
-    """What this thread has yet to tell, while it tells."""
+    """The answers whose callbacks this thread has yet to run, while it runs callbacks."""
 
     answers: deque[_Answer] | None = None
 
@@ -194,10 +194,10 @@ _telling: Final = _Telling()
 
 
 def _tell(answers: list[_Answer]) -> None:
-    """Runs callbacks, without the lock; one that fails does not keep the others from theirs.
+    """Runs callbacks, without the lock; one that fails does not stop the others.
 
-    A callback that sends may find the next reply there already, and its callback one more: what is found within a callback
-    is told after it, or a broker that answers fast enough would have them nest until the stack ends.
+    A callback that sends may receive the next reply, whose callback may do the same. Answers received within a callback are
+    handled after it; otherwise a fast broker would make callbacks nest until the stack ends.
     """
     if not answers:
         return

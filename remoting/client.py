@@ -1,8 +1,8 @@
 """The client side of remoting: calls that wait, calls with a callback, and pushes of servers.
 
-One for each process and cluster. Synchronous calls use a connection of the calling thread (sync_calls.py); all others
-share one connection to each address (channel.py), which the I/O thread looks after (io_thread.py). A broken connection
-fails what is in flight on it at once and is replaced when next used. Not usable in a forked child: make a new one there.
+One per process and cluster. Synchronous calls use a connection of the calling thread (sync_calls.py); all others share one
+connection to each address (channel.py), which the I/O thread manages (io_thread.py). A broken connection fails its requests
+in flight at once and is replaced at the next use. Not usable in a forked child: create a new one there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Reply = TypeVar("_Reply", bound=Reply)
 
 
 class RemotingClient:
-    """Speaks to any number of servers. Any thread; a context manager."""
+    """A client of any number of servers. Any thread; a context manager."""
 
     def __init__(self, name: str = "zenit-io") -> None:
         """`name`: of the I/O thread. Nothing is opened before it is needed."""
@@ -42,7 +42,7 @@ class RemotingClient:
         self._lock = threading.Lock()
         self._io: IoThread | None = None
         self._channels: dict[str, Channel] = {}
-        self._torn: deque[Channel] = deque()  # for the I/O thread to end
+        self._torn: deque[Channel] = deque()  # for the I/O thread to close
         self._subscribers: list[Subscriber] = []
         self._on_request: dict[type[Request], Callable[[str, Request, bytes], None]] = {}
         self._on_lost: Callable[[str], None] | None = None
@@ -52,11 +52,11 @@ class RemotingClient:
 
     @property
     def cluster_id(self) -> str:
-        """Of the cluster that all requests are meant for, and name; "" = not known yet."""
+        """The id of the cluster that all requests name; "" = not known yet."""
         return self._sync.cluster_id
 
     def name_cluster(self, cluster_id: str) -> None:
-        """All requests from now on name this cluster: who belongs to another one does nothing, and answers WrongCluster."""
+        """Makes all further requests name this cluster: a server of another one does nothing and answers WrongCluster."""
         with self._lock:
             self._sync.cluster_id = cluster_id
             for channel in self._channels.values():
@@ -73,7 +73,8 @@ class RemotingClient:
     def call(
         self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[_Reply, bytes]:
-        """Sends to "host:port" and waits at most `timeout_ms` in all; returns the reply and its payload (b"" where none).
+        """Sends to "host:port" and waits at most `timeout_ms` in all; returns the reply and its payload (b"" if there is
+        none).
 
         Raises the error that the server answered, RequestTimeout, ConnectionLost (at once when the connection ends or is
         refused), ClientClosed, RemoteProtocolError, InvalidParameter (the address).
@@ -91,27 +92,25 @@ class RemotingClient:
         timeout_ms: int,
         on_reply: OnReply[_Reply],
     ) -> None:
-        """Sends on the shared connection; the payload is copied before this returns.
-
-        `on_reply(reply, payload, None)` or `on_reply(None, b"", error)` is called exactly once, in whichever thread took
-        the reply: it must not block. Raises BufferFull, ClientClosed, HostNotFound and then never calls it.
-        """
+        """that connection has just ended; the next one is new"""
         while not self._channel(address).send(request, payload, timeout_ms, on_reply):
             pass  # that connection has just ended; the next one is new
 
     def oneway(self, address: str, request: Request, payload: Payload | None = None) -> bool:
-        """Sends what nobody answers; False where it could not even be queued."""
+        """Sends a request without a reply; False if it could not even be queued."""
         return self._channel(address).send_oneway(request, payload)
 
     def on_request(self, request_class: type[_R], callback: Callable[[str, _R, bytes], None]) -> None:
-        """`callback(address, request, payload)` for what a server sends by itself, in whichever thread took it.
+        """Sets `callback(address, request, payload)` for requests that a server sends, in whichever thread receives them.
 
-        A server sends on the connection of the last request that told it who is there: send heartbeats by `send_nowait`.
+        A server sends on the connection of the last heartbeat or registration: send those by `send_nowait`.
         """
         self._on_request[request_class] = cast("Callable[[str, Request, bytes], None]", callback)
 
     def on_lost(self, callback: Callable[[str], None]) -> None:
-        """`callback(address)` on the I/O thread when a shared connection has ended: whoever is there must say so again."""
+        """Sets `callback(address)`, called on the I/O thread after a shared connection ended: clients must register there
+        again.
+        """
         self._on_lost = callback
 
     # ---- the I/O thread
@@ -121,7 +120,7 @@ class RemotingClient:
         return self._io_thread().add_timer(delay_ms, callback, 0)
 
     def run_soon(self, callback: Callable[[], None]) -> None:
-        """Runs `callback` on the I/O thread, before it ends; it must not block."""
+        """Runs `callback` on the I/O thread, even if that is about to end; it must not block."""
         self._io_thread().post(callback)
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
@@ -129,13 +128,15 @@ class RemotingClient:
         return self._io_thread().add_timer(interval_ms, callback, interval_ms)
 
     def subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
-        """`on_message([topic, body])` on the I/O thread for all that "host:port" publishes from now on, over its restarts."""
+        """Calls `on_message([topic, body])` on the I/O thread for all that "host:port" publishes from now on, over its
+        restarts.
+        """
         self._io_thread().post(partial(self._subscribe, address, on_message))
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Ends all connections; what is in flight fails with ClientClosed. Takes at most about `timeout_ms`.
 
-        Does it once; where that was interrupted the next call goes on.
+        Works once; after an interruption the next call continues.
         """
         with self._lock:
             if self._is_ended:
@@ -145,10 +146,10 @@ class RemotingClient:
         deadline_ms = monotonic_ms() + timeout_ms
         ended = thread is None or thread.stop(timeout_ms)
         if self._sync.close(deadline_ms) and ended:
-            self._context.close()  # else some thread still uses a socket, and this would wait for it
+            self._context.close()  # otherwise a thread still uses a socket, and this would wait for it
         self._is_ended = True
 
-    # ---- inside
+    # ---- internal
 
     def _io_thread(self) -> IoThread:
         with self._lock:
@@ -164,7 +165,7 @@ class RemotingClient:
         if channel is not None and not (channel.ended or channel.is_torn) and self._closed is None:
             return channel
         thread = self._io_thread()
-        dealer = self._context.dealer(address)  # may wait for a name server: not under the lock
+        dealer = self._context.dealer(address)  # may wait for a DNS server: not under the lock
         with self._lock:
             fresh = Channel(dealer, self._on_pushed, self.cluster_id)
             channel = self._channels.get(address)
@@ -179,7 +180,7 @@ class RemotingClient:
         if channel is fresh:
             try:
                 thread.post(partial(self._watch, thread, channel))
-            except BufferFull:  # nobody would look after it: the next one that wants it makes a new one
+            except BufferFull:  # nothing would manage the channel: the next request creates a new one
                 channel.end()
                 raise
         return channel
@@ -195,7 +196,7 @@ class RemotingClient:
             self._end(thread, channel)
 
     def _end(self, thread: IoThread, channel: Channel) -> None:
-        """I/O thread: the connection has ended, or cannot be used any more."""
+        """I/O thread: the connection has ended, or is not usable any more."""
         thread.unwatch(channel.dealer.fileno())
         thread.unwatch(channel.dealer.monitor_fileno())
         channel.end()
@@ -218,7 +219,7 @@ class RemotingClient:
         while self._torn:
             self._end_torn(self._torn.popleft())
         for channel in list(self._channels.values()):
-            if not channel.is_watched and self._io is not None:  # whoever made it was interrupted, perhaps
+            if not channel.is_watched and self._io is not None:  # its creator may have been interrupted
                 self._watch(self._io, channel)
             channel.expire(now_ms)
             in_flight = in_flight or not channel.is_idle
@@ -229,7 +230,7 @@ class RemotingClient:
             self._end(self._io, channel)
 
     def _on_end(self) -> None:
-        """I/O thread, last of all."""
+        """Last call of the I/O thread."""
         with self._lock:
             channels = [*self._channels.values(), *self._torn]
         for channel in channels:

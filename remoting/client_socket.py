@@ -1,6 +1,6 @@
 """The client's sockets: a DEALER for one connection, a monitor that reports its end, and a SUB. Imports zmq.
 
-A `Dealer` is one TCP connection for its whole life: it is never reconnected, but replaced. So a request cannot go out
+A `Dealer` is one TCP connection for its whole life: it is never reconnected, but replaced. So a request cannot be sent
 after its caller was told that it failed, and "lost" is final.
 """
 
@@ -39,7 +39,7 @@ _LOST: Final = int(
 
 
 class ClientContext:
-    """Where a client's sockets come from; one background thread of zmq's. Any thread may ask for sockets."""
+    """Creates a client's sockets, with one background thread of zmq. Any thread may ask for sockets."""
 
     def __init__(self) -> None:
         self._context = new_context()
@@ -66,7 +66,7 @@ class ClientContext:
             raise
 
     def close(self) -> None:
-        """Ends it; every socket must be closed before."""
+        """Ends the context; every socket must be closed before."""
         self._context.term()
 
 
@@ -91,11 +91,11 @@ class Dealer:
 
     @property
     def pollables(self) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
-        """For a `Waiter`: the socket, and the monitor that `is_lost` looks at."""
+        """For a `Waiter`: the socket, and the monitor that `is_lost` reads."""
         return self._socket, self._monitor
 
     def fileno(self) -> int:
-        """Readable when something *may* have come, and only once: whoever used the socket must drain it until empty."""
+        """Readable when messages *may* have come, and only once: every user of the socket must drain it until it is empty."""
         return int(self._socket.get(zmq.FD))
 
     def monitor_fileno(self) -> int:
@@ -103,7 +103,7 @@ class Dealer:
         return int(self._monitor.get(zmq.FD))
 
     def send(self, header: bytes, payload: Payload | None) -> bool:
-        """Sends without waiting; the payload is copied. False where ZeroMQ's own queue is full."""
+        """Sends without waiting; the payload is copied. False if ZeroMQ's own queue is full."""
         try:
             if payload is None:
                 self._send(header, _NOBLOCK)
@@ -115,7 +115,7 @@ class Dealer:
         return True
 
     def receive(self, timeout_ms: int) -> tuple[bytes, bytes] | None:
-        """(header, payload; several frames joined, b"" where none), or None when nothing came within `timeout_ms`."""
+        """(header, payload; several frames joined, b"" if there is none), or None if nothing came within `timeout_ms`."""
         if timeout_ms != self._timeout_ms:
             self._socket.set(zmq.RCVTIMEO, timeout_ms)
             self._timeout_ms = timeout_ms
@@ -126,7 +126,7 @@ class Dealer:
         return header.bytes, self._receive_payload() if header.more else b""
 
     def receive_nowait(self) -> tuple[bytes, bytes] | None:
-        """The same, of what has come already."""
+        """The same, without waiting."""
         try:
             header = self._recv(_NOBLOCK, copy=False)
         except zmq.Again:
@@ -134,7 +134,7 @@ class Dealer:
         return header.bytes, self._receive_payload() if header.more else b""
 
     def receive_view_nowait(self) -> tuple[bytes, bytes | memoryview] | None:
-        """The same; a payload of one frame is a view of what was received, not a copy."""
+        """The same; a payload of one frame is a view of the received memory, not a copy."""
         try:
             header = self._recv(_NOBLOCK, copy=False)
         except zmq.Again:
@@ -145,7 +145,7 @@ class Dealer:
         return header.bytes, self._joined(frame) if frame.more else memoryview(frame)  # type: ignore[arg-type]
 
     def has_more(self) -> bool:
-        """True where another message has come. Cheaper than `receive_nowait` where the answer is no."""
+        """True if another message has come. Cheaper than `receive_nowait` if the answer is no."""
         return bool(int(self._socket.get(_EVENTS)) & _POLLIN)
 
     def _receive_payload(self) -> bytes:
@@ -153,7 +153,7 @@ class Dealer:
         return self._joined(frame) if frame.more else frame.bytes
 
     def _joined(self, frame: zmq.Frame) -> bytes:
-        """This frame of a message and those that follow."""
+        """This frame of a message and those that follow, joined."""
         frames: list[Any] = [frame]  # a frame is a buffer, though not typed as one
         while frame.more:
             frame = self._recv(0, copy=False)
@@ -164,7 +164,7 @@ class Dealer:
         return b"".join(frames)
 
     def is_lost(self) -> bool:
-        """Looks at the monitor: True once the connection was refused or has ended. Does not wait."""
+        """Reads the monitor: True after the connection was refused or ended. Does not wait."""
         lost = False
         while True:
             try:
@@ -181,17 +181,17 @@ class Dealer:
             self._socket.close()
 
     def __del__(self) -> None:
-        """Whoever made it was interrupted, and nobody has it.
+        """For a socket whose creator was interrupted, so that nobody has it.
 
-        Closed by Python, the monitor may be gone while the socket still has an event for it: zmq's background thread would
-        wait for a reader for ever, and with it every connection of the context.
+        If Python closed the sockets in another order, the monitor might be gone while the socket still has an event for it.
+        zmq's background thread would then wait for a reader for ever, and with it every connection of the context.
         """
         if hasattr(self, "_monitor"):
             self.close()
 
 
 class Subscriber:
-    """Everything that one publisher says. One thread."""
+    """All announcements of one publisher. One thread."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
         self._socket = new_socket(context, "SUB")
@@ -207,7 +207,7 @@ class Subscriber:
         return int(self._socket.get(zmq.FD))
 
     def receive_nowait(self) -> list[bytes] | None:
-        """The frames of one announcement, of what has come already."""
+        """The frames of one announcement that has come, or None."""
         try:
             return self._socket.recv_multipart(_NOBLOCK)
         except zmq.Again:

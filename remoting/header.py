@@ -45,37 +45,38 @@ FLAG_REPLY: Final = 1
 FLAG_ONEWAY: Final = 2
 REPLY_OK: Final = 0
 
-SMALL_BYTES: Final = 512  # a lying frame this small makes msgpack allocate 0.7 MB at worst
+SMALL_BYTES: Final = 512  # a malicious frame this small makes msgpack allocate 0.7 MB at worst
 INT64_MAX: Final = (1 << 63) - 1
-FACT_LENGTH_MAX: Final = 1024  # characters of an error's fact or remark: it may quote what a stranger sent
+FACT_LENGTH_MAX: Final = 1024  # characters of an error's fact or remark, which may quote foreign data
 
 Incoming = tuple[Request | ZenitError, int, bool, int, str]
-"""(request, opaque, oneway, timeout_ms, cluster id or ""); instead of the request an error where its fields are wrong:
-answer with it."""
+"""(request, opaque, oneway, timeout_ms, cluster id or ""); an error in place of the request if its fields are wrong: answer
+with it.
+"""
 
 Header = tuple[int, int, int, int, Any, Any, int, bool, str]
 """(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits, cluster id)."""
 
-_WITH_CLUSTER: Final = 9  # parts of a header that names a cluster
+_WITH_CLUSTER: Final = 9  # parts of a header with a cluster id
 _NUMBERS: Final = (int,) * 5  # the types of code, version, opaque, flag, timeout_ms
-_WIDE: Final = re.compile(rb"\xcf[\x80-\xff]").search  # how an integer of 64 bits begins (or bytes that look so)
+_WIDE: Final = re.compile(rb"\xcf[\x80-\xff]").search  # the begin of a 64-bit integer (or of bytes that look like one)
 _Check = Callable[[Any], bool]
 _MALFORMED: Final = (ValueError, TypeError, OverflowError, MemoryError)  # what unpacking can raise
 
-# How every send of a Python client begins: an array of nine, the code, language and version. Its opaque follows.
+# The begin of every send of a Python client: an array of nine, the code, language and version. Its opaque follows.
 _SEND_BEGIN: Final = bytes.fromhex("99cd0140") + bytes((LANGUAGE_PYTHON, PROTOCOL_VERSION))
 _OPAQUE_AT: Final = len(_SEND_BEGIN)
 _OPAQUE_BYTES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4}  # behind the first byte of a larger integer
 _SENDS_MAX: Final = 4096
 _sends: dict[bytes, tuple[Request | ZenitError, bool, int, str]] = {}
-"""What follows the opaque -> (request, oneway, timeout_ms, cluster id)."""
+"""Bytes behind the opaque -> (request, oneway, timeout_ms, cluster id)."""
 
 # One packer for the process: `pack` holds the interpreter lock throughout and calls no Python code for our types.
 _pack: Final = msgpack.Packer().pack
 
 
 class _Shape:
-    """How a command's fields are taken off an instance, and how a list of them is checked."""
+    """How a command's fields are read from an instance, and how a list of them is checked."""
 
     __slots__ = ("cls", "count_min", "defaults", "nested", "take", "types")
 
@@ -91,9 +92,9 @@ class _Shape:
         self.defaults = tuple(field.default for field in fields)
 
     def build(self, fields: tuple[Any, ...], *, wide: bool) -> Any:
-        """An instance; raises RemoteProtocolError. Fewer fields than the class has take their defaults, more are ignored.
+        """Creates an instance; raises RemoteProtocolError. Missing fields get their defaults, additional ones are ignored.
 
-        `wide`: the frame has integers that may not fit 64 bits with a sign.
+        `wide`: the frame has integers that may not fit into 64 bits with a sign.
         """
         if type(fields) is not tuple:
             raise RemoteProtocolError(f"{self.cls.__name__}: its fields are not a list")
@@ -109,7 +110,7 @@ class _Shape:
         return self.cls(*fields)
 
     def _completed(self, fields: tuple[Any, ...]) -> tuple[Any, ...]:
-        """As many fields as we know: an older peer's list is shorter, a newer one's longer."""
+        """Exactly the fields that we know: an older peer's list is shorter, a newer one's longer."""
         if len(fields) < self.count_min:
             raise RemoteProtocolError(f"{self.cls.__name__}: {len(fields)} fields, at least {self.count_min} expected")
         return (fields + self.defaults[len(fields) :])[: len(self.types)]
@@ -162,7 +163,7 @@ def _fits_int64(value: tuple[Any, ...]) -> bool:
 
 
 class _Shapes(dict[type[Any], _Shape]):
-    """Of requests and replies, each made when it is first needed: a process starts sooner, and needs but some."""
+    """The shapes of requests and replies, each made at its first use: a process needs only some, and starts sooner."""
 
     def __missing__(self, cls: type[Any]) -> _Shape:
         shape = self[cls] = _Shape(cls)
@@ -177,7 +178,7 @@ _ERRORS: Final = error_classes()
 
 @functools.cache
 def _fact_types(code: int) -> tuple[type, ...]:
-    """Of the error of a code that is there."""
+    """The types of the facts of a known error code."""
     hints = typing.get_type_hints(_ERRORS[code].__init__)
     return tuple(hint for name, hint in hints.items() if name != "return")
 
@@ -210,7 +211,7 @@ def encode_error(error: ZenitError, opaque: int) -> bytes:
     remark = str(error)[:FACT_LENGTH_MAX]
     try:
         return _packed((error.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, FLAG_REPLY, remark, facts, 0))
-    except LocalProtocolError:  # text that UTF-8 cannot carry, an integer of more than 64 bits
+    except LocalProtocolError:  # text that UTF-8 cannot encode, an integer of more than 64 bits
         plain = ascii(remark)[:FACT_LENGTH_MAX]
         return _packed((error.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, FLAG_REPLY, plain, (), 0))
 
@@ -229,10 +230,10 @@ def _packed(header: tuple[Any, ...]) -> bytes:
 
 
 def decode_request(frame: bytes) -> Incoming:
-    """What a request frame says. Raises RemoteProtocolError where not even its opaque can be told (see `peek_opaque`).
+    """Decodes a request frame. Raises RemoteProtocolError if not even its opaque is readable (see `peek_opaque`).
 
-    A producer's sends to one queue differ in their opaque alone, so what follows that is worked out once: a tenth of what a
-    send of one message costs.
+    A producer's sends to one queue differ only in their opaque, so what follows it is decoded once: that saves a tenth of
+    the cost of sending one message.
     """
     if frame.startswith(_SEND_BEGIN) and _OPAQUE_AT < len(frame) <= SMALL_BYTES:
         opaque = frame[_OPAQUE_AT]
@@ -268,19 +269,19 @@ def _decode(frame: bytes) -> Incoming:
 
 
 def _refusal(code: int, version: int, flag: int) -> ZenitError:
-    """Why nothing of these is a request."""
+    """Why a frame with these parts is not a request."""
     if version != PROTOCOL_VERSION:
         return VersionNotSupported(version, PROTOCOL_VERSION)
     return RemoteProtocolError("a reply where a request belongs") if flag & FLAG_REPLY else UnknownRequest(code)
 
 
 def is_request(header: Header) -> bool:
-    """True for a request, as a server may send to its client."""
+    """True for a request; a server may send one to its client."""
     return not header[3] & FLAG_REPLY
 
 
 def opaque_of(header: Header) -> int:
-    """Which request is answered."""
+    """The number of the request that is answered."""
     return header[2]
 
 
@@ -304,7 +305,7 @@ def decode_reply(frame: bytes, reply_class: type[Reply]) -> tuple[int, Reply | Z
 
 
 def peek_opaque(frame: bytes) -> int:
-    """The opaque of a frame that cannot be decoded, so that its error finds the one who waits; 0 where none is told."""
+    """The opaque of a frame that cannot be decoded, so that the error reaches its sender; 0 if it is not readable."""
     unpacker = msgpack.Unpacker(max_buffer_size=64)
     unpacker.feed(frame[:64])
     try:
@@ -318,9 +319,7 @@ def peek_opaque(frame: bytes) -> int:
 
 
 def open_header(frame: bytes) -> Header:
-    """The parts of a frame, the integers checked, to be told apart by `is_request` and finished by `reply_of`. Raises
-    RemoteProtocolError.
-    """
+    """The parts of a frame, with its integers checked, for `is_request` and `reply_of`. Raises RemoteProtocolError."""
     if len(frame) > SMALL_BYTES:
         _prove_honest(frame)
     cluster_id = ""
@@ -343,9 +342,9 @@ def open_header(frame: bytes) -> Header:
 
 
 def _prove_honest(frame: bytes) -> None:
-    """Walks the frame without allocating: afterwards every claimed length is known to be there.
+    """Walks the frame without allocating: afterwards every claimed length is known to be true.
 
-    Unpacking alone allocates what each of up to a thousand nested arrays claims, before it looks for the elements.
+    Unpacking alone allocates what each of up to a thousand nested arrays claims, before it reads the elements.
     """
     if len(frame) > HEADER_BYTES_MAX:
         raise RemoteProtocolError(f"a header of {len(frame)} bytes is over the limit of {HEADER_BYTES_MAX}")
@@ -358,7 +357,7 @@ def _prove_honest(frame: bytes) -> None:
 
 
 def _error_of(code: int, facts: Any, remark: Any) -> ZenitError:
-    """The error of a reply; one whose facts are not its class's becomes a plain ZenitError with the remark."""
+    """The error of a reply; if the facts do not fit its class, a plain ZenitError with the remark."""
     text = remark if type(remark) is str else f"error {code}"
     if code not in _ERRORS or type(facts) is not tuple:
         return ZenitError(text)

@@ -1,4 +1,4 @@
-"""The one background thread of a client: descriptors, timers, callbacks posted to it. Started when first needed."""
+"""The background thread of a client: descriptors, timers, posted callbacks. Started at its first use."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ log = logging.getLogger(__name__)
 
 POSTED_MAX: Final = 100_000
 TICK_MS: Final = 50
-"""How late a request in flight may be failed past its deadline."""
+"""How late after its deadline a request in flight may be failed."""
 IDLE_TICK_MS: Final = 250
 EXACT_BELOW_MS: Final = 3
-"""A shorter wait ends when it should: epoll's are rounded up to whole milliseconds, which made two of one."""
-FD_SETSIZE: Final = 1024  # `select` takes no descriptor from here on
+"""A shorter wait ends exactly: epoll's waits are rounded up to whole milliseconds, so 1 ms would become 2."""
+FD_SETSIZE: Final = 1024  # `select` takes no descriptor from this number on
 
 
-_running: Final[set[int]] = set()  # idents of these threads
+_running: Final[set[int]] = set()  # idents of the running I/O threads
 
 
 def check_may_wait(what: str) -> None:
-    """Raises WaitsForItself in the thread of an `IoThread`: what it waits for, only itself may be able to do."""
+    """Raises WaitsForItself in the thread of an `IoThread`: only that thread may be able to do what is waited for."""
     if threading.get_ident() in _running:
         raise WaitsForItself(
             f"{what} in a callback of the client's I/O thread",
@@ -42,9 +42,10 @@ class IoThread:
     """Watches descriptors. `watch` and `unwatch` on this thread only, the rest from any."""
 
     def __init__(self, name: str, on_tick: Callable[[int], bool], on_end: Callable[[], None]) -> None:
-        """`on_tick(now_ms)`: after each round; True = requests are in flight, come back soon. `on_end`: last of all.
+        """`on_tick(now_ms)`: called after each round; True = requests are in flight, call again soon. `on_end`: called
+        last.
 
-        It does nothing until `start`.
+        Does nothing until `start`.
         """
         self._on_tick = on_tick
         self._on_end = on_end
@@ -60,7 +61,7 @@ class IoThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Once; where that was interrupted, again."""
+        """Starts the thread once; after an interruption, call it again."""
         if self._thread.ident is None:
             self._thread.start()
 
@@ -76,19 +77,19 @@ class IoThread:
     def add_timer(self, delay_ms: float, callback: Callable[[], None], interval_ms: int) -> Timer:
         """Runs `callback` after `delay_ms`, then each `interval_ms` (0 = once). It must not block."""
         timer, due_ms = Timer(callback, interval_ms), _now_ms() + delay_ms
-        if self.is_current():  # it looks at its timers before it waits again
+        if self.is_current():  # it reads its timers before it waits again
             self._timers.add(due_ms, timer)
         else:
             self.post(lambda: self._timers.add(due_ms, timer))
         return timer
 
     def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Calls `on_readable` when there is something; at once too, for what came before."""
+        """Calls `on_readable` when the descriptor is readable, and once at once, for what came before."""
         self._selector.register(descriptor, selectors.EVENT_READ, on_readable)
         on_readable()
 
     def unwatch(self, descriptor: int) -> None:
-        """Before the descriptor is closed. Nothing happens where it is not watched."""
+        """Call this before the descriptor is closed. Ignores a descriptor that is not watched."""
         if descriptor in self._selector.get_map():
             self._selector.unregister(descriptor)
 
@@ -97,7 +98,7 @@ class IoThread:
         return threading.current_thread() is self._thread
 
     def stop(self, timeout_ms: int) -> bool:
-        """Ends the thread; False where it has not ended within `timeout_ms` (a callback blocks)."""
+        """Ends the thread; False if it has not ended within `timeout_ms` (a callback blocks)."""
         with self._lock:
             self._stopping = True
             self._ring()
@@ -139,19 +140,19 @@ class IoThread:
             for timer in self._timers.due(_now_ms()):
                 if not timer.cancelled:
                     self._guarded(timer.callback)
-            if self._posted:  # whoever posted was interrupted before the thread was told, perhaps
+            if self._posted:  # a poster may have been interrupted before it woke the thread
                 self._on_wake()
             wait_ms = min(self._tick(), self._timers.wait_ms(_now_ms()))
-        self._on_wake()  # what was posted before the stop
+        self._on_wake()  # callbacks posted before the stop
         self._guarded(self._on_end)
         self._selector.close()
-        with self._lock:  # both ends at once: whoever rings holds it
+        with self._lock:  # both ends together: a waker holds the lock
             os.close(self._wake_read)
             os.close(self._wake_write)
             self._wake_write = -1
 
     def _tick(self) -> int:
-        """How long until the next one, in milliseconds."""
+        """Milliseconds until the next tick."""
         try:
             return TICK_MS if self._on_tick(monotonic_ms()) else IDLE_TICK_MS
         except Exception:
@@ -159,7 +160,7 @@ class IoThread:
             return TICK_MS
 
     def _wait(self, wait_ms: float) -> None:
-        """Waits for what has come, and serves it."""
+        """Waits for events and handles them."""
         descriptor = self._selector.fileno()
         if 0 < wait_ms < EXACT_BELOW_MS and descriptor < FD_SETSIZE:
             select.select((descriptor,), (), (), wait_ms / 1000)
@@ -168,7 +169,7 @@ class IoThread:
             self._guarded(key.data)
 
     def _guarded(self, callback: Callable[[], None]) -> None:
-        """The top of this thread: one callback that fails ends neither it nor the others."""
+        """The top of this thread: a failing callback ends neither the thread nor other callbacks."""
         try:
             callback()
         except Exception:
@@ -176,5 +177,5 @@ class IoThread:
 
 
 def _now_ms() -> float:
-    """Of the timers, with the fraction."""
+    """The timers' clock, with fractions."""
     return monotonic_ns() / 1e6

@@ -1,9 +1,9 @@
 """Lanes: each class of request has its own limits and its own share of a turn, so that one cannot starve another. Pure.
 
-RocketMQ gives each class a thread pool with its own queue (1 acceptor + N selectors + M1 workers + M2 executors).
-Here one loop does the work, since Python runs one thread at a time and the loop is the only writer; what the pools
-were for, limits and deadlines of each class, is kept by these lanes. A SEND is handled as it is drained, for its
-payload lies in the arena; the others wait in their lane for their share.
+RocketMQ gives each class a thread pool with its own queue (1 acceptor + N selectors + M1 workers + M2 executors). Here one
+loop does the work, because Python runs one thread at a time and the loop is the only writer. The purpose of the pools,
+limits and deadlines per class, is fulfilled by these lanes. A SEND is handled as soon as it is received, because its
+payload is in the arena; the others wait in their lane for their share.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from .server import Call
 
 RETRY_AFTER_MS: Final = 100
-"""What a refused caller is told to wait."""
+"""The retry-after time of a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneLimits:
-    """Bounds of one lane; over any of them a request is answered BrokerBusy.
+    """The limits of one lane; a request beyond any of them is answered BrokerBusy.
 
-    `queue_max`: requests waiting for their turn. `in_flight_max`: requests not answered yet, deferred ones too.
-    `deadline_ms`: how long one may wait for its turn. `share`: requests handled a turn while other lanes wait. A SEND
-    does not wait for its turn, so of its limits only `in_flight_max` counts.
+    `queue_max`: requests waiting for their turn. `in_flight_max`: unanswered requests, deferred ones too. `deadline_ms`:
+    how long one may wait for its turn. `share`: requests handled per turn while other lanes wait. A SEND does not wait for
+    its turn, so only `in_flight_max` applies to it.
     """
 
     queue_max: int
@@ -48,12 +48,12 @@ DEFAULT_LANES: Final[Mapping[Lane, LaneLimits]] = MappingProxyType(
         Lane.ADMIN: LaneLimits(queue_max=1_000, in_flight_max=1_000, deadline_ms=10_000, share=8),
     }
 )
-"""Counts after RocketMQ's queue capacities (send 10,000, pull 100,000), waits after its wait times in queue."""
+"""Counts follow RocketMQ's queue capacities (send 10,000, pull 100,000), times its wait times in queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatistics:
-    """Counters of one lane since the start; `queued` and `in_flight` are of now."""
+    """Counters of one lane since the start; `queued` and `in_flight` are current values."""
 
     handled: int
     refused: int
@@ -62,13 +62,15 @@ class LaneStatistics:
 
 
 class LaneState:
-    """What one lane holds now. Owned by the loop."""
+    """The current content of one lane. Owned by the loop."""
 
     __slots__ = ("handled", "in_flight", "limits", "queue", "refused")
 
     def __init__(self, limits: LaneLimits) -> None:
         self.limits = limits
-        self.queue: deque[tuple[Call[Request], int]] = deque()  # with the time after which it is refused, monotonic ms
+        self.queue: deque[tuple[Call[Request], int]] = (
+            deque()
+        )  # each with the monotonic time, ms, after which it is refused
         self.in_flight = 0
         self.handled = 0
         self.refused = 0

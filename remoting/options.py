@@ -1,7 +1,7 @@
-"""Every ZeroMQ option we set, with its reason, as data for the sockets, docs/formats/remoting.md and a test.
+"""Every ZeroMQ option that we set, with its reason, as data for the sockets, docs/formats/remoting.md and a test. Pure.
 
-ZeroMQ's defaults drop silently (full queues, unknown peers), keep unsent bytes at close for ever and notice a dead
-peer only when TCP does. So nothing is left to a default that loses or does not bound. Units are in the reasons. Pure.
+ZeroMQ's defaults drop messages silently (full queues, unknown peers), keep unsent bytes at close for ever and notice a dead
+peer only when TCP does. So no default that loses data or is unbounded stays. The reasons give the units.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Final
 
 HEADER_BYTES_MAX: Final = 1024 * 1024
-"""A header frame may not be larger; the largest is a broker's registration with all its topics."""
+"""The largest header frame; the largest real one is a broker's registration with all its topics."""
 
 FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A frame may not be larger unless the arena says otherwise; more closes the connection."""
+"""The largest frame, unless the arena sets another limit; a larger one closes the connection."""
 
 FRAMES_MAX: Final = 1024
-"""Payload frames of one message; a pull reply has one a slice of the log."""
+"""Payload frames of one message; a pull reply has one per slice of the log."""
 
 IN_FLIGHT_MAX: Final = 4096
-"""Unanswered requests of one asynchronous connection: a long poll for each queue, and what else a process asks."""
+"""Unanswered requests of one asynchronous connection: a long poll per queue, and other requests of the process."""
 
 
 @dataclass(frozen=True, slots=True)

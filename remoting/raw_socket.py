@@ -1,6 +1,6 @@
 """Bare ROUTER and DEALER sockets with the options of the real ones and no protocol, for comparison in benchmarks.
 
-Same frames, same options, nothing decided. A request is [header, payload], its reply [header, payload ...]; only the
+Same frames, same options, no decisions. A request is [header, payload], its reply [header, payload ...]; only the
 benchmark's raw path uses this file.
 """
 
@@ -20,7 +20,7 @@ _RCVMORE: Final = int(zmq.RCVMORE)
 
 
 def zmq_version() -> str:
-    """Of the library below pyzmq."""
+    """The version of the library below pyzmq."""
     return zmq.zmq_version()
 
 
@@ -85,10 +85,10 @@ class RawRouter:
 
 
 class RawDealer:
-    """Asks. Owned by one thread; context manager."""
+    """Sends requests. Owned by one thread; context manager."""
 
     def __init__(self, address: str) -> None:
-        """`address`: as RawRouter.address tells it."""
+        """`address`: as RawRouter.address gives it."""
         self._context = new_context()
         self._socket = new_socket(self._context, "DEALER")
         self._send = plain_send(self._socket)
@@ -103,12 +103,12 @@ class RawDealer:
             self._send(payload)
 
     def receive(self, wait_ms: int) -> list[bytes] | None:
-        """The next reply; None where none came within `wait_ms`."""
+        """The next reply; None if none came within `wait_ms`."""
         self._socket.set(zmq.RCVTIMEO, wait_ms)
         return self._receive(0)
 
     def receive_payload(self, wait_ms: int) -> memoryview | None:
-        """The second frame of the next reply, as it was received; None where none came within `wait_ms`."""
+        """The second frame of the next reply, as received; None if none came within `wait_ms`."""
         self._socket.set(zmq.RCVTIMEO, wait_ms)
         try:
             self._socket.recv()
@@ -117,7 +117,7 @@ class RawDealer:
         return memoryview(self._socket.recv(copy=False))  # type: ignore[arg-type]  # a buffer, though not typed as one
 
     def receive_nowait(self) -> list[bytes] | None:
-        """A reply that is there already, or None."""
+        """A reply that has already come, or None."""
         return self._receive(_NOBLOCK)
 
     def _receive(self, flags: int) -> list[bytes] | None:

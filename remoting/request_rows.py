@@ -1,7 +1,7 @@
 """Connects each request with the server method that answers it (the table is in `commands/base`).
 
-A server lists its rows and has them checked when it starts: each request that it serves by the table has one row, and no
-other request has any.
+A server lists its rows and has them checked at its start: each request that it serves according to the table has exactly
+one row, and no other request has any.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _R = TypeVar("_R", bound=Request)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`handler` answers requests of `request_class`, as `RequestLoop.handle` has it."""
+    """`handler` answers requests of `request_class`, as in `RequestLoop.handle`."""
 
     request_class: type[Request]
     handler: Handler
 
 
 def row(request_class: type[_R], handler: Callable[[Call[_R]], Reply | None]) -> Row:
-    """One row. That the handler takes this class is for the type checker to find."""
+    """One row. The type checker verifies that the handler takes this class."""
     return Row(request_class, handler)
 
 

@@ -1,12 +1,12 @@
-"""The request loop: one thread that receives, decides whose turn it is, handles, and answers.
+"""The request loop: one thread that receives requests, decides whose turn it is, handles them, and answers.
 
-A turn: wait for a request (or a wake-up, or the next timer) -> drain what has come, up to a bound -> give the other
-lanes their share -> `on_turn_end` (the store writes all that was staged in one go and the broker answers it) -> send
-the replies -> `on_replied` (what follows from the write: while we do it, the answered already send more) -> run the
-timers and, where one was due, end the turn once more.
+A turn: wait for a request (or a wake-up, or the next timer) -> drain what has come, up to a limit -> give the other lanes
+their share -> `on_turn_end` (the store writes everything staged at once, and the broker answers it) -> send the replies ->
+`on_replied` (work that follows the write; meanwhile the answered clients already send more) -> run the timers and, if one
+was due, end the turn once more.
 
-A request that must wait is *deferred*: its handler returns None and someone on this
-thread calls `reply` or `fail` later. Nothing here blocks but the first receive.
+A request that must wait is *deferred*: its handler returns None, and code on this thread calls `reply` or `fail` later.
+Nothing blocks here except the first receive.
 
 All methods belong to the loop's thread, except `post`, `stop` and `statistics`.
 """
@@ -41,9 +41,9 @@ from .timers import NEVER_MS, Timer, Timers
 
 log = logging.getLogger(__name__)
 
-CALL_TIMEOUT_MS_MAX: Final = 3_600_000  # what a caller says it waits is cut to this
+CALL_TIMEOUT_MS_MAX: Final = 3_600_000  # limit of a caller's own timeout
 POSTED_MAX: Final = 100_000
-TURN_BUDGET_MS: Final = 5  # after this the waiting lanes leave the rest to the next turn
+TURN_BUDGET_MS: Final = 5  # after this time the waiting lanes leave the rest to the next turn
 IN_FLIGHT_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _R = TypeVar("_R", bound=Request)
@@ -53,8 +53,8 @@ _R_co = TypeVar("_R_co", bound=Request, covariant=True)
 class Call(Generic[_R_co]):
     """A request that waits for its answer.
 
-    SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, where it was staged, until the turn
-    ends. Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection.
+    SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, if it was staged, until the turn ends.
+    Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection.
     """
 
     __slots__ = (
@@ -98,10 +98,10 @@ Handler = Callable[[Call[Any]], Reply | None]
 
 @dataclass(frozen=True, slots=True)
 class LoopStatistics:
-    """Counters since the start; those of now: `in_flight_bytes` and what the lanes hold.
+    """Counters since the start; `in_flight_bytes` and the contents of the lanes are current values.
 
     `malformed`: requests that broke the protocol. `other_cluster`: those meant for another cluster. `dropped_slow`,
-    `dropped_gone`: replies nobody took.
+    `dropped_gone`: replies that a peer did not read, or left behind.
     """
 
     turns: int
@@ -131,7 +131,7 @@ class RequestLoop:
         drain_requests: int = 256,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
     ) -> None:
-        """`bind`: "host:port", port 0 = any free one. Raises ConfigError where the address cannot be bound."""
+        """`bind`: "host:port", port 0 = any free one. Raises ConfigError if the address cannot be bound."""
         self.arena = arena
         self.cluster_id = (
             ""  # of the cluster that is served here; requests that name another go through `on_other_cluster`
@@ -147,7 +147,7 @@ class RequestLoop:
         self._handlers: dict[type[Request], tuple[Handler, LaneState, bool]] = {}
         self._outbox: list[tuple[bytes, bytes, Sequence[bytes | memoryview]]] = []
         self._timers = Timers()
-        self._waiter: Waiter | None = None  # where other sockets are served too
+        self._waiter: Waiter | None = None  # set if other sockets are served too
         self._watched: dict[Pollable, Callable[[], None]] = {}
         self._posted: deque[Callable[[], None]] = deque()
         self._post_lock = threading.RLock()  # re-entrant: a signal handler may call stop() inside post()
@@ -169,7 +169,7 @@ class RequestLoop:
         self.close()
 
     def close(self) -> None:
-        """After `run` has ended, or instead of it."""
+        """Call this after `run` has ended, or instead of it."""
         self._stopping = True
         self._socket.close()
 
@@ -181,7 +181,7 @@ class RequestLoop:
         self._socket.ring()
 
     def post(self, callback: Callable[[], None]) -> None:
-        """Runs `callback` on the loop soon. From any thread. Raises BufferFull where the loop is that far behind."""
+        """Runs `callback` on the loop soon. From any thread. Raises BufferFull if POSTED_MAX callbacks wait already."""
         with self._post_lock:
             if len(self._posted) >= POSTED_MAX:
                 raise BufferFull(POSTED_MAX)
@@ -206,18 +206,18 @@ class RequestLoop:
             lanes={lane: state.statistics() for lane, state in self._lanes.items()},
         )
 
-    # ---- what services call on the loop
+    # ---- for services, on the loop
 
     def handle(self, request_class: type[_R], handler: Callable[[Call[_R]], Reply | None]) -> None:
-        """`handler` answers requests of this class: returns the reply, None = later, or raises a ZenitError.
+        """Sets the `handler` for requests of this class: it returns the reply, or None = later, or raises a ZenitError.
 
-        A SEND is handled while its payload lies in the arena; a handler that stages it moves `arena.used`.
+        A SEND is handled while its payload is in the arena; a handler that stages it moves `arena.used`.
         """
         lane = request_class.lane
         self._handlers[request_class] = (handler, self._lanes[lane], lane is Lane.SEND)
 
     def reply(self, call: Call[Request], reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
-        """Answers a call; goes out when the turn ends. A second answer is ignored, one to a peer that is gone counted."""
+        """Answers a call when the turn ends. A second answer is ignored; one to a peer that is gone is counted."""
         if self._settle(call):
             self._outbox.append((call.identity, encode_reply(reply, call.opaque), payload))
 
@@ -227,7 +227,7 @@ class RequestLoop:
             self._outbox.append((call.identity, encode_error(error, call.opaque), ()))
 
     def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
-        """Sends a one-way request to a connected client at once; False where it is gone or reads nothing."""
+        """Sends a one-way request to a connected client at once; False if it is gone or does not read."""
         return self._socket.send(identity, encode_request(request, 0, timeout_ms=0, oneway=True), payload)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
@@ -243,7 +243,7 @@ class RequestLoop:
         return timer
 
     def watch(self, socket: Pollable, on_readable: Callable[[], None]) -> None:
-        """Calls `on_readable` in each turn that finds something on this socket, before requests are taken."""
+        """Calls `on_readable` in each turn in which this socket is readable, before requests are taken."""
         if self._waiter is None:
             self._waiter = Waiter()
             self._waiter.add(self._socket.pollable)
@@ -251,19 +251,19 @@ class RequestLoop:
         self._watched[socket] = on_readable
 
     def unwatch(self, socket: Pollable) -> None:
-        """Before the socket is closed; one that is not watched is left alone."""
+        """Call this before the socket is closed; ignores one that is not watched."""
         if self._waiter is not None and self._watched.pop(socket, None) is not None:
             self._waiter.remove(socket)
 
     # ---- the loop
 
     def run(self) -> None:
-        """Serves until `stop`. What a timer, a posted callback or `on_turn_end` raises ends the loop and comes out here."""
+        """Serves until `stop`. An exception of a timer, a posted callback or `on_turn_end` ends the loop and is raised here."""
         while not self._stopping:
             self.turn()
 
     def turn(self, wait_ms: int = NEVER_MS) -> None:
-        """One turn; waits at most `wait_ms` for something to do."""
+        """One turn; waits at most `wait_ms` for work."""
         idle_ms = 0 if self._queued else min(wait_ms, int(self._timers.wait_ms(self._clock.monotonic_ms())))
         message = self._socket.receive(idle_ms) if self._waiter is None else self._receive_any(self._waiter, idle_ms)
         self._now_ms = self._clock.monotonic_ms()
@@ -278,7 +278,7 @@ class RequestLoop:
         self._run_timers()
 
     def _receive_any(self, waiter: Waiter, idle_ms: int) -> tuple[bytes, bytes, bool] | None:
-        """Waits for other sockets beside our own, and has those served on which something has come."""
+        """Waits for our own socket and others, and calls the callbacks of others that are readable."""
         own = self._socket.pollable
         is_own = False
         for socket in waiter.wait(idle_ms):
@@ -286,12 +286,12 @@ class RequestLoop:
                 is_own = True
                 continue
             on_readable = self._watched.get(socket)
-            if on_readable is not None:  # one that was served before may have had it closed
+            if on_readable is not None:  # an earlier callback may have closed it
                 on_readable()
         return self._socket.receive_nowait() if is_own else None
 
     def _drain(self) -> None:
-        """Takes what has come, up to the bounds of a turn."""
+        """Takes the requests that have come, up to the limits of a turn."""
         arena, receive, on_message = self.arena, self._socket.receive_nowait, self._on_message
         for _ in range(1, self._drain_requests):
             if arena.is_full:
@@ -353,7 +353,7 @@ class RequestLoop:
         return True
 
     def _on_wake(self, more: bool) -> None:
-        """An empty header: our own wake-up. From a stranger it does no harm."""
+        """An empty header: our own wake-up. From a foreign client it does no harm."""
         if more:
             self._socket.skip_payload()
         with self._post_lock:
@@ -363,7 +363,7 @@ class RequestLoop:
             self._posted.popleft()()
 
     def _serve_waiting(self) -> None:
-        """Gives each lane its share, one request of each in turn, until the turn's budget is spent."""
+        """Gives each lane its share, one request of each in turn, until the turn's time budget is spent."""
         waiting = [lane for lane in self._waiting if lane.queue]
         served = 0
         while waiting:
@@ -376,7 +376,7 @@ class RequestLoop:
             waiting = [lane for lane in waiting if lane.queue and served < lane.limits.share]
 
     def _serve_one(self, lane: LaneState) -> None:
-        """Handles the lane's oldest request; those that waited too long are refused on the way."""
+        """Handles the lane's oldest request; refuses requests that waited too long on the way."""
         while lane.queue:
             call, refuse_at_ms = lane.queue.popleft()
             self._queued -= 1
@@ -399,7 +399,7 @@ class RequestLoop:
                 self.reply(call, reply)
 
     def _on_fault(self, call: Call[Request], error: Exception) -> None:
-        """Our mistake: told in full once a kind, so that a stranger cannot fill the log with it."""
+        """A bug of ours: logged in full once per kind, so that a client cannot fill the log with it."""
         self._faults += 1
         kind = (type(call.request), type(error))
         if kind not in self._faults_logged:
@@ -408,7 +408,7 @@ class RequestLoop:
         self.fail(call, SystemFault(f"{type(call.request).__name__}: {type(error).__name__}"))
 
     def _settle(self, call: Call[Request]) -> bool:
-        """Takes a call off the books; True where an answer is due."""
+        """Removes a call from the counters; True if it needs an answer."""
         if call.answered:
             return False
         call.answered = True
@@ -456,14 +456,14 @@ class RequestLoop:
 
 
 def _accept(_: Request, __: str) -> None:
-    """Who serves no cluster serves any."""
+    """A server without a cluster serves any."""
 
 
 class Publisher:
-    """Announces to subscribers at `address`. One thread; a context manager."""
+    """Publishes to subscribers at `address`. One thread; a context manager."""
 
     def __init__(self, bind: str) -> None:
-        """`bind`: "host:port", port 0 = any free one. Raises ConfigError where it cannot be bound."""
+        """`bind`: "host:port", port 0 = any free one. Raises ConfigError if it cannot be bound."""
         self._socket = PubSocket(bind)
         self.address = self._socket.address
         self.port = int(self.address.rpartition(":")[2])
@@ -475,9 +475,9 @@ class Publisher:
         self.close()
 
     def publish(self, topic: bytes, body: bytes) -> None:
-        """One announcement; never waits."""
+        """Publishes one announcement; never waits."""
         self._socket.send(topic, body)
 
     def close(self) -> None:
-        """Ends it, at most the linger time."""
+        """Closes it, within the linger time."""
         self._socket.close()

@@ -1,6 +1,6 @@
-"""The server's sockets: a ROUTER that clients connect to, its wake-up from other threads, and a PUB. Imports zmq.
+"""The server's sockets: a ROUTER for clients, its wake-up from other threads, and a PUB. Imports zmq.
 
-Each belongs to one thread, except the wake-up, which any thread may ring under its lock.
+Each belongs to one thread, except the wake-up, which any thread may use under its lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .base_socket import bind_tcp, new_context, new_socket, plain_send
 from .options import FRAMES_MAX
 
 Payload = bytes | memoryview | zmq.Frame
-"""What goes out as one frame: bytes, which are copied at each sending, or a `shared_payload`, which was copied when made."""
+"""One outgoing frame: bytes, which are copied at each send, or a `shared_payload`, which was copied once."""
 
 _WAKE_ENDPOINT: Final = "inproc://wake"
 _NOBLOCK: Final = int(zmq.NOBLOCK)
@@ -26,7 +26,7 @@ _POLLIN: Final = int(zmq.POLLIN)
 
 
 def shared_payload(data: bytes | memoryview) -> Payload:
-    """For several receivers. What was a view stays pinned until it is dropped."""
+    """A payload for several receivers."""
     return zmq.Frame(data, copy=True)
 
 
@@ -39,8 +39,8 @@ class RouterSocket:
         self._wake = new_socket(self._context, "WAKE")
         self._wake_lock = threading.RLock()  # re-entrant: a signal handler may ring while the same thread does
         self._timeout_ms = -1
-        self.dropped_slow = 0  # replies to a peer that reads nothing
-        self.dropped_gone = 0  # replies to a peer that went away
+        self.dropped_slow = 0  # replies to a peer that does not read
+        self.dropped_gone = 0  # replies to a peer that is gone
         try:
             self.address = bind_tcp(self._socket, bind)
             self._socket.bind(_WAKE_ENDPOINT)
@@ -56,7 +56,7 @@ class RouterSocket:
         return self._socket
 
     def receive(self, timeout_ms: int) -> tuple[bytes, bytes, bool] | None:
-        """(identity, header, whether payload frames follow), or None when nothing came within `timeout_ms`."""
+        """(identity, header, whether payload frames follow), or None if nothing came within `timeout_ms`."""
         if timeout_ms != self._timeout_ms:
             self._socket.set(zmq.RCVTIMEO, timeout_ms)
             self._timeout_ms = timeout_ms
@@ -68,7 +68,7 @@ class RouterSocket:
         return identity, header.bytes, header.more
 
     def receive_nowait(self) -> tuple[bytes, bytes, bool] | None:
-        """The same, of what has come already (all frames of a message arrive together)."""
+        """The same, without waiting (all frames of a message arrive together)."""
         try:
             identity = self._recv(_NOBLOCK)
         except zmq.Again:
@@ -77,19 +77,19 @@ class RouterSocket:
         return identity, header.bytes, header.more
 
     def has_more(self) -> bool:
-        """True where another message has come. Cheaper than `receive_nowait` where the answer is no."""
+        """True if another message has come. Cheaper than `receive_nowait` if the answer is no."""
         return bool(int(self._get(_EVENTS)) & _POLLIN)
 
     def receive_payload(self, room: memoryview) -> tuple[int, bool]:
-        """Receives the remaining frames side by side into `room`; returns their total size in bytes and the truth.
+        """Receives the remaining frames contiguously into `room`; returns (their total size in bytes, whether they fit).
 
-        The truth is False where they were too large or too many: then they are consumed, but not whole in `room`.
+        If they were too large or too many, they are consumed, but not complete in `room`.
         """
         receive, room_bytes = self._recv, len(room)
         size = frames = 0
         more = True
         while more:
-            frame = receive(0, copy=False)  # knows whether more follow, where asking the socket costs as much again
+            frame = receive(0, copy=False)  # a frame knows whether more follow; asking the socket would double the cost
             begin, size = size, size + len(frame)
             if size <= room_bytes:
                 room[begin:size] = memoryview(frame)  # type: ignore[arg-type]  # it is a buffer, though not typed as one
@@ -103,7 +103,7 @@ class RouterSocket:
             pass
 
     def send(self, identity: bytes, header: bytes, payload: Sequence[Payload]) -> bool:
-        """Sends without ever waiting; False (counted) where the peer is gone or reads nothing."""
+        """Sends without waiting; False (counted) if the peer is gone or does not read."""
         send = self._send
         try:
             send(identity, _MORE_NOBLOCK)
@@ -125,7 +125,7 @@ class RouterSocket:
         return True
 
     def ring(self) -> None:
-        """From any thread: makes the receiving thread receive an empty header. A full queue means that it will anyway."""
+        """Makes the receiving thread receive an empty header. Any thread. If the queue is full, it will wake up anyway."""
         with self._wake_lock:
             if self._wake.closed:
                 return
@@ -135,7 +135,7 @@ class RouterSocket:
                 return
 
     def close(self) -> None:
-        """Owner thread, at most the linger time. Replies still queued for living peers go out."""
+        """Owner thread, within the linger time. Queued replies to connected peers are still sent."""
         with self._wake_lock:
             self._wake.close()
         self._socket.close()
@@ -143,7 +143,7 @@ class RouterSocket:
 
 
 class PubSocket:
-    """Announces to whoever subscribed; never waits, a slow subscriber loses announcements."""
+    """Publishes to all subscribers; never waits; a slow subscriber loses announcements."""
 
     def __init__(self, bind: str) -> None:
         self._context = new_context()
@@ -159,6 +159,6 @@ class PubSocket:
         self._socket.send_multipart((topic, body), _NOBLOCK)
 
     def close(self) -> None:
-        """Owner thread, at most the linger time."""
+        """Owner thread, within the linger time."""
         self._socket.close()
         self._context.term()

@@ -1,7 +1,7 @@
-"""Synchronous calls: each thread has its own connection to each address, so a call pays no hand-over between threads.
+"""Synchronous calls: each thread has its own connection to each address, so a call needs no switch between threads.
 
-The caller blocks in its own socket in slices; only between slices does it look whether the connection ended or the
-client was closed. A connection is closed when its thread ends, when it is lost, or when the client closes.
+The caller blocks in its own socket in slices; only between slices it checks whether the connection ended or the client was
+closed. A connection is closed when its thread ends, when it is lost, or when the client closes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .io_thread import check_may_wait
 
 SLICE_MS_MIN: Final = 5
 SLICE_MS_MAX: Final = 50
-"""How long a caller waits before it looks whether the connection still stands: twice as long each time, up to this."""
+"""The longest wait before a caller checks the connection; the wait doubles each time up to this."""
 
 FRESH_MS: Final = 100
-"""A connection that answered so recently is taken to stand; if not, the call fails as one that was in flight."""
+"""A connection that answered so recently counts as alive; if it is not, the call fails like one in flight."""
 
 NESTED: Final = "+"
 """Marks a thread's second connection to an address, for a call made while the first waits."""
@@ -35,29 +35,29 @@ OPAQUE_MAX: Final = 0x7FFFFFFF  # RocketMQ's opaque is a signed 32-bit integer
 _Reply = TypeVar("_Reply", bound=Reply)
 
 OnRequest = Callable[[str, bytes, bytes], None]
-"""(address, header, payload) of what a server sent by itself."""
+"""(address, header, payload) of a request that a server sent."""
 
 
 def opaques() -> Iterator[int]:
-    """Numbers of a connection's requests: from 1 to OPAQUE_MAX, then from 1 again. One iterator serves all threads.
+    """Request numbers of a connection: from 1 to OPAQUE_MAX, then from 1 again. One iterator serves all threads.
 
-    Not `itertools.cycle`: it keeps every number that it gave out, 40 bytes a request.
+    Not `itertools.cycle`: that keeps every number it gave out, 40 bytes per request.
     """
     return itertools.chain.from_iterable(itertools.repeat(range(1, OPAQUE_MAX + 1)))
 
 
 class SyncConnection:
-    """One thread's connection to one address; the lock is only ever waited for by the client that closes."""
+    """One thread's connection to one address; only a closing client ever waits for the lock."""
 
     def __init__(self, dealer: Dealer, on_request: OnRequest) -> None:
         self._dealer = dealer
         self._on_request = on_request
         self._opaques = opaques()
         self._lock = threading.Lock()
-        self._used_ms = 0  # when the last call that was answered began
+        self._used_ms = 0  # begin of the last call that was answered
         self.in_call = False
         self.closed = False
-        self.closing = False  # set by the closing client, seen between slices
+        self.closing = False  # set by the closing client, read between slices
 
     def call(
         self, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int, now_ms: int, cluster_id: str
@@ -71,11 +71,11 @@ class SyncConnection:
         finally:  # they were meant for us whether the call succeeds or not
             for pushed_header, pushed_body in pushed:
                 self._on_request(self._dealer.address, pushed_header, pushed_body)
-        answer: Any = reply_of(header, request.reply)  # of the class that the request is for
+        answer: Any = reply_of(header, request.reply)  # of the request's reply class
         if isinstance(answer, ZenitError):
             try:
                 raise answer
-            finally:  # it knows this frame, and so all callers: they would stay until a collection
+            finally:  # its traceback would keep this frame and all callers alive until a garbage collection
                 del answer
         return answer, body
 
@@ -89,7 +89,7 @@ class SyncConnection:
         now_ms: int,
         pushed: list[tuple[bytes, bytes]],
     ) -> tuple[Header, bytes]:
-        """Under the lock: the request goes out, its reply comes in."""
+        """Sends the request and receives its reply, under the lock."""
         with self._lock:
             if self.closed:
                 raise ClientClosed("client")
@@ -106,7 +106,7 @@ class SyncConnection:
     def _await(
         self, request: Request, opaque: int, give_up_ms: int, timeout_ms: int, pushed: list[tuple[bytes, bytes]]
     ) -> tuple[Header, bytes]:
-        """The reply to `opaque`; late replies to calls that timed out are dropped, the server's own requests are `pushed`."""
+        """The reply to `opaque`. Drops late replies to calls that timed out; adds the server's own requests to `pushed`."""
         receive, slice_ms = self._dealer.receive, SLICE_MS_MIN
         while True:
             received = receive(slice_ms)
@@ -121,7 +121,7 @@ class SyncConnection:
                 return header, received[1]
 
     def _time_left_ms(self, request: Request, give_up_ms: int, timeout_ms: int) -> int:
-        """What is left after a slice without a reply, at least 1; raises where there is no point in waiting."""
+        """The time left after a slice without a reply, at least 1; raises if waiting is pointless."""
         if self.closing:
             raise ClientClosed("client")
         if self._dealer.is_lost():
@@ -132,11 +132,11 @@ class SyncConnection:
         return left_ms
 
     def is_stale(self, now_ms: int) -> bool:
-        """Between calls: True once the connection has ended; not asked again within the next moments, to save time."""
+        """Between calls: True if the connection has ended; to save time, not checked again for a short while."""
         return now_ms - self._used_ms > FRESH_MS and self._dealer.is_lost()
 
     def close(self, wait_ms: int = -1) -> bool:
-        """Closes; False where its thread is still inside a call after `wait_ms` (-1 = for ever)."""
+        """Closes; False if its thread is still inside a call after `wait_ms` (-1 = no limit)."""
         self.closing = True
         if not self._lock.acquire(timeout=wait_ms / 1000 if wait_ms >= 0 else -1):
             return False
@@ -149,7 +149,7 @@ class SyncConnection:
 
 
 class _OneThread:
-    """The connections of one thread; when the thread ends, this goes and they are closed."""
+    """The connections of one thread; when the thread ends, this object is freed and closes them."""
 
     __slots__ = ("__weakref__", "connections")
 
@@ -158,8 +158,10 @@ class _OneThread:
 
 
 def _close_all(connections: dict[str, SyncConnection], pid: int) -> None:
-    """`pid`: of the process that opened them. In a child that was forked meanwhile, a lock may be held by a thread that is not
-    there, and the sockets are the parent's."""
+    """Closes the connections, except in a child forked from process `pid`.
+
+    There a lock may be held by a thread that does not exist, and the sockets belong to the parent.
+    """
     if os.getpid() != pid:
         return
     for connection in connections.values():
@@ -170,7 +172,7 @@ class SyncCalls:
     """The synchronous connections of all threads of one client."""
 
     def __init__(self, context: ClientContext, on_request: OnRequest) -> None:
-        self.cluster_id = ""  # of the cluster that is asked; "" = not known yet
+        self.cluster_id = ""  # of the server's cluster; "" = not known yet
         self._context = context
         self._on_request = on_request
         self._local = threading.local()
@@ -191,14 +193,14 @@ class SyncCalls:
             raise
         except ZenitError:
             raise
-        except BaseException:  # a signal's handler raised, perhaps between two frames of a message
+        except BaseException:  # a signal handler raised, perhaps between two frames of a message
             self._drop(connection)
             raise
 
     def _connection(self, address: str, now_ms: int) -> SyncConnection:
-        """The calling thread's connection; a new one where there is none, or none that stands and is free.
+        """The calling thread's connection; a new one if there is none, or none that is alive and free.
 
-        One is not free where a signal handler calls while the thread that it interrupts waits for its own reply.
+        One is not free if a signal handler makes a call while the interrupted thread waits for its own reply.
         """
         mine: _OneThread | None = getattr(self._local, "mine", None)
         if mine is None:
@@ -235,13 +237,13 @@ class SyncCalls:
         connection.close()
 
     def close(self, deadline_ms: int) -> bool:
-        """Closes all connections until `deadline_ms` (monotonic); False where a thread is still inside a call then."""
+        """Closes all connections until `deadline_ms` (monotonic); False if a thread is still inside a call then."""
         with self._lock:
             self._closed = True
             open_ones = [connection for thread in self._threads for connection in thread.connections.values()]
             for thread in (
                 self._threads
-            ):  # threads may live on, and what their ends would close keeps this client from being freed
+            ):  # threads may live on, and the finalizers at their ends would keep this client from being freed
                 thread.connections.clear()
         for connection in open_ones:
             connection.closing = True

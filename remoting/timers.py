@@ -1,4 +1,4 @@
-"""The timers of one thread. Pure: the owner passes the time and calls what is due."""
+"""The timers of one thread. Pure: the owner passes the time and runs the callbacks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 NEVER_MS: Final = 60_000
-"""How long a thread with no timer waits at most."""
+"""The longest wait of a thread without timers."""
 
 
 class Timer:
-    """One callback to come; `cancel()` from the thread that owns it, or from any where a late call does no harm."""
+    """A future callback; `cancel()` from the thread that owns it, or from any thread if a late call does no harm."""
 
     __slots__ = ("callback", "cancelled", "interval_ms")
 
@@ -22,7 +22,7 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """It is not called any more."""
+        """Prevents further calls."""
         self.cancelled = True
 
 
@@ -34,7 +34,7 @@ class Timers:
         self._serial = itertools.count()
 
     def add(self, due_ms: float, timer: Timer) -> None:
-        """Puts a timer in."""
+        """Adds a timer."""
         heapq.heappush(self._heap, (due_ms, next(self._serial), timer))
 
     def wait_ms(self, now_ms: float) -> float:
@@ -45,7 +45,9 @@ class Timers:
         return min(max(heap[0][0] - now_ms, 0), NEVER_MS) if heap else NEVER_MS
 
     def due(self, now_ms: float) -> list[Timer]:
-        """Takes out what is due; a repeating one is put in again, an interval from now (missed beats are not made up)."""
+        """Removes and returns the due timers; a repeating one is added again, an interval from now (missed ones are not
+        repeated).
+        """
         heap, ready = self._heap, []
         while heap and heap[0][0] <= now_ms:
             timer = heapq.heappop(heap)[2]

@@ -1,14 +1,15 @@
-"""One replica's line to the leading controller: registers this life, beats, answers probes, carries the group's news.
+"""A replica's link to the leading controller: registers this process, sends heartbeats, answers probes, passes on group
+news.
 
-    start -> registering --answered--> linked: heartbeats each 0.5 s; reports, proposals and questions go through
+    start -> registering --answered--> linked: heartbeats each 0.5 s; reports, proposals and questions are sent
                   ^                       |
                   '--- another leads, lost, or we are not known: look for the leader (leader_search), register again
 
-Every reply and every push brings the group's node with its version; what is newer than what was handed on is handed on
-(`on_group`): of a later epoch, or a later version of the same one. ZooKeeper may be set back, and its versions with it, but
-no epoch is given twice, and nothing is before this life was registered once: what was heard earlier may mean another life. All
-goes over the client's shared connection, since pushes come on the one that heartbeats went out on. All controllers may
-be away for as long as they like: nothing here raises or blocks, and all that must be said again is said again.
+Every reply and every push contains the group's node with its version. A node newer than the last one is passed on
+(`on_group`): of a later epoch, or a later version of the same one. ZooKeeper may be restored to an older state, with older
+versions, but no epoch is given twice. Nothing is passed on before this process was registered: earlier news may be about an
+earlier process. Everything uses the client's shared connection, because pushes arrive on the connection of the heartbeats.
+The controllers may be away for any time: nothing here raises or blocks, and everything that is still wanted is sent again.
 
 Loop thread; answers and pushes come from the client's threads and are posted to the loop.
 """
@@ -59,9 +60,9 @@ log = logging.getLogger(__name__)
 HEARTBEAT_MS: Final = 500
 TIMEOUT_MS: Final = 1500
 WRITE_TIMEOUT_MS: Final = 3000
-"""For what the controller writes to ZooKeeper before it answers."""
+"""Time for the controller's write to ZooKeeper before its answer."""
 REPORT_ENDS_MS: Final = 2500
-"""A report that the slave did not renew for so long is not repeated any more: it has a session again."""
+"""A report that the slave has not renewed for this long is not repeated: the slave has a session again."""
 
 Answer = Callable[[GroupReply | None, ZenitError | None], None]
 
@@ -73,16 +74,17 @@ class LinkLoop(Protocol):
         """Runs `callback` on the loop soon; from any thread."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """Once."""
+        """Runs `callback` once."""
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
-        """Each interval."""
+        """Runs `callback` each interval."""
 
 
 class HeartbeatFacts(NamedTuple):
-    """What a heartbeat tells: the highest epoch persisted, where the log ends, what is confirmed (both in bytes); for how
-    long what keeps this replica from its work, as `ReplicaHeartbeat` has it; the last row of its epochs, (0, 0) where it has
-    none."""
+    """The content of a heartbeat: the highest persisted epoch, the log's end, the confirm offset (both in bytes), the
+    obstacles to this replica's work, in ms, as in `ReplicaHeartbeat`, and the last row of its epoch list, (0, 0) if it
+    has none.
+    """
 
     epoch: int
     log_end: int
@@ -96,7 +98,7 @@ class HeartbeatFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Who registers: where this process is reached, which life it is, and what the last one left (rule R9)."""
+    """What is registered: the addresses of this process, its incarnation, and what the last process left (rule R9)."""
 
     address: str
     replication_address: str
@@ -112,7 +114,7 @@ class Life:
 
 
 class ControllerLink:
-    """`is_registered`: this life was registered; `is_linked`: the leading controller has answered and not been lost since."""
+    """`is_registered`: this process was registered; `is_linked`: the leading controller has answered and was not lost since."""
 
     def __init__(
         self,
@@ -129,14 +131,18 @@ class ControllerLink:
         cluster_id: Callable[[], str] = lambda: "",
         on_other_cluster: Callable[[str, WrongCluster], None] = lambda _, __: None,
     ) -> None:
-        """`on_start_counter_behind(current)`: the disk was set back; note that, raise
-        the start counter above `current`, and `start` again with the new life. Without it, it is only said in the log.
-        `cluster_id`: of the cluster that this broker belongs to; "" = not known yet. `on_other_cluster(address, error)`: who
-        was asked is of another one, and does not let us in."""
+        """`on_start_counter_behind(current)`: the disk was restored to an older state. The callback notes that, raises the
+        start counter above `current`, and calls `start` again with the new life; without a callback it is only logged.
+
+        `cluster_id`: of this broker's cluster; "" = not known yet. `on_other_cluster(address, error)`: the controller at
+        this address belongs to another cluster and refuses us.
+        """
         self.is_registered = False
         self.is_linked = False
         self.known: KnownGroup | None = None
-        self._group_id = ""  # of the first group that this process was let into; one begun anew has none for a while
+        self._group_id = (
+            ""  # of the first group that accepted this process; a group that was restored has none for a while
+        )
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -150,17 +156,17 @@ class ControllerLink:
         self._on_other_cluster = on_other_cluster
         self._token = secrets.token_hex(8)
         self._life: Life | None = None
-        self._try = 0  # grows whenever a leader is looked for anew: answers to earlier questions settle nothing
+        self._try = 0  # grows at each new search for the leader, so that answers to earlier requests are ignored
         self._probe = 0
         self._report: tuple[str, int] | None = None  # master, epoch
         self._report_ends_ms = 0
-        self._said: set[type[object]] = set()  # kinds of trouble that went to the log since the last leader
+        self._said: set[type[object]] = set()  # kinds of errors logged since the last leader
         self._beating: Timer | None = None
 
     # ---- what the broker calls
 
     def start(self, life: Life) -> None:
-        """Registers this life, and goes on until `stop`. Once more with another life: that one is registered instead."""
+        """Registers this process, and continues until `stop`. A second call with another life registers that one instead."""
         self._life = life
         self.is_registered = self.is_linked = False
         if self._beating is None:
@@ -172,7 +178,7 @@ class ControllerLink:
         self._register()
 
     def stop(self) -> None:
-        """Says nothing more, and hands nothing on."""
+        """Sends nothing more, and passes nothing on."""
         self._life = None
         self._try += 1
         self.is_linked = False
@@ -180,8 +186,10 @@ class ControllerLink:
             self._beating.cancel()
 
     def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
-        """The master proposes; an answer is only ever news of the node. Not sent where the leader is being looked for, or
-        a newer node is known: whoever proposes does so again."""
+        """Sends the master's proposal. The answer counts only as news of the node.
+
+        Not sent during a search for the leader, or if a newer node is known: the caller proposes again.
+        """
         life, known = self._life, self.known
         if life is None or known is None or known.version != version or not self.is_linked:
             return
@@ -193,7 +201,7 @@ class ControllerLink:
         )
 
     def report_master_gone(self, master: str, epoch: int) -> None:
-        """Says so now and each 0.5 s: until it was not renewed for a while, or another epoch is known."""
+        """Reports it now and each 0.5 s, until it is not renewed for a while, or another epoch is known."""
         self._report = (master, epoch)
         self._report_ends_ms = self._clock.monotonic_ms() + REPORT_ENDS_MS
         self._send_report()
@@ -250,7 +258,7 @@ class ControllerLink:
         self._send_report()
 
     def _look_for_leader(self, error: ZenitError | None) -> None:
-        """The one we asked is lost, does not lead, does not know us, or refused us: register again, there or elsewhere."""
+        """Registers again, here or elsewhere: the controller is lost, does not lead, does not know us, or refused us."""
         self.is_linked = False
         self._try += 1
         if isinstance(error, WrongCluster):
@@ -281,7 +289,7 @@ class ControllerLink:
             self._send_report()
 
     def _beat(self) -> None:
-        """The next heartbeat, or one at once for a probe."""
+        """Sends the next heartbeat, or one at once for a probe."""
         if self._life is None:
             return
         who = self._life.incarnation
@@ -333,7 +341,7 @@ class ControllerLink:
         self._send(request, timeout_ms, self._on_answer)
 
     def _on_answer(self, reply: GroupReply | None, error: ZenitError | None) -> None:
-        """News of the node, or what shows that there are some. What is still wanted is asked again by whoever wants it."""
+        """Takes news of the node, or an error that means that there is news. Callers repeat what they still want."""
         if reply is not None:
             self._take(reply.version, reply.node)
         elif isinstance(error, NotLeadingController | ConnectionLost):
@@ -350,7 +358,7 @@ class ControllerLink:
             self._take(news.version, news.node)
 
     def _take(self, version: int, data: bytes) -> None:
-        """Hands on what is newer than what was handed on."""
+        """Passes a node on if it is newer than the last one passed on."""
         if not data:
             return
         try:
@@ -368,13 +376,13 @@ class ControllerLink:
 
     @property
     def _version(self) -> int:
-        """Of the newest node that was handed on."""
+        """The version of the newest node that was passed on."""
         return NO_VERSION if self.known is None else self.known.version
 
     # ---- sending
 
     def _send(self, request: RequestFor[GroupReply], timeout_ms: int, on_answer: Answer) -> None:
-        """Whatever comes of it comes to `on_answer` on the loop, unless the leader was looked for anew meanwhile."""
+        """Sends a request; `on_answer` gets the result on the loop, unless a new search for the leader began meanwhile."""
         then = partial(self._on_reply, self._try, on_answer)
         try:
             self._client.send_nowait(

@@ -1,9 +1,9 @@
 """Every request and its reply, as typed values, in one table {code: request class}. Pure.
 
-A code is RocketMQ's number (`RequestCode`) where it has one; ours begin at 9000. The fields travel by position in the
-header's ext list (see `header.py`), in the order written here: a field is only ever appended, with a default, so that an
-older peer's shorter list still decodes. Field types are int, str, bool, bytes and (nested) tuples of them; nothing else
-goes on the wire. Bulk bytes (records) travel in payload frames beside the header, never in a field.
+A code is RocketMQ's number (`RequestCode`) if it has one; ours begin at 9000. The fields are sent by position in the
+header's ext list (see `header.py`), in the order of their declaration. A new field is only ever appended, with a default,
+so that an older peer's shorter list still decodes. Field types are int, str, bool, bytes and (nested) tuples of them. Bulk
+bytes (records) travel in payload frames beside the header, never in a field.
 
 One module for each subject; all names are here.
 """

@@ -1,4 +1,4 @@
-"""Administration of a broker. Documents travel as JSON in a payload frame, so `--json` shows what was sent. Pure."""
+"""Administration of a broker. Documents travel as JSON in a payload frame; `--json` prints them as they were sent. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .rights import Action, on_cluster, on_topic
 @request(17, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class CreateTopic(RequestFor[Done]):
-    """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...). An existing one takes these settings; queues never shrink."""
+    """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...).
+
+    An existing topic gets these settings; queues are never removed.
+    """
 
     topic: str
     read_queues: int
@@ -52,8 +55,9 @@ class GetBrokerStatistics(RequestFor[JsonReply]):
 @request(9009, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class ScrubLog(RequestFor[Done]):
-    """The broker reads its whole log anew from now on, whatever it is busy with, and checks it; statistics tell how far it is
-    and what it found. `bytes_per_second` 0: as configured."""
+    """The broker reads and checks its whole log again, starting now, whatever its load; its statistics report progress and
+    findings. `bytes_per_second` 0: as configured.
+    """
 
     bytes_per_second: int = 0
 
@@ -61,4 +65,4 @@ class ScrubLog(RequestFor[Done]):
 @request(26, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetBrokerConfig(RequestFor[JsonReply]):
-    """GET_BROKER_CONFIG: {"key": value} as the process runs with."""
+    """GET_BROKER_CONFIG: {"key": value}, as used by the process."""

@@ -1,9 +1,8 @@
-"""The base of requests and replies, and their table: one row for each request, declared at its class. Pure.
+"""The base of requests and replies, and their table: one row per request, declared at its class. Pure.
 
-A row is what `@request` is told (code, lane, who serves it, which rights it needs) and the class of the reply, which is
-the class's own parameter: `RemotingClient.call` of a `RequestFor[SendReply]` returns a SendReply, and the type checker knows
-it. Which method of a server answers it stands in the server (`request_rows`), whose rows are held to `served_by` when it
-starts.
+A row is the arguments of `@request` (code, lane, who serves it, which rights it needs) and the class of the reply, which is
+the class's own type parameter: `RemotingClient.call` of a `RequestFor[SendReply]` returns a SendReply, as the type checker
+knows. Each server lists its methods for requests (`request_rows`); at its start the list is checked against `served_by`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .rights import Right
 
 
 class Lane(enum.Enum):
-    """The class of a request: each keeps its own queue limit and deadline, so that one cannot starve another."""
+    """The class of a request: each has its own queue limit and deadline, so that one cannot starve another."""
 
     SEND = "send"
     PULL = "pull"
@@ -28,7 +27,7 @@ class Lane(enum.Enum):
 
 
 class ServedBy(enum.Enum):
-    """Who answers a request. Who may not, says so: NotMaster, NotEnoughReplicas, BrokerBusy, NotLeadingController."""
+    """Which server answers a request. Another one refuses: NotMaster, NotEnoughReplicas, BrokerBusy, NotLeadingController."""
 
     NAME_SERVER = "name server"
     CONTROLLER = "any controller"
@@ -36,13 +35,13 @@ class ServedBy(enum.Enum):
     ANY_REPLICA = "any replica"
     MASTER = "master"
     MASTER_IN_SYNC = "master, enough in sync"
-    """While as many replicas as the group's minimum are in sync: what the request stores can be acknowledged (rule R8)."""
+    """While at least the group's minimum of replicas is in sync: what the request stores can be acknowledged (rule R8)."""
     MASTER_CONFIRMED = "master, log confirmed"
-    """Once what the master inherited is confirmed: the request reads state that was derived from it (rule R3)."""
+    """After the log that the master inherited is confirmed: the request reads state derived from it (rule R3)."""
     MASTER_CONFIRMED_IN_SYNC = "master, log confirmed, enough in sync"
     """Both."""
     CLIENT = "client"
-    """Whoever sent the last heartbeat or registration on that connection: the server pushes the request, one way."""
+    """The client that sent the last heartbeat or registration on that connection: the server pushes the request, one way."""
 
 
 SERVED_BY_BROKERS: Final = frozenset(
@@ -57,7 +56,7 @@ SERVED_BY_BROKERS: Final = frozenset(
 
 
 class Request:
-    """Root of requests. What every request class has besides its fields are the columns of its row."""
+    """The base of requests. A request class has its fields and the columns of its row."""
 
     __slots__ = ()
 
@@ -69,14 +68,14 @@ class Request:
 
 
 class Reply:
-    """Root of replies; an empty one says "done"."""
+    """The base of replies; one without fields says "done"."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Reply):
-    """The request was carried out; there is nothing to tell."""
+    """The request was carried out; there is no result."""
 
 
 _Reply_co = TypeVar("_Reply_co", bound=Reply, covariant=True)
@@ -94,7 +93,10 @@ _R = TypeVar("_R", bound=type[Request])
 
 
 def request(code: int, lane: Lane, *, served_by: ServedBy, needs: tuple[Right, ...]) -> Callable[[_R], _R]:
-    """The row of a RequestFor[...] in the table; a code is given once. `needs` (): no right, whoever can connect may ask."""
+    """The row of a RequestFor[...] in the table; a code is given once.
+
+    `needs` (): no right needed, anybody who can connect may.
+    """
 
     def register(cls: _R) -> _R:
         if code in REQUESTS:
@@ -107,7 +109,7 @@ def request(code: int, lane: Lane, *, served_by: ServedBy, needs: tuple[Right, .
 
 
 def _reply_of(cls: type[Request]) -> type[Reply]:
-    """What stands in the brackets of RequestFor[...] among the bases of a request class."""
+    """The type in the brackets of RequestFor[...] among the bases of a request class."""
     for base in vars(cls).get("__orig_bases__", ()):
         if typing.get_origin(base) is RequestFor:
             reply: type[Reply] = typing.get_args(base)[0]
@@ -117,4 +119,4 @@ def _reply_of(cls: type[Request]) -> type[Reply]:
 
 @dataclass(frozen=True, slots=True)
 class JsonReply(Reply):
-    """Payload: one JSON document; its shape is the request's, given in its docstring."""
+    """Payload: one JSON document; the request's docstring gives its shape."""

@@ -10,7 +10,7 @@ from .rights import Action, on_group, on_topic
 
 @dataclass(frozen=True, slots=True)
 class StartReply(Reply):
-    """since_ms: the group consumes what was stored from then on (since the epoch); 0 = all there is, -1 = it has not begun."""
+    """since_ms: the group consumes what was stored from this time on (since the epoch); 0 = all, -1 = it has not begun."""
 
     since_ms: int
 
@@ -23,9 +23,11 @@ class StartReply(Reply):
 )
 @dataclass(frozen=True, slots=True)
 class StartConsuming(RequestFor[StartReply]):
-    """A group's first subscription to a topic, sent before the first pull: records where each queue of it begins, durable as
-    a commit is. Changes nothing where the group has an offset in the topic already; queues that the topic gets later
-    begin with their first message. start: "first", "last", "time" with `value` (ms since the epoch), or "" to ask only."""
+    """A group's first subscription to a topic, sent before the first pull: records where the group begins in each queue, as
+    durable as a commit. Changes nothing if the group already has an offset in the topic; queues that the topic gets
+    later begin with their first message. start: "first", "last", "time" with `value` (ms since the epoch), or "" to ask
+    only.
+    """
 
     group: str
     topic: str
@@ -41,13 +43,13 @@ class StartConsuming(RequestFor[StartReply]):
 )
 @dataclass(frozen=True, slots=True)
 class SendBack(RequestFor[Done]):
-    """CONSUMER_SEND_MSG_BACK: a message of `topic` that `group` could not handle comes again later through the group's retry
-    topic, or goes to its dead letters after the last attempt. Answered once that is as durable as a send.
+    """CONSUMER_SEND_MSG_BACK: a message of `topic` that `group` could not handle comes again later through the group's
+    retry topic, or goes to its dead letters after the last attempt. Answered when that is as durable as a send.
 
-    delay_level: 0 = as the group's policy says, above = that level of the ladder, -1 = to the dead letters at once.
-    reason: kept with a dead letter, at most 1 KiB of it. max_attempts: how often it may come again; -1 = the group's.
-    handled: how often the consumer handled it since it was pulled.
-    Payload: none or, after MessageNotFound, the record as it was pulled: retention was faster.
+    delay_level: 0 = by the group's policy, above 0 = that level of the ladder, -1 = to the dead letters at once. reason:
+    stored with a dead letter, at most 1 KiB of it. max_attempts: how often it may come again; -1 = the group's. handled:
+    how often the consumer handled it since it was pulled. Payload: none or, after MessageNotFound, the record as it was
+    pulled, because retention has deleted it.
     """
 
     group: str
@@ -61,7 +63,7 @@ class SendBack(RequestFor[Done]):
 
 @dataclass(frozen=True, slots=True)
 class LockReply(Reply):
-    """queues: ((topic, queue id), ...) of those asked for that are the client's, for `lease_ms` from when it asked."""
+    """queues: ((topic, queue id), ...): those requested that the client now has, for `lease_ms` from its request on."""
 
     queues: tuple[tuple[str, int], ...]
     lease_ms: int
@@ -77,8 +79,8 @@ class LockReply(Reply):
 class LockQueues(RequestFor[LockReply]):
     """LOCK_BATCH_MQ: takes, or renews, a lease on these queues of this broker for one member of a group.
 
-    A queue that another member has, or that does not exist, is left out of the answer. renews: only leases that the
-    client has had without a gap are answered; who lost one must lock anew, and begin where the group has committed.
+    A queue that another member has, or that does not exist, is left out of the answer. renews: answers only leases that the
+    client has had without a gap; a member that lost one must lock again, and begin at the group's committed offset.
     """
 
     group: str
@@ -95,7 +97,7 @@ class LockQueues(RequestFor[LockReply]):
 )
 @dataclass(frozen=True, slots=True)
 class UnlockQueues(RequestFor[Done]):
-    """UNLOCK_BATCH_MQ: gives leases back. Queues that are not the client's are left alone."""
+    """UNLOCK_BATCH_MQ: gives leases back. Ignores queues that the client does not have."""
 
     group: str
     client_id: str

@@ -1,6 +1,6 @@
 """Requests of replicas, masters and operators to a controller. Pure.
 
-Every reply and push carries the group's node as ZooKeeper holds it: its JSON bytes and their version.
+Every reply and push contains the group's node from ZooKeeper: its JSON bytes and their version.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SEEN_DAMAGED: Final = -1
 class GroupReply(Reply):
     """A replica group: `node` is the content of its ZooKeeper node (docs/formats/group-node.md), `version` the node's.
 
-    `node` is empty where the request named that version already. Of two nodes the one of the higher epoch is news, in one
-    epoch that of the higher version. `seen_epoch`: 0, or the epoch of a newer node than this that a replica knows: ZooKeeper
-    was set back, and nothing but RestoreGroup changes the group; the same where it is SEEN_DAMAGED: what replicas were heard
-    to know cannot be read.
+    `node` is empty if the request named that version already. Of two nodes the one of the higher epoch is newer, within an
+    epoch that of the higher version. `seen_epoch`: 0, or the epoch of a newer node that a replica knows: ZooKeeper was
+    restored to an older state, and only RestoreGroup changes the group. SEEN_DAMAGED means the same: the record of epochs
+    that replicas reported cannot be read.
     """
 
     version: int
@@ -33,18 +33,17 @@ class GroupReply(Reply):
 @request(1003, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class RegisterReplica(RequestFor[GroupReply]):
-    """REGISTER_BROKER of the controller: a process tells of its life, and of what it may have forgotten (rule R9).
+    """REGISTER_BROKER of the controller: a process registers, and reports what it may have forgotten (rule R9).
 
-    `life`: a token the process drew at its start, so that the same registration asked twice is known as one.
-    `epoch`: the highest it has persisted. `clean_marker`: the last life stopped cleanly, with its log ending at
-    `marker_end` (-1: no marker). `same_boot`: the kernel is the one of the last life. `ran_async`: the last life
-    counted bytes as its own that it had not flushed. `log_end`: where the log ends now. `set_back`: StartCounterBehind
-    was the answer before, now or in a life whose registration was not seen. `group_id`: of the group it belongs to; "" of one
-    that was never in any. `version`: of the newest node that this process has adopted (-1: none). `newest_epoch`,
-    `newest_begin`: the last row of its list of epochs (0, 0: it has none). `has_hole`: recovery
-    found damage at `log_end`, and more of the log behind it.
-    `confirm_heard`: how far its log was confirmed, as an earlier life has left it.
-    No node is adopted before this was answered: one that was heard earlier may mean another life.
+    `life`: a token that the process drew at its start, so that a repeated registration is recognized. `epoch`: the highest
+    it has persisted. `clean_marker`: the last process stopped cleanly, with its log ending at `marker_end` (-1: no marker).
+    `same_boot`: the machine has not restarted since. `ran_async`: the last process counted bytes as its own that it had not
+    flushed. `log_end`: the log's present end. `set_back`: StartCounterBehind was the answer before, now or to a process
+    whose registration was not seen. `group_id`: of its group; "" if it never was in one. `version`: of the newest node that
+    this process has adopted (-1: none). `newest_epoch`, `newest_begin`: the last row of its epoch list (0, 0: it has none).
+    `has_hole`: recovery found damage at `log_end`, and more of the log behind it. `confirm_heard`: how far its log was
+    confirmed, as stored by an earlier process. No node is adopted before this is answered: an earlier one may refer to an
+    earlier process.
     """
 
     broker_name: str
@@ -73,13 +72,14 @@ class RegisterReplica(RequestFor[GroupReply]):
 @request(9001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class ReplicaHeartbeat(RequestFor[GroupReply]):
-    """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number of
-    the last ProbeReplica; a probe is answered by a heartbeat at once. `newest_epoch`, `newest_begin`: as in RegisterReplica.
-    IncarnationUnknown, UnknownReplica: register.
+    """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number
+    of the last ProbeReplica; a probe is answered by a heartbeat at once. `newest_epoch`, `newest_begin`: as in
+    RegisterReplica. IncarnationUnknown, UnknownReplica: register.
 
-    What keeps it from its work, for how many ms by now, 0 = nothing: `sync_pending_ms`, the sync of its log that is under way;
-    `no_room_ms`, a full disk; `cut_off_ms`, of a slave: nothing was heard of the master of `epoch`, of a master: fewer
-    replicas than the minimum have acknowledged anything."""
+    What keeps it from its work, and for how many ms so far, 0 = nothing: `sync_pending_ms`: a sync of its log that has not
+    returned; `no_room_ms`: a full disk; `cut_off_ms`: on a slave, nothing was heard of the master of `epoch`, on a master,
+    fewer replicas than the minimum have acknowledged anything.
+    """
 
     broker_name: str
     name: str
@@ -100,7 +100,7 @@ class ReplicaHeartbeat(RequestFor[GroupReply]):
 @request(9002, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class ReportMasterGone(RequestFor[GroupReply]):
-    """A slave's session ended because `master`, elected in `epoch`, closed it. Said again each 0.5 s while that lasts."""
+    """A slave's session ended because `master`, elected in `epoch`, closed it. Repeated each 0.5 s while that lasts."""
 
     broker_name: str
     name: str
@@ -113,7 +113,7 @@ class ReportMasterGone(RequestFor[GroupReply]):
 @request(1001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class AlterInSync(RequestFor[GroupReply]):
-    """ALTER_SYNC_STATE_SET: the master, in its elected life, proposes the in-sync set; built on `version` and no other."""
+    """ALTER_SYNC_STATE_SET: the master, in its elected incarnation, proposes the in-sync set; valid only for this `version`."""
 
     broker_name: str
     version: int
@@ -127,8 +127,11 @@ class AlterInSync(RequestFor[GroupReply]):
 @request(1002, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class ElectMaster(RequestFor[GroupReply]):
-    """ELECT_MASTER, an operator's. candidate "": the best. `force`: also one that may lack acknowledged messages (they are
-    lost), once the old master was silent for a dead time."""
+    """ELECT_MASTER, an operator's. candidate "": the best.
+
+    `force`: also a replica that may lack acknowledged messages (these are lost), after the old master was silent for a dead
+    time.
+    """
 
     broker_name: str
     version: int
@@ -139,7 +142,7 @@ class ElectMaster(RequestFor[GroupReply]):
 @request(9003, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class ChangeGroup(RequestFor[GroupReply]):
-    """settings: ((name, value), ...) of GroupSettings as text; those not named stay. Built on `version` and no other."""
+    """settings: ((name, value), ...) of GroupSettings as text; others stay unchanged. Valid only for this `version`."""
 
     broker_name: str
     version: int
@@ -149,7 +152,7 @@ class ChangeGroup(RequestFor[GroupReply]):
 @request(1011, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class RemoveReplica(RequestFor[GroupReply]):
-    """CLEAN_BROKER_DATA: the group forgets a replica, which is neither its master nor needed for an election."""
+    """CLEAN_BROKER_DATA: removes a replica from the group, if it is neither the master nor needed for an election."""
 
     broker_name: str
     version: int
@@ -159,9 +162,10 @@ class RemoveReplica(RequestFor[GroupReply]):
 @request(9004, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class RestoreGroup(RequestFor[GroupReply]):
-    """After ZooKeeper lost its data: the group begins anew above `epoch`, the highest that any replica has persisted.
-    version -1: there is no node. `group_id`: which group it is; "": the one that its replicas agree on. `force`: also where no
-    replica knows more than ZooKeeper. Nobody is electable then until an operator forces it."""
+    """After ZooKeeper lost its data: the group begins again above `epoch`, the highest that any replica has persisted.
+    version -1: there is no node. `group_id`: which group it is; "": the one on which its replicas agree. `force`: even
+    if no replica knows more than ZooKeeper. Then nobody is electable until an operator forces an election.
+    """
 
     broker_name: str
     version: int
@@ -173,14 +177,14 @@ class RestoreGroup(RequestFor[GroupReply]):
 @request(1004, Lane.QUERY, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetGroup(RequestFor[GroupReply]):
-    """GET_REPLICA_INFO: the node as it is now; ReplicaGroupNotFound, or GroupNodeLost where a replica knows of one."""
+    """GET_REPLICA_INFO: the present node; ReplicaGroupNotFound, or GroupNodeLost if a replica knows one."""
 
     broker_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerReply(Reply):
-    """Addresses of the controller that leads ("" = none known) and of all of them; the groups there are, sorted."""
+    """Addresses of the leading controller ("" = none known) and of all of them; the names of all groups, sorted."""
 
     leader: str
     controllers: tuple[str, ...]
@@ -196,7 +200,7 @@ class GetController(RequestFor[ControllerReply]):
 @request(1008, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class GroupChanged(RequestFor[Done]):
-    """NOTIFY_BROKER_ROLE_CHANGED: controller to replica, one way: the node has become this."""
+    """NOTIFY_BROKER_ROLE_CHANGED: controller to replica, one way: the node has changed to this one."""
 
     broker_name: str
     version: int
@@ -215,8 +219,10 @@ class ProbeReplica(RequestFor[Done]):
 @request(9007, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class FlushLog(RequestFor[Done]):
-    """Controller to replica: answered once the disk has all that this life's log held when it was asked. Another life than
-    the one that is named answers IncarnationUnknown, another replica UnknownReplica."""
+    """Controller to replica: answered when everything that its log held at the request is on its disk.
+
+    A process other than the named one answers IncarnationUnknown, another replica UnknownReplica.
+    """
 
     broker_name: str
     name: str

@@ -10,8 +10,9 @@ from .rights import Action, on_cluster, on_group
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply(Reply):
-    """`heartbeat_ms`: send the next within it. conflicts: ((group, topic, client id), ...): that member wants something
-    else of the topic than the one who sent the heartbeat."""
+    """`heartbeat_ms`: send the next one within this time. conflicts: ((group, topic, client id), ...): that member has
+    another subscription to the topic than the sender of the heartbeat.
+    """
 
     heartbeat_ms: int
     conflicts: tuple[tuple[str, str, str], ...] = ()
@@ -27,8 +28,8 @@ class HeartbeatReply(Reply):
 class Heartbeat(RequestFor[HeartbeatReply]):
     """HEART_BEAT. producers: (group, ...). consumers: ((group, model, ((topic, kind, expression), ...)), ...).
 
-    kind: TAG or SQL92. language, version: of the client's library. host, pid, started_at_ms: its process, by which two
-    with one client id are told apart (0 = not said). allocation: how it shares out queues.
+    kind: TAG or SQL92. language, version: of the client's library. host, pid, started_at_ms: of its process, to distinguish
+    two with one client id (0 = not given). allocation: how it assigns queues to members.
     """
 
     client_id: str
@@ -45,8 +46,9 @@ class Heartbeat(RequestFor[HeartbeatReply]):
 @request(35, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
 class UnregisterClient(RequestFor[Done]):
-    """UNREGISTER_CLIENT: the client leaves all its groups now. pid, started_at_ms: as in its heartbeats; the goodbye of a
-    process that is not the one known by this client id changes nothing."""
+    """UNREGISTER_CLIENT: the client leaves all its groups now. pid, started_at_ms: as in its heartbeats; nothing changes if
+    another process is known by this client id.
+    """
 
     client_id: str
     pid: int = 0
@@ -64,8 +66,9 @@ class ConsumerListReply(Reply):
 @request(38, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
 class GetConsumerList(RequestFor[ConsumerListReply]):
-    """GET_CONSUMER_LIST_BY_GROUP. topic: only members that share out its queues: they subscribe to it, and do not each
-    read all; "" = all members."""
+    """GET_CONSUMER_LIST_BY_GROUP. topic: only members that share its queues: they subscribe to it, and do not each read
+    all; "" = all members.
+    """
 
     group: str
     topic: str = ""
@@ -74,8 +77,9 @@ class GetConsumerList(RequestFor[ConsumerListReply]):
 @request(9025, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetGroupClients(RequestFor[JsonReply]):
-    """Who the members of a group are: {"group", "clients": [{client_id, model, language, version, host, pid,
-    started_at_ms, allocation, silent_ms, subscriptions: [[topic, kind, expression]]}]}; silent_ms: since its last heartbeat."""
+    """The members of a group: {"group", "clients": [{client_id, model, language, version, host, pid, started_at_ms,
+    allocation, silent_ms, subscriptions: [[topic, kind, expression]]}]}; silent_ms: since its last heartbeat.
+    """
 
     group: str
 

@@ -10,7 +10,7 @@ from .rights import Action, on_cluster, on_topic
 
 @dataclass(frozen=True, slots=True)
 class MessagesReply(Reply):
-    """Payload: `count` whole records, back to back."""
+    """Payload: `count` contiguous whole records."""
 
     count: int
 
@@ -31,6 +31,6 @@ class QueryMessages(RequestFor[MessagesReply]):
 @request(33, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
 class ViewMessage(RequestFor[MessagesReply]):
-    """VIEW_MESSAGE_BY_ID: the one record that begins at a physical offset; MessageNotFound where none does."""
+    """VIEW_MESSAGE_BY_ID: the one record that begins at a physical offset; MessageNotFound if none does."""
 
     physical_offset: int

@@ -21,8 +21,8 @@ class RegisterBroker(RequestFor[RegisterReply]):
     """REGISTER_BROKER: all topics of one broker. topics: ((name, read queues, write queues, permission), ...).
 
     `epoch`: of the registering master; a name server ignores a lower one of the same broker name. `cluster_id`: a cluster
-    of the same name with another id is refused (WrongCluster) while the first lives. incarnations: of the topics, in their
-    order; none = not said.
+    of the same name with another id is refused (WrongCluster) while the first is alive. incarnations: of the topics, in the
+    same order; empty = not given.
     """
 
     cluster: str
@@ -50,7 +50,7 @@ class UnregisterBroker(RequestFor[Done]):
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdReply(Reply):
-    """The id of the cluster of that name, and how sure it is (`Standing`); "" while the name server listens."""
+    """The id of the cluster with that name, and how certain it is (`Standing`); "" while the name server is still listening."""
 
     cluster_id: str
     standing: str
@@ -59,7 +59,7 @@ class ClusterIdReply(Reply):
 @request(9030, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class ClaimClusterId(RequestFor[ClusterIdReply]):
-    """A broker that has no id yet asks which one the cluster of its name has; where none is known, it offers one."""
+    """A broker without an id asks for the id of the cluster with its name; if none is known, it offers one."""
 
     cluster: str
     offered: str
@@ -75,7 +75,7 @@ class BrokerHeartbeatReply(Reply):
 @request(904, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat(RequestFor[BrokerHeartbeatReply]):
-    """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, reads go on."""
+    """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, only reads are served."""
 
     cluster: str
     broker_name: str
@@ -104,7 +104,7 @@ class RouteReply(Reply):
 @request(105, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetRoute(RequestFor[RouteReply]):
-    """GET_ROUTEINFO_BY_TOPIC; TopicNotFound where no broker has the topic."""
+    """GET_ROUTEINFO_BY_TOPIC; TopicNotFound if no broker has the topic."""
 
     topic: str
 
@@ -131,7 +131,7 @@ class GetClusterInfo(RequestFor[JsonReply]):
 
 @dataclass(frozen=True, slots=True)
 class CountReply(Reply):
-    """How many things were changed."""
+    """How many entries were changed."""
 
     count: int
 
@@ -139,7 +139,7 @@ class CountReply(Reply):
 @request(205, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class WipeWritePermission(RequestFor[CountReply]):
-    """WIPE_WRITE_PERM_OF_BROKER: producers leave this broker; kept over its registrations until given back."""
+    """WIPE_WRITE_PERM_OF_BROKER: producers leave this broker; stays in force over its registrations until given back."""
 
     broker_name: str
 
@@ -147,7 +147,7 @@ class WipeWritePermission(RequestFor[CountReply]):
 @request(327, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class AddWritePermission(RequestFor[CountReply]):
-    """ADD_WRITE_PERM_OF_BROKER: gives it back."""
+    """ADD_WRITE_PERM_OF_BROKER: gives the permission back."""
 
     broker_name: str
 
@@ -155,6 +155,6 @@ class AddWritePermission(RequestFor[CountReply]):
 @request(216, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class DeleteTopicRoute(RequestFor[Done]):
-    """DELETE_TOPIC_IN_NAMESRV: forgets a topic until a broker registers it again."""
+    """DELETE_TOPIC_IN_NAMESRV: removes a topic until a broker registers it again."""
 
     topic: str

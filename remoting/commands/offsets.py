@@ -27,7 +27,7 @@ class GetMaxOffset(RequestFor[OffsetReply]):
 @request(31, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetMinOffset(RequestFor[OffsetReply]):
-    """GET_MIN_OFFSET: the oldest offset still held."""
+    """GET_MIN_OFFSET: the oldest offset that still exists."""
 
     topic: str
     queue_id: int
@@ -69,8 +69,9 @@ class QueryConsumerOffset(RequestFor[ConsumerOffsetReply]):
 
 @dataclass(frozen=True, slots=True)
 class BeginOffsetsReply(Reply):
-    """One (committed, first) for each queue that was asked for, in that order: the group's offset, -1 = none was ever
-    committed, and the oldest offset still held. eras: of each queue, see UpdateConsumerOffsets."""
+    """One (committed, first) for each requested queue, in that order: the group's offset, -1 = none was ever committed, and
+    the oldest offset that still exists. eras: of each queue, see UpdateConsumerOffsets.
+    """
 
     offsets: tuple[tuple[int, int], ...]
     eras: tuple[int, ...] = ()
@@ -84,7 +85,7 @@ class BeginOffsetsReply(Reply):
 )
 @dataclass(frozen=True, slots=True)
 class GetBeginOffsets(RequestFor[BeginOffsetsReply]):
-    """Where a group goes on in queues of a topic: all of them in one question, since a member may have a thousand."""
+    """Where a group continues in queues of a topic: one request for all, because a member may have a thousand."""
 
     group: str
     topic: str
@@ -93,7 +94,7 @@ class GetBeginOffsets(RequestFor[BeginOffsetsReply]):
 
 @dataclass(frozen=True, slots=True)
 class CommitReply(Reply):
-    """`moved`: the (topic, queue id) whose offset was not taken, as it is of another era: begin there anew."""
+    """`moved`: each (topic, queue id) whose offset was refused because it is of another era: begin again there."""
 
     moved: tuple[tuple[str, int], ...] = ()
 
@@ -106,15 +107,14 @@ class CommitReply(Reply):
 )
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffsets(RequestFor[CommitReply]):
-    """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable as a send is.
+    """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). As durable as a send.
 
-    client_id: "" = of nobody in particular; else who consumes in order, and is refused (QueueNotOwned) where it does not
-    have the lock of one of these queues (any more).
-    forward_only: an offset below what is committed changes nothing, unless that is beyond the queue's end. For who may have
-    lost a queue and not know it yet.
-    incarnations: of the topic of each offset; none, or 0 = not said. One of a topic that was made again since is not taken.
-    eras: of each offset: the era of the group in that queue when the sender began there; none, or -1 = not said. A reset
-    begins a new era, 0 is before any reset. What is of another era is not taken, so no commit undoes a reset.
+    client_id: "" = no particular one; else an ordered consumer, which is refused (QueueNotOwned) if it does not have the
+    lock of one of these queues (any more). forward_only: an offset below the committed one changes nothing, unless that is
+    beyond the queue's end. For a member that may have lost a queue without knowing it yet. incarnations: of the topic of
+    each offset; empty, or 0 = not given. One of a topic that was recreated since is refused. eras: of each offset: the
+    group's era in that queue when the sender began there; empty, or -1 = not given. A reset begins a new era, 0 is before
+    any reset. An offset of another era is refused, so no commit undoes a reset.
     """
 
     group: str
@@ -133,11 +133,12 @@ class UpdateConsumerOffsets(RequestFor[CommitReply]):
 )
 @dataclass(frozen=True, slots=True)
 class ResetOffsets(RequestFor[JsonReply]):
-    """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms). queue_id: of
-    this queue only; -1 = of all.
+    """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms). queue_id:
+    this queue only; -1 = all.
 
-    Members of the group are told (OffsetsReset). -> {"queues": [{topic, queue_id, from, to}]}, `from` null where nothing
-    was committed; `dry_run` changes nothing."""
+    Members of the group are notified (OffsetsReset). -> {"queues": [{topic, queue_id, from, to}]}, `from` null if nothing
+    was committed; `dry_run` changes nothing.
+    """
 
     group: str
     topic: str
@@ -150,10 +151,11 @@ class ResetOffsets(RequestFor[JsonReply]):
 @request(220, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class OffsetsReset(RequestFor[Done]):
-    """RESET_CONSUMER_CLIENT_OFFSET: broker to client, one way: an operator moved the group. offsets: ((queue id, offset), ...).
+    """RESET_CONSUMER_CLIENT_OFFSET: broker to client, one way: an operator reset the group. offsets: ((queue id, offset),
+    ...).
 
-    Who has one of these queues, of an older era, drops what it fetched and goes on at the offset. Who is not told learns it
-    from its next commit.
+    A member with one of these queues, of an older era, drops what it fetched and continues at the offset. A member that
+    does not get this learns it from its next commit.
     """
 
     group: str
@@ -171,10 +173,11 @@ class OffsetsReset(RequestFor[Done]):
 )
 @dataclass(frozen=True, slots=True)
 class CloneOffsets(RequestFor[JsonReply]):
-    """CLONE_GROUP_OFFSET: `group` goes on where `source` is, in `topic` or ("") in all topics but the source's retry topic
-    and dead letters. Members of `group` are told (OffsetsReset).
+    """CLONE_GROUP_OFFSET: `group` gets the offsets of `source`, in `topic` or ("") in all topics except the source's retry
+    topic and dead letters. Members of `group` are notified (OffsetsReset).
 
-    -> {"queues": [{topic, queue_id, from, to}]}; `dry_run` changes nothing."""
+    -> {"queues": [{topic, queue_id, from, to}]}; `dry_run` changes nothing.
+    """
 
     source: str
     group: str

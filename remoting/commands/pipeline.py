@@ -11,8 +11,10 @@ from .rights import Action, on_cluster, on_query, on_topic
 @request(9140, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class KeepQueryOffsets(RequestFor[JsonReply]):
-    """Payload: a JSON object, at most 1 MiB. It is kept unless the query has one already -> the one that is kept, as text.
-    Durable as a send is."""
+    """Payload: a JSON object, at most 1 MiB.
+
+    It is stored unless the query has one already -> the stored one, as text. As durable as a send.
+    """
 
     query: str
 
@@ -20,7 +22,7 @@ class KeepQueryOffsets(RequestFor[JsonReply]):
 @request(9141, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetQueryOffsets(RequestFor[JsonReply]):
-    """The JSON object that is kept of a query; QueryOffsetsNotFound where none is."""
+    """The stored JSON object of a query; QueryOffsetsNotFound if there is none."""
 
     query: str
 
@@ -28,7 +30,7 @@ class GetQueryOffsets(RequestFor[JsonReply]):
 @request(9142, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class DropQueryOffsets(RequestFor[Done]):
-    """Forgets what is kept of a query; QueryOffsetsNotFound where nothing is. Durable as a send is."""
+    """Drops the stored object of a query; QueryOffsetsNotFound if there is none. As durable as a send."""
 
     query: str
 
@@ -36,12 +38,12 @@ class DropQueryOffsets(RequestFor[Done]):
 @request(9143, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetQueries(RequestFor[JsonReply]):
-    """{"queries": [{query, kept_at_ms, size_bytes}]}: of which queries something is kept."""
+    """{"queries": [{query, kept_at_ms, size_bytes}]}: the queries with stored objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldReply(Reply):
-    """`hold_id`: by which it is renewed and released."""
+    """`hold_id`: needed to renew and release it."""
 
     hold_id: str
 
@@ -49,8 +51,9 @@ class HoldReply(Reply):
 @request(9144, Lane.QUERY, served_by=ServedBy.MASTER, needs=(on_topic(Action.RECEIVE, "queues"),))
 @dataclass(frozen=True, slots=True)
 class HoldMessages(RequestFor[HoldReply]):
-    """Keeps retention from what is read, for lease_ms (at most an hour). owner: for people. queues: ((topic, queue id, first
-    offset), ...). Kept in the master's memory."""
+    """Keeps retention from deleting what is being read, for lease_ms (at most an hour). owner: for operators. queues:
+    ((topic, queue id, first offset), ...). Stored in the master's memory.
+    """
 
     owner: str
     queues: tuple[tuple[str, int, int], ...]
@@ -60,7 +63,7 @@ class HoldMessages(RequestFor[HoldReply]):
 @request(9145, Lane.QUERY, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
 class RenewHold(RequestFor[HoldReply]):
-    """A whole lease from now; HoldNotFound where it is over, or another master gave it."""
+    """A whole lease from now; HoldNotFound if it has expired, or another master gave it."""
 
     hold_id: str
     lease_ms: int
@@ -69,6 +72,6 @@ class RenewHold(RequestFor[HoldReply]):
 @request(9146, Lane.QUERY, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
 class ReleaseHold(RequestFor[Done]):
-    """Ends a hold; one that is over already is no error."""
+    """Ends a hold; no error if it has expired already."""
 
     hold_id: str

@@ -10,12 +10,12 @@ from .rights import Action, on_group, on_topic
 
 @dataclass(frozen=True, slots=True)
 class PullReply(Reply):
-    """What was found from the asked offset on. Payload: `count` whole records, back to back, in queue order.
+    """The messages from the requested offset on. Payload: `count` contiguous whole records, in queue order.
 
-    The record that has queue offset q is not told beside it: records carry their own. `suggested_broker_id`: read
-    from there next. OFFSET_OVERFLOW_ONE with `next_offset` below `max_offset`: what lies there is damaged, and a replica
-    that does not answer may have it whole. `lost_from`, `lost_begin`, `lost_end`: with MESSAGES_LOST, messages
-    [lost_from, next_offset) lay in bytes [lost_begin, lost_end) of the log, which are damaged.
+    Records contain their own queue offsets. `suggested_broker_id`: the broker to read from next. OFFSET_OVERFLOW_ONE with
+    `next_offset` below `max_offset`: the messages there are damaged, and a replica that does not answer may have them
+    whole. `lost_from`, `lost_begin`, `lost_end`: with MESSAGES_LOST, messages [lost_from, next_offset) were in bytes
+    [lost_begin, lost_end) of the log, which are damaged.
     """
 
     status: int  # GetStatus (model/get_status)
@@ -32,12 +32,12 @@ class PullReply(Reply):
 @request(11, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)))
 @dataclass(frozen=True, slots=True)
 class PullMessages(RequestFor[PullReply]):
-    """PULL_MESSAGE. Nothing there and `suspend_ms` > 0: the reply waits for a message at most that long.
+    """PULL_MESSAGE. If there is nothing and `suspend_ms` > 0, the reply waits for a message at most that long.
 
-    `tag_codes`: hashes wanted, sorted; empty = all. `max_messages`, `max_bytes`: bounds (the broker's own hold too).
-    `sql`: an SQL92 condition on the messages' properties; "" = none. `incarnation`: of the topic that is meant, 0 = whichever
-    there is; TopicMadeAnew where it is another one. `is_doubted`: an answer from this offset on could not
-    be decoded: the broker looks at what it is about to answer, and answers what is whole.
+    `tag_codes`: wanted hashes, sorted; empty = all. `max_messages`, `max_bytes`: limits (the broker has its own too).
+    `sql`: an SQL92 condition on the messages' properties; "" = none. `incarnation`: of the topic, 0 = any; TopicMadeAnew if
+    it has another one. `is_doubted`: an answer from this offset on could not be decoded: the broker checks the messages
+    before it answers, and sends those that are whole.
     """
 
     group: str

@@ -10,11 +10,11 @@ from .rights import Action, on_cluster
 
 @dataclass(frozen=True, slots=True)
 class ReplicaQuestion(Request):
-    """What every question from one replica to another names, so that only the one that is meant answers.
+    """The common fields of every question from one replica to another, so that only the intended one answers.
 
-    `group_id`: of the group's node ("" where a static master is the controller). `epoch`: of the term that the asker knows.
-    `store_id`: the asker's store; `asked_store_id`: the store of the replica that is asked. Whoever is not that one, in that
-    epoch, of that group refuses: StaleEpoch, OtherReplicaMeant, UnknownReplica; what only a master answers, NotMaster too.
+    `group_id`: of the group's node ("" if a static master is the controller). `epoch`: of the term that the sender knows.
+    `store_id`: the sender's store; `asked_store_id`: the receiver's store. A replica that does not match refuses:
+    StaleEpoch, OtherReplicaMeant, UnknownReplica; for questions that only a master answers, NotMaster too.
     """
 
     group_id: str
@@ -26,14 +26,18 @@ class ReplicaQuestion(Request):
 @request(9006, Lane.ADMIN, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class GetBeginning(ReplicaQuestion, RequestFor[JsonReply]):
-    """What a log that begins at the master's own begin must know (broker/replication/beginning):
-    {"begin", "epochs", "snapshots", "queue_minimums"}."""
+    """What a slave needs to begin its log at the master's own begin (broker/replication/beginning): {"begin", "epochs",
+    "snapshots", "queue_minimums"}.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LogRangeReply(Reply):
-    """Payload: the bytes. `crc`: their CRC-32. `is_whole`: they agree with the checksums of who sends them; else they are
-    damaged, though perhaps elsewhere than at the asker."""
+    """Payload: the bytes.
+
+    `crc`: their CRC-32. `is_whole`: they match the sender's checksums; if not they are damaged there too, though perhaps in
+    other places.
+    """
 
     crc: int
     is_whole: bool = True
@@ -42,9 +46,11 @@ class LogRangeReply(Reply):
 @request(9008, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class GetLogRange(ReplicaQuestion, RequestFor[LogRangeReply]):
-    """The bytes [begin, end) of the commit log, which are damaged at the asker: whole appends or records of one file, below the
-    confirm offset. The one that is asked holds them to its own checksums first. Refused with CorruptRecordError where its disk
-    does not give them, OffsetOutOfRange where they have expired, BrokerBusy where they are not confirmed there yet."""
+    """The bytes [begin, end) of the commit log, which are damaged at the sender of this request: whole appends or records
+    of one file, below the confirm offset. The receiver checks them against its own checksums first. It refuses with
+    CorruptRecordError if its disk cannot read them, OffsetOutOfRange if they have expired, BrokerBusy if they are not
+    confirmed there yet.
+    """
 
     begin: int
     end: int

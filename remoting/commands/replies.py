@@ -10,8 +10,9 @@ from .rights import Action, on_topic
 
 @dataclass(frozen=True, slots=True)
 class ReplyStored(Reply):
-    """Where a reply landed. is_delivered: it was handed to the connection of the one who asked; if not, that one did not
-    show up in time, and the reply is in the log all the same. store_host: 8 or 20 bytes."""
+    """Where a reply was stored. is_delivered: it was passed to the requester's connection; if not, the requester did not
+    connect in time, and the reply is in the log nevertheless. store_host: 8 or 20 bytes.
+    """
 
     queue_offset: int
     physical_offset: int
@@ -23,9 +24,12 @@ class ReplyStored(Reply):
 @request(324, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendReplyMessage(RequestFor[ReplyStored]):
-    """SEND_REPLY_MESSAGE. Payload: one commit-log record of topic `{cluster}_REPLY_TOPIC`, broker-assigned fields zero,
-    with the properties CORRELATION_ID and REPLY_TO_CLIENT of the request. Answered once it is as durable as a send and
-    was handed on, or nobody came for it within a heartbeat."""
+    """SEND_REPLY_MESSAGE.
+
+    Payload: one commit-log record of topic `{cluster}_REPLY_TOPIC`, broker-assigned fields zero, with the properties
+    CORRELATION_ID and REPLY_TO_CLIENT of the request. Answered when it is as durable as a send and was passed on, or when
+    the requester did not connect within a heartbeat.
+    """
 
     topic: str
     producer_group: str = ""
@@ -34,7 +38,7 @@ class SendReplyMessage(RequestFor[ReplyStored]):
 @request(326, Lane.SEND, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class PushReply(RequestFor[Done]):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT, one way, from a broker to the client that asked. Payload: the record of the reply."""
+    """PUSH_REPLY_MESSAGE_TO_CLIENT, one way, from a broker to the requester. Payload: the record of the reply."""
 
     client_id: str
     correlation_id: str

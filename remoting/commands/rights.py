@@ -10,32 +10,33 @@ from dataclasses import dataclass
 
 
 class Action(enum.Enum):
-    """What somebody may do with a resource."""
+    """What a client may do with a resource."""
 
     SEND = "send"
     RECEIVE = "receive"
     DESCRIBE = "describe"
-    """See its settings, positions and counters, none of its messages."""
+    """See its settings, positions and counters, but no messages."""
     CHANGE = "change"
-    """Create it, delete it, give it other settings, move it."""
+    """Create it, delete it, change its settings, move it."""
     SERVE = "serve"
     """Take part as a broker, replica or controller."""
 
 
 class Resource(enum.Enum):
-    """What rights are given on."""
+    """The kinds of things on which rights are given."""
 
     TOPIC = "topic"
     GROUP = "group"
     QUERY = "query"
     CLUSTER = "cluster"
-    """The whole of it, and so everything in it."""
+    """The whole cluster, and so everything in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """`field`: of the request, names the resource; where it is a tuple, each element does, or the first item of each. "" for
-    the cluster: there is one."""
+    """`field`: the field of the request that names the resource; if it is a tuple, each element, or the first item of each
+    element. "" for the cluster, of which there is only one.
+    """
 
     action: Action
     resource: Resource
@@ -46,17 +47,17 @@ class Right:
 
 
 def on_topic(action: Action, field: str = "topic") -> Right:
-    """On the topic, or topics, that `field` names."""
+    """On the topic, or topics, named by `field`."""
     return Right(action, Resource.TOPIC, field)
 
 
 def on_group(action: Action, field: str = "group") -> Right:
-    """On the group, or groups, that `field` names."""
+    """On the group, or groups, named by `field`."""
     return Right(action, Resource.GROUP, field)
 
 
 def on_query(action: Action) -> Right:
-    """On what is kept of the query that the request names."""
+    """On the stored offsets of the query that the request names."""
     return Right(action, Resource.QUERY, "query")
 
 

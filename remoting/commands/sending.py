@@ -10,11 +10,11 @@ from .rights import Action, on_topic
 
 @dataclass(slots=True)
 class SendReply(Reply):
-    """Where a batch landed. Record i is at queue offset `queue_offset + i`. Like SendMessages not frozen: each is made anew
-    for every send, and freezing doubles what that costs.
+    """Where a batch was stored. Record i is at queue offset `queue_offset + i`. Like SendMessages not frozen: one is
+    created for every send, and freezing doubles the cost of that.
 
-    `physical_offset`: of the first record; the records follow one another unless `pieces` ((count, physical offset),
-    ...) says that the batch was larger than a segment and had to be split. `store_host`: 8 or 20 bytes.
+    `physical_offset`: of the first record; the records are contiguous unless `pieces` ((count, physical offset), ...) says
+    that the batch was larger than a segment and had to be split. `store_host`: 8 or 20 bytes.
     """
 
     queue_id: int
@@ -30,7 +30,7 @@ class SendReply(Reply):
 class SendMessages(RequestFor[SendReply]):
     """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero.
 
-    The broker's loop sees one instance many times (header.py): nobody changes it.
+    The broker's loop uses one instance many times (header.py): nobody may change it.
     """
 
     topic: str
@@ -41,7 +41,7 @@ class SendMessages(RequestFor[SendReply]):
 
 @dataclass(frozen=True, slots=True)
 class DelayedReply(Reply):
-    """Payload: where each message is (remoting/delayed_places). `store_host`: 8 or 20 bytes."""
+    """Payload: the place of each message (remoting/delayed_places). `store_host`: 8 or 20 bytes."""
 
     queue_id: int
     store_host: bytes
@@ -50,8 +50,11 @@ class DelayedReply(Reply):
 @request(9020, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendDelayed(RequestFor[DelayedReply]):
-    """A batch of which messages wait. Payload as of SendMessages; a record's DELAY (level), TIMER_DELAY_MS, TIMER_DELAY_SEC or
-    TIMER_DELIVER_MS property says how long, one without them goes to its queue at once. All of them are stored, or none."""
+    """A batch with delayed messages.
+
+    Payload as in SendMessages; a record's DELAY (level), TIMER_DELAY_MS, TIMER_DELAY_SEC or TIMER_DELIVER_MS property gives
+    its delay; a record without one goes to its queue at once. All are stored, or none.
+    """
 
     topic: str
     queue_id: int
@@ -61,7 +64,7 @@ class SendDelayed(RequestFor[DelayedReply]):
 
 @dataclass(frozen=True, slots=True)
 class RecallReply(Reply):
-    """The unique id of what was taken back."""
+    """The unique id of the recalled message."""
 
     message_id: str
 
@@ -69,8 +72,10 @@ class RecallReply(Reply):
 @request(370, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class RecallMessage(RequestFor[RecallReply]):
-    """RECALL_MESSAGE: takes a delayed message back; MessageNotFound where it was delivered, or taken back before. `handle`: as
-    model.handles.recall_handle has it."""
+    """RECALL_MESSAGE: recalls a delayed message; MessageNotFound if it was delivered or recalled before.
+
+    `handle`: see model.handles.recall_handle.
+    """
 
     topic: str
     handle: str
@@ -79,8 +84,10 @@ class RecallMessage(RequestFor[RecallReply]):
 
 @dataclass(slots=True)
 class SequencedReply(SendReply):
-    """`is_duplicate`: all of it was stored by an earlier try, there; `store_timestamp_ms` is then that of the newest of its
-    producer in the queue, and `last_sequence` its sequence. Offsets are -1 where they are not known any more."""
+    """`is_duplicate`: all of it was stored by an earlier try, at this place; `store_timestamp_ms` is then that of the
+    producer's newest message in the queue, and `last_sequence` its sequence. Offsets are -1 if they are not known any
+    more.
+    """
 
     is_duplicate: bool = False
     last_sequence: int = -1
@@ -89,8 +96,8 @@ class SequencedReply(SendReply):
 @request(9130, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendSequenced(RequestFor[SequencedReply]):
-    """As SendMessages, of records with a blank PSEQ property (model.sequence): they are `first_sequence` and so on of what this
-    producer sends to the queue, and none of them is stored twice.
+    """As SendMessages, for records with a blank PSEQ property (model.sequence): they get the sequences `first_sequence` and
+    so on of this producer in the queue, and none of them is stored twice.
 
     `has_gaps`: the sequence need not follow the one before, only be higher. Refused with OutOfOrderSequence, and with
     SequenceKnownInPart.
@@ -108,7 +115,7 @@ class SendSequenced(RequestFor[SequencedReply]):
 @request(9131, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendDelayedSequenced(RequestFor[DelayedReply]):
-    """The same of messages of which some wait, as SendDelayed has them."""
+    """The same for messages of which some are delayed, as in SendDelayed."""
 
     topic: str
     queue_id: int
