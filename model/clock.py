@@ -1,7 +1,7 @@
-"""The one file that reads time. Everything that decides takes `now_ms` as an argument instead.
+"""The one file that reads time. Deciding code takes `now_ms` as an argument instead.
 
-Leases and deadlines go on while a machine is suspended (a laptop's lid, a virtual machine set aside): others count on. So
-they are counted on CLOCK_BOOTTIME, as Linux calls it; elsewhere (macOS) CLOCK_MONOTONIC is such a clock.
+Leases and deadlines go on while a machine is suspended (a closed laptop, a paused virtual machine), because other machines
+keep counting. So they use CLOCK_BOOTTIME on Linux; elsewhere (macOS) CLOCK_MONOTONIC counts that time too.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """What a shell may ask of time; the simulation brings another."""
+    """What a shell uses of time; the simulation has another implementation."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch: for what is stored or shown."""
+        """Wall clock, milliseconds since the epoch: for stored or displayed times."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back, and pass while the machine is suspended: for deadlines and leases."""
+        """Milliseconds that never go back, and also count while the machine is suspended: for deadlines and leases."""
 
     def sleep_ms(self, duration_ms: int) -> None:
         """Blocks the calling thread."""
@@ -45,7 +45,7 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Milliseconds that never go back, and pass while the machine is suspended."""
+    """Milliseconds that never go back, and also count while the machine is suspended."""
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
@@ -70,5 +70,5 @@ def datetime_of_ms(timestamp_ms: int) -> datetime:
 
 
 def ms_of_datetime(moment: datetime) -> int:
-    """Milliseconds since the epoch; a naive datetime is taken as local time."""
+    """Milliseconds since the epoch; a naive datetime counts as local time."""
     return round(moment.timestamp() * 1000)

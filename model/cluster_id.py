@@ -1,7 +1,7 @@
-"""The id of a cluster: made once, at its first start; it tells clusters of the same name apart.
+"""The id of a cluster, created once at its first start; it distinguishes clusters of the same name.
 
-    where it lives     ZooKeeper (`/zenit/{cluster}/id`) where there are controllers; each broker's store (`cluster.zenit`)
-    who carries it     registrations, heartbeats, routes, group nodes, and the header of every request
+    where it is stored  ZooKeeper (`/zenit/{cluster}/id`) if there are controllers; each broker's store (`cluster.zenit`)
+    what carries it     registrations, heartbeats, routes, group nodes, and the header of every request
 
 A store that has an id never takes another. Pure.
 """
@@ -18,21 +18,21 @@ CLUSTER_ID_LENGTH_MAX: Final = TOKEN_LENGTH_MAX
 
 
 class Standing(StrEnum):
-    """How sure a name server is of the id that it tells for a cluster's name."""
+    """How certain a name server is of the id that it reports for a cluster's name."""
 
     LIVING = "living"  # a broker of it is registered
-    REMEMBERED = "remembered"  # none is any more, and no other cluster has had the name since
-    OFFERED = "offered"  # nobody has had the name here: the first id that brokers without a cluster have offered
-    LISTENING = "listening"  # not known yet: the name server has just started, and a living broker would be heard soon
+    REMEMBERED = "remembered"  # none is registered now, and no other cluster has used the name since
+    OFFERED = "offered"  # nobody has used the name here: the first id that brokers without a cluster have offered
+    LISTENING = "listening"  # unknown: the name server has just started, and would hear a living broker soon
 
 
 def check_cluster_id(cluster_id: str) -> str:
-    """The id, or "" where it is not known yet; raises InvalidParameter for what cannot be one."""
+    """The id, or "" if it is not known yet; raises InvalidParameter for an invalid one."""
     return cluster_id and check_token("cluster_id", cluster_id)
 
 
 def check_cluster_setting(cluster_id: str) -> None:
-    """Raises ConfigError where the setting `cluster_id` cannot be one; "" = not set."""
+    """Raises ConfigError if the setting `cluster_id` is not a valid id; "" = not set."""
     try:
         check_cluster_id(cluster_id)
     except InvalidParameter as error:

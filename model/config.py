@@ -1,15 +1,15 @@
-"""Configuration: one frozen keyword-only dataclass a role, read once at the start; a wrong key is refused by name. Pure.
+"""Configuration: one frozen keyword-only dataclass per role, read once at the start; an unknown key is refused by name.
+Pure.
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class BrokerConfig:
         port: int = setting(10911, "TCP port that clients connect to; 0 takes a free one", minimum=0, maximum=65535)
         store: StoreConfig = section(StoreConfig)
 
-A later source wins: defaults, then the TOML file (`port = 1`, `[store]` tables), then the environment
-(`ZENIT_BROKER__PORT` for a role's own keys, `ZENIT_STORE__SEGMENT_BYTES` for a section's), then `--set`
-(`store.segment_bytes=65536`).
-Types are int, float, bool, str and tuple[str, ...] (text: comma-separated). Every refusal is a ConfigError that holds the
-key, the value, and the range or the nearest known key. A key is dotted: `store.segment_bytes`.
+A later source wins: defaults, then the TOML file (`port = 1`, `[store]` tables), then the environment (`ZENIT_BROKER__PORT`
+for a role's own keys, `ZENIT_STORE__SEGMENT_BYTES` for a section's), then `--set` (`store.segment_bytes=65536`). Types are
+int, float, bool, str and tuple[str, ...] (text: comma-separated). Every refusal is a ConfigError with the key, the value,
+and the range or the nearest known key. A key is dotted: `store.segment_bytes`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def setting(
     choices: Sequence[Value] | None = None,
     online: bool = False,
 ) -> _T:
-    """A field of a configuration dataclass. `meaning` says what it trades; `minimum` and `maximum` are included."""
+    """A field of a configuration dataclass. `meaning` says what it trades; `minimum` and `maximum` are inclusive."""
     facts = _Setting(meaning, minimum, maximum, None if choices is None else tuple(choices), online)
     return dataclasses.field(default=default, metadata={_METADATA: facts})
 
@@ -102,17 +102,17 @@ def section(cls: type[_T]) -> _T:
 
 
 def config_schema(cls: type[Any]) -> list[SettingInfo]:
-    """Every key of a configuration class and its sections, in the order written."""
+    """Every key of a configuration class and its sections, in the order of declaration."""
     return list(_walk(cls, ""))
 
 
 def describe_config(config: Any) -> dict[str, Value]:
-    """{dotted key: running value}, in the order of the schema; printed at start."""
+    """{dotted key: running value}, in the order of the schema; printed at the start."""
     return {info.key: _read(config, info.key) for info in config_schema(type(config))}
 
 
 def check_settings(config: Any) -> None:
-    """Raises ConfigError where a value is out of range. For `__post_init__` of a class that is also made in code."""
+    """Raises ConfigError if a value is out of range. For `__post_init__` of a class that is also created in code."""
     for info in config_schema(type(config)):
         _check(info, _read(config, info.key), info.key, "")
 
@@ -125,7 +125,7 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
 ) -> _T:
-    """The configuration of a role from all its sources; `overrides` are the texts behind `--set`. Raises ConfigError."""
+    """The configuration of a role from all its sources; `overrides` are the texts after `--set`. Raises ConfigError."""
     schema = {info.key: info for info in config_schema(cls)}
     values: dict[str, Value] = {}
     if file is not None:
@@ -170,7 +170,7 @@ def _walk(cls: type[Any], prefix: str) -> Iterator[SettingInfo]:
 
 
 def _build(cls: type[Any], values: Mapping[str, Value], prefix: str) -> Any:
-    """An instance from flat values; a refusal of a section's own `__post_init__` gets the section's name in front."""
+    """Creates an instance from flat values; an error of a section's own `__post_init__` gets the section's name as prefix."""
     kinds = get_type_hints(cls)
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
@@ -214,10 +214,10 @@ def _flatten(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 def _environment_settings(
     schema: Mapping[str, SettingInfo], role: str, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """(variable, key, text) of the variables that mean this role.
+    """(variable, key, text) of the variables for this role.
 
-    A shell may hold other roles' settings too, so a section that is not ours is passed over, unless it looks like a
-    slip of the pen in one of ours: then the key is unknown and will be refused.
+    A shell may hold other roles' settings too, so a section that is not ours is skipped, unless it looks like a misspelling
+    of one of ours: then the key is unknown and will be refused.
     """
     sections = {role, *(key.partition(".")[0] for key in schema if "." in key)}
     for name in sorted(environ):
@@ -246,7 +246,7 @@ def _from_toml(info: SettingInfo, raw: Any) -> object:
 
 
 def _from_text(info: SettingInfo, text: str) -> object:
-    """The value that a text stands for, or the text itself where it stands for none (which the check then refuses)."""
+    """The value that a text stands for, or the text itself if it is invalid (the check then refuses it)."""
     stripped = text.strip()
     try:
         if info.kind is int:

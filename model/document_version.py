@@ -12,7 +12,7 @@ VERSION_MAX: Final = (1 << 63) - 1
 
 
 def version_of(text: str) -> int:
-    """The version, a whole number from 0 on; 0 of a document that has none."""
+    """The version, an integer from 0 on; 0 of a document without one."""
     try:
         version = json.loads(text).get("version", 0)
     except (AttributeError, ValueError, RecursionError):

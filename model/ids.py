@@ -48,7 +48,7 @@ def offset_message_id(store_host: bytes, offset: PhysicalOffset) -> str:
 
 
 def parse_offset_message_id(text: str) -> tuple[HostAddress, PhysicalOffset]:
-    """The reverse. Raises InvalidParameter."""
+    """Decodes it. Raises InvalidParameter."""
     layouts = {32: _OFFSET_ID_V4, 56: _OFFSET_ID_V6}
     try:
         ip, port, offset = layouts[len(text)].unpack(bytes.fromhex(text))
@@ -60,7 +60,7 @@ def parse_offset_message_id(text: str) -> tuple[HostAddress, PhysicalOffset]:
 
 
 def unique_id_prefix(ip: bytes, pid: int, salt: int) -> bytes:
-    """The 10 bytes of unique ids that stay the same for one process: ip (last four of IPv6), pid, salt."""
+    """The 10 bytes of unique ids that are the same for one process: ip (last four of IPv6), pid, salt."""
     return ip[-4:] + struct.pack(">HI", pid & 0xFFFF, salt & 0xFFFFFFFF)
 
 

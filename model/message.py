@@ -1,6 +1,6 @@
 """A producer's message, and the receipt of its send. Pure.
 
-What a consumer receives is `StoredMessage`: a lazy view of a record's bytes, decoded by `record/kernel.py`.
+Consumers receive a `StoredMessage`: a lazy view of a record's bytes, decoded by `record/kernel.py`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Message:
     """One message to send.
 
     `tags`: one tag by which consumers filter. `keys`: texts without blanks under which the message can be queried.
-    `properties`: the sender's own, names and values non-empty text. `flag`: 32 bits, opaque to the broker.
-    At most one of these says when it is delivered: `delay`, from when the broker takes it; `deliver_at`, with a time zone,
-    where a time in the past means now; `delay_level`, 1 to 18 (1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h).
+    `properties`: the sender's own, names and values non-empty text. `flag`: 32 bits that the broker does not interpret. At
+    most one of these sets its delivery time: `delay`, from its arrival at the broker; `deliver_at`, with a time zone, where
+    a time in the past means now; `delay_level`, 1 to 18 (1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h).
     """
 
     topic: str
@@ -39,17 +39,17 @@ class Message:
 
 
 class SendStatus(enum.Enum):
-    """How a send ended. A send that did not reach its promise raises instead."""
+    """How a send ended. A send that failed raises instead."""
 
     OK = "OK"
 
 
 @dataclass(frozen=True, slots=True)
 class SendReceipt:
-    """One message is stored: where, and under which ids.
+    """Where one message is stored, and its ids.
 
-    One that is to be delivered later is not in its queue yet: `queue_offset` is -1, `physical_offset` and
-    `offset_message_id` tell where it waits, and `recall_handle` is what takes it back.
+    A delayed message is not in its queue yet: `queue_offset` is -1, `physical_offset` and `offset_message_id` give the
+    place where it waits, and `recall_handle` is needed to recall it.
     """
 
     message_id: str
@@ -63,7 +63,7 @@ class SendReceipt:
 
 @dataclass(frozen=True, slots=True)
 class BatchReceipt:
-    """A run of messages is stored in one queue at [queue_offset, queue_offset + count)."""
+    """A run of messages was stored in one queue at [queue_offset, queue_offset + count)."""
 
     queue: MessageQueue
     queue_offset: QueueOffset

@@ -30,8 +30,7 @@ STATE_TOPICS: Final = (
     "rmq_sys_zenit_locks",
     "rmq_sys_zenit_queries",
 )
-"""Ours: topics, groups, consumer offsets, queue locks and the offsets that queries began at, as records of the log
-(architecture.md section 2)."""
+"""Ours: topics, groups, consumer offsets, queue locks and query offsets, as records of the log (architecture.md section 2)."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -63,7 +62,7 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_routed_topic(topic: str) -> bool:
-    """True for topics clients find through the name servers: all but the system's own, of which they need the trace topic."""
+    """True for topics that clients find through the name servers: all except the system's own, but with the trace topic."""
     return topic == TRACE_TOPIC or not is_system_topic(topic)
 
 
@@ -73,7 +72,7 @@ def topic_length_max(topic: str) -> int:
 
 
 def check_topic(topic: str) -> str:
-    """Returns the name; raises InvalidName where it breaks the rule."""
+    """Returns the name; raises InvalidName if it breaks the rule."""
     if not isinstance(topic, str):
         raise InvalidName("topic", repr(topic), "a text")
     limit = topic_length_max(topic)
@@ -83,24 +82,24 @@ def check_topic(topic: str) -> str:
 
 
 def check_group(group: str) -> str:
-    """Returns the name; raises InvalidName where it breaks the rule."""
+    """Returns the name; raises InvalidName if it breaks the rule."""
     if not isinstance(group, str) or not 1 <= len(group) <= GROUP_LENGTH_MAX or _ALLOWED.fullmatch(group) is None:
         raise InvalidName("group", str(group), _RULE.format(GROUP_LENGTH_MAX))
     return group
 
 
 def check_query(query: str) -> str:
-    """Returns the name of a streaming query: any printable text, since others gave it. Raises InvalidName."""
+    """Returns the name of a streaming query: any printable text, because other programs choose it. Raises InvalidName."""
     if not 1 <= len(query) <= QUERY_LENGTH_MAX or not query.isprintable():
         raise InvalidName("query", query, f"printable characters only, 1 to {QUERY_LENGTH_MAX} of them")
     return query
 
 
 def retry_topic(group: str) -> str:
-    """The topic a group's failed messages go to."""
+    """The topic for a group's failed messages."""
     return RETRY_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """The topic that keeps the replies to requests; each broker of the cluster has one of its own."""
+    """The topic for the replies to requests; each broker of the cluster has its own."""
     return cluster + REPLY_TOPIC_SUFFIX

@@ -1,4 +1,4 @@
-"""The one random number of a cluster: its id."""
+"""Creates the id of a new cluster, the only random number of a cluster."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _RANDOM_BYTES: Final = 8
 
 
 def new_cluster_id() -> str:
-    """An id that no other cluster has: 16 hex digits, drawn at random."""
+    """A random id that no other cluster has: 16 hex digits."""
     return secrets.token_hex(_RANDOM_BYTES)

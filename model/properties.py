@@ -41,7 +41,7 @@ HALF_SENDER: Final = "HALF_SENDER"  # ours: "client id/number" of a half message
 HALF_OFFSET: Final = "HALF_OFFSET"  # ours: see broker/transaction/half_records
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
-TIME_TO_LIVE: Final = "TTL"  # ms that the one who asked waits
+TIME_TO_LIVE: Final = "TTL"  # ms that the requester waits
 MESSAGE_TYPE: Final = "MSG_TYPE"
 SEQUENCE: Final = "PSEQ"  # ours: see model.sequence
 REPLY: Final = "reply"  # a value of MESSAGE_TYPE
@@ -73,7 +73,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(encoded: bytes) -> dict[str, str]:
-    """The properties of a record; bytes that are not UTF-8 are replaced, never an error (a consumer must go on)."""
+    """The properties of a record; bytes that are not UTF-8 are replaced, without an error (a consumer must go on)."""
     properties: dict[str, str] = {}
     for entry in encoded.decode("utf-8", "replace").split(ENTRY_SEPARATOR):
         name, separator, value = entry.partition(NAME_SEPARATOR)

@@ -13,9 +13,9 @@ QueueOffset = NewType("QueueOffset", int)  # n-th message of one queue
 class MessageQueue:
     """One queue of one topic at one replica group; ordered by topic, broker name, queue id.
 
-    `incarnation`: which life of the topic is meant there, where that is known: a topic that was deleted and made again has
-    another one. 0 = not said. `era`: since which reset of the group a consumer has the queue; 0 = there was none, -1 = not
-    said. Two names of one queue are equal, whatever they say of these.
+    `incarnation`: distinguishes the topic from a deleted one of the same name; 0 = not given. `era`: the number of resets
+    of the group before the consumer began in this queue; 0 = there was none, -1 = not given. Both are ignored in
+    comparisons.
     """
 
     topic: str

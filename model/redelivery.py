@@ -2,8 +2,8 @@
 
     trades ---> %RETRY%group ---> %RETRY%group ... ---> %DLQ%group ---> trades again (redrive)
 
-The body and the sender's properties stay as they are; what changes are a few properties of RocketMQ's, made here. An
-*origin* is where the message was sent to at first: its topic, and the offset message id that it had there.
+The body and the sender's properties do not change; a few of RocketMQ's properties do, here. An *origin* is where the
+message was sent first: its topic, and the offset message id that it had there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OF_ONE_DELIVERY: Final = frozenset(
     TIMER_ROLL_TIMES TIMER_DEL_UNIQKEY REAL_TOPIC REAL_QID WAIT RECONSUME_TIME MAX_RECONSUME_TIMES CONSUME_START_TIME
     TRAN_MSG TRAN_PREPARED_QUEUE_OFFSET MIN_OFFSET MAX_OFFSET POP_CK POP_CK_OFFSET 1ST_POP_TIME PSEQ""".split()
 )
-"""Properties that tell how a message was delivered once; the next delivery must not inherit them."""
+"""Properties of one delivery of a message; the next delivery must not inherit them."""
 
 _MADE_ON_THE_WAY: Final = OF_ONE_DELIVERY | {
     RETRY_TOPIC,
@@ -44,21 +44,21 @@ _MADE_ON_THE_WAY: Final = OF_ONE_DELIVERY | {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a message was sent to at first. `message_id`: its offset message id there."""
+    """Where a message was sent first. `message_id`: its offset message id there."""
 
     topic: str
     message_id: str
 
 
 def origin_of(topic: str, message_id: str, properties: Mapping[str, str]) -> Origin:
-    """The origin of a message that lies in `topic` under the offset message id `message_id`."""
+    """The origin of a message in `topic` with the offset message id `message_id`."""
     if not is_retry_topic(topic):
         return Origin(topic, message_id)
     return Origin(properties.get(RETRY_TOPIC) or topic, properties.get(ORIGIN_MESSAGE_ID) or message_id)
 
 
 def dead_letter_origin(message_id: str, properties: Mapping[str, str]) -> Origin:
-    """The origin of a dead letter; its topic is "" where the letter does not say."""
+    """The origin of a dead letter; its topic is "" if unknown."""
     return Origin(
         properties.get(DEAD_LETTER_TOPIC) or properties.get(RETRY_TOPIC) or "",
         properties.get(DEAD_LETTER_MESSAGE_ID) or properties.get(ORIGIN_MESSAGE_ID) or message_id,
@@ -77,19 +77,19 @@ def dead_letter_topic(group: str) -> str:
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Whether it holds messages on their way back to a group."""
+    """Whether it is a topic for messages on their way back to a group."""
     return topic.startswith(RETRY_PREFIX)
 
 
 def retry_properties(properties: Mapping[str, str], origin: Origin) -> dict[str, str]:
-    """Of a message that comes again later."""
+    """The properties of a message that comes again later."""
     return {**_as_sent(properties), RETRY_TOPIC: origin.topic, ORIGIN_MESSAGE_ID: origin.message_id}
 
 
 def dead_letter_properties(properties: Mapping[str, str], origin: Origin, reason: str) -> dict[str, str]:
-    """Of a message that is given up. The reason is cut to REASON_BYTES_MAX bytes, and to the room that is left.
+    """The properties of a message that is given up. The reason is cut to REASON_BYTES_MAX bytes, and to the available room.
 
-    Raises MessageTooLarge where there is no room for the origin.
+    Raises MessageTooLarge if there is no room for the origin.
     """
     letter = {
         **retry_properties(properties, origin),
@@ -102,16 +102,16 @@ def dead_letter_properties(properties: Mapping[str, str], origin: Origin, reason
 
 
 def redriven_properties(properties: Mapping[str, str], origin: Origin) -> dict[str, str]:
-    """Of a dead letter that is sent again: as its first sender set them, its unique id among them.
+    """The properties of a dead letter that is sent again: as its first sender set them, with its unique id.
 
-    One without a unique id keeps the id that it had at first, so that it can be told to be the same message.
+    If it has no unique id it keeps its first offset message id, so that it can be recognized as the same message.
     """
     kept = _as_sent(properties)
     return kept if UNIQUE_KEY in kept else {**kept, ORIGIN_MESSAGE_ID: origin.message_id}
 
 
 def cut_text(text: str, bytes_max: int) -> str:
-    """A text as a property may hold it: no separators, at most so many bytes of UTF-8, no character cut in two."""
+    """A text that a property may hold: no separators, at most so many bytes of UTF-8, no character cut in two."""
     plain = text.replace("\x01", " ").replace("\x02", " ")
     return plain.encode("utf-8", "replace")[: max(0, bytes_max)].decode("utf-8", "ignore")
 

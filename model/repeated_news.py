@@ -1,7 +1,7 @@
 """Logs a repeated problem at once, then once a minute with the number of repetitions. Pure.
 
-Each piece of news has a subject (a topic, a replica) and a kind (what is wrong with it). A new kind is told at once. Times are
-monotonic milliseconds. At most `SUBJECTS_MAX` subjects are remembered; the one told of first is forgotten first.
+A report has a subject (a topic, a replica) and a kind (what is wrong with it). A new kind is reported at once. Times are
+monotonic milliseconds. At most `SUBJECTS_MAX` subjects are remembered; the one reported first is forgotten first.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ SUBJECTS_MAX: Final = 1_000
 class _Told:
     kind: str
     at_ms: int
-    untold: int = 0  # how often it came since
+    untold: int = 0  # repetitions since then
 
 
 class RepeatedNews:
-    """What one owner has told. Used by one thread at a time."""
+    """The reports of one owner. Used by one thread at a time."""
 
     __slots__ = ("_told",)
 
@@ -29,7 +29,7 @@ class RepeatedNews:
         self._told: dict[str, _Told] = {}
 
     def count_to_tell(self, subject: str, kind: str, now_ms: int) -> int:
-        """How often it has come since it was told last, this time included; 0 = it is not to be told now."""
+        """How often the problem has occurred since its last report, this time included; 0 = do not report it now."""
         told = self._told.get(subject)
         if told is None or told.kind != kind:
             self._told.pop(subject, None)
@@ -44,5 +44,5 @@ class RepeatedNews:
         return count
 
     def is_over(self, subject: str) -> bool:
-        """It is well again: whether anything had been told of it."""
+        """Notes that the problem has ended; returns whether it had been reported."""
         return self._told.pop(subject, None) is not None

@@ -1,4 +1,4 @@
-"""Where a topic lives: which brokers, which queues, who may read and write. Pure."""
+"""A topic's route: its brokers, its queues, its permissions. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MASTER_ID: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic at one broker, as topics.json holds it (RocketMQ's topicConfigTable).
+    """A topic at one broker, as in topics.json (RocketMQ's topicConfigTable).
 
-    `incarnation`: a number by which it is told from any other topic of its name, an earlier one or one of another store;
-    0 = not known (a topic of RocketMQ's, or of a store from before). `made_at`: where the record that created it ends in the
-    broker's log; 0 = not known.
+    `incarnation`: a number that distinguishes it from any other topic of its name, an earlier one or one in another store;
+    0 = not known (a topic of RocketMQ's, or of an older store). `made_at`: the end, in the broker's log, of the record that
+    created it; 0 = not known.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
-    """How many queues of a topic one replica group serves. `incarnation`: as TopicConfig has it."""
+    """How many queues of a topic one replica group serves. `incarnation`: see TopicConfig."""
 
     broker_name: str
     read_queues: int
@@ -49,7 +49,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """The members of one replica group that are alive: {broker id: "host:port"}, 0 = master. `cluster_id`: of their cluster."""
+    """The living members of one replica group: {broker id: "host:port"}, 0 = master. `cluster_id`: of their cluster."""
 
     cluster: str
     broker_name: str
@@ -58,7 +58,7 @@ class BrokerData:
 
     @property
     def master_address(self) -> str | None:
-        """Where writes go; None while the group has no master."""
+        """The address for writes; None while the group has no master."""
         return self.addresses.get(MASTER_ID)
 
 
@@ -81,7 +81,7 @@ class TopicRoute:
         )
 
     def read_queues(self) -> list[MessageQueue]:
-        """Queues that may be read; sorted."""
+        """Readable queues; sorted."""
         return sorted(
             MessageQueue(self.topic, data.broker_name, queue_id, data.incarnation)
             for data in self.queues
@@ -90,7 +90,7 @@ class TopicRoute:
         )
 
     def address_of(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-        """That member of a group, or its master where the member is not there; None where neither is."""
+        """The address of this member of a group, or of its master if the member is absent; None if both are."""
         for broker in self.brokers:
             if broker.broker_name == broker_name:
                 return broker.addresses.get(broker_id) or broker.master_address

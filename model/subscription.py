@@ -34,7 +34,7 @@ BROADCASTING: Final = MessageModel.BROADCASTING
 
 
 class ExpressionKind(enum.Enum):
-    """How an expression is to be read (RocketMQ's names)."""
+    """The kinds of expressions (RocketMQ's names)."""
 
     TAG = "TAG"
     SQL92 = "SQL92"
@@ -42,7 +42,7 @@ class ExpressionKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """An SQL92 condition on properties, such as `amount > 10 AND region = 'eu'`. Raises SqlSyntaxError where it is none."""
+    """An SQL92 condition on properties, such as `amount > 10 AND region = 'eu'`. Raises SqlSyntaxError for an invalid one."""
 
     text: str
 
@@ -53,12 +53,12 @@ class Sql:
 
 
 Expression = str | Sql | None
-"""What a user may give: a tag expression, a condition, or None for everything."""
+"""A user's expression: tags, a condition, or None for everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic and what is wanted of it. TAG without `tags` = everything; SQL92: `expression` is the condition."""
+    """A topic and the wanted messages. TAG without `tags` = everything; SQL92: `expression` is the condition."""
 
     topic: str
     expression: str = EVERYTHING
@@ -85,20 +85,20 @@ class Subscription:
         return Subscription(topic, text, tags)
 
     def wire(self) -> tuple[str, str, str]:
-        """(topic, kind, expression), as heartbeats carry it."""
+        """(topic, kind, expression), as in heartbeats."""
         return self.topic, self.kind.value, self.expression
 
     @property
     def sql(self) -> str:
-        """The condition that the broker is to evaluate; "" for tags."""
+        """The condition that the broker evaluates; "" for tags."""
         return self.expression if self.kind is ExpressionKind.SQL92 else ""
 
     def codes(self) -> tuple[int, ...]:
-        """The tags' hashes as consume-queue units hold them, sorted; empty = everything."""
+        """The tags' hashes as in consume-queue units, sorted; empty = everything."""
         return tuple(sorted({java_hash(tag) for tag in self.tags}))
 
     def accepts(self, tags: str | None) -> bool:
-        """The exact test of tags that a consumer makes (a hash may collide); a condition was tested by the broker."""
+        """The exact test of tags by the consumer (hashes may collide); conditions are tested by the broker only."""
         return not self.tags or tags in self.tags
 
 

@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, RocketMQ's for tags and index keys: h = 31 h + UTF-16 code unit, 32-bit, signed. Pure."""
+"""Java's `String.hashCode`, which RocketMQ uses for tags and index keys: h = 31 h + UTF-16 code unit, 32-bit, signed. Pure."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """The tagsCode of a consume-queue unit: the hash of the tags text, 0 where there is none."""
+    """The tagsCode of a consume-queue unit: the hash of the tags text, 0 if there is none."""
     return java_hash(tags) if tags else 0

@@ -1,23 +1,22 @@
-"""The route table: which brokers live, and which topics they serve. Pure: events in, changed topics out.
+"""The route table: which brokers are alive, and which topics they serve. Pure: events in, changed topics out.
 
-A *group* is the members that share one broker name: a master (broker id 0) and its slaves. Each `on_<event>` takes the
-request (and the time where silence matters) and returns the topics whose route is another one now, for the service to
-publish. Rules, in the order in which they meet a registration:
+A *group* is the members with one broker name: a master (broker id 0) and its slaves. Each `on_<event>` takes the request
+(and the time if silence matters) and returns the topics whose route has changed, for the service to publish. Rules, in the
+order in which they apply to a registration:
 
-- A registration of a lower epoch than the group's is refused: an older master must not overwrite a newer one. So is a
-  second master of the same epoch at another address while the first lives (two brokers were given one name). A group
-  whose last member is gone is forgotten, its epoch with it.
-- One cluster has a name: a registration under the name of a cluster that lives, but with another id, is refused; so are
-  heartbeats and goodbyes that name another id than the member's (cluster_names).
-- A master of an older epoch is dropped as soon as any member tells of a newer one. An address is one member at most.
-- The master's topics are the group's, all of them: what it does not list is gone. A slave's count only while there is
-  no master.
-- Write permission that an operator wiped stays wiped over registrations and expiry, until it is given back.
-- The topics of a group whose last member is gone are remembered (departed_topics): nobody serves them, yet they are not
-  said to be unknown.
-- At most `brokers_max` members and `topics_max` topics, counted once a group, are held; what would be more is refused.
-- A member is dead after `heartbeat_timeout_ms` of silence. Where the table itself was away (the process was stopped,
-  the machine slept), the silence was ours: everybody is heard anew.
+- A registration of a lower epoch than the group's is refused: an older master must not replace a newer one. So is a
+  second master of the same epoch at another address while the first is alive (two brokers were given one name). A group
+  is forgotten, with its epoch, when its last member is gone.
+- A name belongs to one cluster: a registration under the name of a living cluster, but with another id, is refused; so
+  are heartbeats and unregistrations with another id than the member's (cluster_names).
+- A master of an older epoch is dropped as soon as any member reports a newer one. One address is at most one member.
+- The master's topics are all topics of the group: others are removed. A slave's count only while there is no master.
+- If an operator wiped the write permission, it stays wiped over registrations and expiry, until it is given back.
+- The topics of a group whose last member is gone are remembered (departed_topics): nobody serves them, but they do not
+  count as unknown.
+- The table holds at most `brokers_max` members and `topics_max` topics, counted once per group; more are refused.
+- A member is dead after `heartbeat_timeout_ms` of silence. After a pause of the table itself (the process was stopped,
+  the machine slept), everybody's silence begins again.
 
 Times are monotonic milliseconds. Owned by one thread.
 """
@@ -47,7 +46,7 @@ NOTHING_CHANGED: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class ListedBroker:
-    """One broker process of a group, as it registered itself."""
+    """One broker process of a group, as registered."""
 
     address: str
     epoch: int
@@ -67,30 +66,30 @@ class Group:
 
 
 class RouteTable:
-    """What this name server knows; empty at start, filled by the brokers themselves."""
+    """The routes of one name server; empty at the start, filled by the brokers themselves."""
 
     def __init__(
         self, *, heartbeat_timeout_ms: int, brokers_max: int, topics_max: int, listens_until_ms: int = 0
     ) -> None:
-        """`listens_until_ms`: before that nobody is told that no cluster of a name is known here."""
+        """`listens_until_ms`: before this time nobody is told that no cluster of a name is known here."""
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
         self._brokers_max = brokers_max
         self._topics_max = topics_max
-        self._topic_count = 0  # over all groups
+        self._topic_count = 0  # of all groups
         self._groups: dict[str, Group] = {}
-        self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> the last sign of life
+        self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> time of the last sign of life
         self._names = ClusterNames(
             listens_until_ms=listens_until_ms, offer_ms=heartbeat_timeout_ms, clusters_max=brokers_max
         )
         self._departed = DepartedTopics(brokers_max=brokers_max, topics_max=topics_max)
         self._wiped: frozenset[str] = frozenset()
-        self._full: set[tuple[str, int]] = set()  # (broker name, broker id) of those whose disk is full
+        self._full: set[tuple[str, int]] = set()  # (broker name, broker id) of brokers whose disk is full
         self._scanned_ms: int | None = None
 
     # ---- events
 
     def on_register(self, request: RegisterBroker, now_ms: int) -> frozenset[str]:
-        """A broker tells of itself and all its topics.
+        """Registers a broker with all its topics.
 
         Raises WrongCluster, NotMaster or BrokerBusy (see the rules), InvalidParameter, InvalidName; then nothing has
         changed.
@@ -119,7 +118,7 @@ class RouteTable:
         return changed
 
     def on_heartbeat(self, request: BrokerHeartbeat, now_ms: int) -> bool:
-        """A sign of life. False where that member of that epoch is not registered: it must register again."""
+        """A sign of life. False if that member with that epoch is not registered: it must register again."""
         group = self._groups.get(request.broker_name)
         member = group.members.get(request.broker_id) if group is not None else None
         if group is None or member is None or group.cluster_id != request.cluster_id:
@@ -132,7 +131,7 @@ class RouteTable:
         return True
 
     def on_unregister(self, request: UnregisterBroker) -> frozenset[str]:
-        """A member leaves now. Nothing happens where another address holds its place already."""
+        """Removes a member now. Does nothing if another address has its place already."""
         group = self._groups.get(request.broker_name)
         member = group.members.get(request.broker_id) if group is not None else None
         if group is None or member is None or member.address != request.address:
@@ -142,15 +141,15 @@ class RouteTable:
         return self._without(group, {request.broker_id})
 
     def on_claim(self, request: ClaimClusterId, now_ms: int) -> tuple[str, Standing]:
-        """The id of the cluster of that name, and how sure it is. Raises InvalidName, InvalidParameter, BrokerBusy."""
+        """The id of the cluster with that name, and how certain it is. Raises InvalidName, InvalidParameter, BrokerBusy."""
         _check_printable("cluster", request.cluster)
         check_token("offered", request.offered)
         return self._names.on_claim(request.cluster, request.offered, now_ms)
 
     def on_scan(self, now_ms: int) -> tuple[list[tuple[str, str]], frozenset[str]]:
-        """Time has passed: strikes off who was silent for too long.
+        """Removes members that were silent for too long.
 
-        Returns those as (broker name, address), and the changed topics.
+        Returns them as (broker name, address), and the changed topics.
         """
         away_ms = 0 if self._scanned_ms is None else now_ms - self._scanned_ms
         self._scanned_ms = now_ms
@@ -166,13 +165,13 @@ class RouteTable:
         return dead, changed
 
     def on_wipe_write_permission(self, broker_name: str) -> frozenset[str]:
-        """Producers leave this broker. An unknown name changes nothing and is not kept."""
+        """Makes producers leave this broker. An unknown name changes nothing and is not stored."""
         if broker_name not in self._groups:
             return NOTHING_CHANGED
         return self._set_wiped(broker_name, self._wiped | {broker_name})
 
     def on_add_write_permission(self, broker_name: str) -> frozenset[str]:
-        """Producers may come back."""
+        """Lets producers come back."""
         return self._set_wiped(broker_name, self._wiped - {broker_name})
 
     def on_delete_topic(self, topic: str) -> frozenset[str]:
@@ -188,13 +187,13 @@ class RouteTable:
     # ---- questions
 
     def check_lives(self, cluster_id: str) -> None:
-        """Raises WrongCluster where clusters live here, but not that one."""
+        """Raises WrongCluster if clusters are living here, but not that one."""
         self._names.check_lives(cluster_id)
 
     def route(self, topic: str) -> TopicRoute:
         """Everything a client needs to know of a topic, ordered by broker name.
 
-        Raises NoRoute where the brokers that have it are not registered now, or none is, of any topic; else TopicNotFound.
+        Raises NoRoute if the brokers that have it are not registered now, or no broker is at all; else TopicNotFound.
         """
         serving = [group for _, group in sorted(self._groups.items()) if topic in group.topics]
         if not serving:
@@ -206,7 +205,7 @@ class RouteTable:
         )
 
     def _no_route(self, topic: str) -> NoRoute | TopicNotFound:
-        """Why nobody serves it, as far as this name server has been told since its start."""
+        """Why nobody serves it, as far as this name server has heard since its start."""
         if not self._groups:
             return NoRoute(topic, "no broker is registered with the name server (see zenit status)")
         broker_name = self._departed.broker_of(topic)
@@ -215,7 +214,7 @@ class RouteTable:
         return NoRoute(topic, f"{broker_name}, which has it, is not registered now (see zenit status)")
 
     def topics(self) -> tuple[str, ...]:
-        """All topics that somebody serves, sorted."""
+        """All topics that some broker serves, sorted."""
         return tuple(sorted({topic for group in self._groups.values() for topic in group.topics}))
 
     def cluster_info(self, now_ms: int) -> dict[str, Any]:
@@ -246,7 +245,7 @@ class RouteTable:
     # ---- state
 
     def _adopt(self, group: Group) -> frozenset[str]:
-        """The group's next state takes the place of its last one; one without members is forgotten."""
+        """Replaces the group's state by its next one; a group without members is removed."""
         name = group.broker_name
         before = self._groups.get(name)
         self._topic_count += len(group.topics if group.members else ()) - len(
@@ -267,7 +266,7 @@ class RouteTable:
         return _difference(self._view(before), self._view(after))
 
     def _check_room(self, group: Group, broker_id: int, topic_count: int) -> None:
-        """Raises BrokerBusy where one more member, or that many topics for this group, would be too much."""
+        """Raises BrokerBusy if one more member, or this many topics for this group, would exceed a limit."""
         if broker_id not in group.members and len(self._heard_ms) >= self._brokers_max:
             raise BrokerBusy(self._heartbeat_timeout_ms, f"{self._brokers_max} brokers are registered, brokers_max")
         held = len(group.topics) if group.members else 0
@@ -287,7 +286,7 @@ class RouteTable:
         return _difference(before, self._view(group))
 
     def _queues(self, group: Group) -> Mapping[str, QueueData]:
-        """A group's topics as clients may use them at present."""
+        """A group's topics with their present permissions for clients."""
         if group.broker_name not in self._wiped:
             return group.topics
         return {
@@ -295,7 +294,7 @@ class RouteTable:
         }
 
     def _view(self, group: Group | None) -> tuple[BrokerData | None, Mapping[str, QueueData]]:
-        """All that a group gives to routes."""
+        """Everything that routes contain of a group."""
         return (None, {}) if group is None else (_members(group), self._queues(group))
 
 
@@ -307,7 +306,7 @@ def _members(group: Group) -> BrokerData:
 def _difference(
     before: tuple[BrokerData | None, Mapping[str, QueueData]], after: tuple[BrokerData | None, Mapping[str, QueueData]]
 ) -> frozenset[str]:
-    """The topics of one group whose route is another one now."""
+    """The topics of one group whose route has changed."""
     (members_before, topics_before), (members_after, topics_after) = before, after
     either = topics_before.keys() | topics_after.keys()
     if members_before != members_after:
@@ -316,7 +315,7 @@ def _difference(
 
 
 def _checked_topics(request: RegisterBroker) -> dict[str, QueueData]:
-    """The topics of a registration; raises InvalidName or InvalidParameter for what must not reach a client."""
+    """The topics of a registration; raises InvalidName or InvalidParameter for values that must not reach a client."""
     _check_printable("cluster", request.cluster)
     _check_printable("broker", request.broker_name)
     check_cluster_id(request.cluster_id)

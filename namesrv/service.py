@@ -1,8 +1,8 @@
-"""The name server process: a request loop around the route table, and a socket that announces changed routes.
+"""The name server process: a request loop around the route table, and a socket that publishes changed routes.
 
-One thread does all of it: whoever calls `run()`. Nothing is kept on disk: after a restart the brokers, told by their
-next heartbeat that they are unknown, register again within a second or so; until then nobody may begin a cluster of their
-cluster's name (cluster_names). Name servers know nothing of each other.
+One thread does everything: the caller of `run()`. Nothing is stored on disk: after a restart the brokers learn from their
+next heartbeat that they are unknown, and register again within a second or so. Until then nobody may begin a cluster with
+the name of theirs (cluster_names). Name servers know nothing of each other.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ log = logging.getLogger(__name__)
 
 PORT_MAX: Final = 65535
 OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, BrokerHeartbeat, ClaimClusterId)
-"""Requests of which the route table decides whose they are; with all others a client looks for a cluster."""
+"""Requests whose cluster the route table checks; with all others a client looks for a cluster."""
 
 
 class NameServer:
-    """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError where a port is taken."""
+    """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError if a port is taken."""
 
     def __init__(self, config: NameServerConfig, *, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
@@ -63,8 +63,8 @@ class NameServer:
             topics_max=config.topics_max,
             listens_until_ms=self._clock.monotonic_ms() + config.listen_ms,
         )
-        with ExitStack() as opened:  # a port that is taken closes what was opened before it
-            arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request of ours has a payload
+        with ExitStack() as opened:  # if a port is taken, closes what was opened before
+            arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request here has a payload
             self._loop = RequestLoop(bind=f"{config.host}:{config.port}", arena=arena, clock=self._clock)
             opened.enter_context(self._loop)
             self._publisher = opened.enter_context(_open_publisher(config, self._loop.port))
@@ -112,7 +112,7 @@ class NameServer:
             self._loop.handle(one.request_class, one.handler)
 
     def _on_cluster_named(self, request: Request, cluster_id: str) -> None:
-        """Raises WrongCluster where that cluster does not live here, and others do."""
+        """Raises WrongCluster if that cluster is not living here, and others are."""
         if not isinstance(request, OF_BROKERS):
             self._routes.check_lives(cluster_id)
 
@@ -196,7 +196,7 @@ class NameServer:
 
 
 def _open_publisher(config: NameServerConfig, port: int) -> Publisher:
-    """On the port that was asked for; else on the one behind the requests', or any free one where that is taken."""
+    """Opens it on the configured port; else on the one after the request port, or any free one if that is taken."""
     if config.publish_port:
         return Publisher(f"{config.host}:{config.publish_port}")
     if port < PORT_MAX:

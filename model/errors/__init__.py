@@ -1,8 +1,8 @@
 """Every error of the package, in one tree; each class says whether a retry may help. Pure.
 
-`code` goes on the wire: RocketMQ's number where it has one, ours begin at 9000. Each code has one class.
-Arguments are facts, not a sentence: they are attributes, replies carry them, and they can be pickled;
-`__str__` makes the text. Two flags say what may help:
+`code` goes on the wire: RocketMQ's number if it has one, ours begin at 9000. Each code has one class. Arguments are facts,
+not a sentence: they are attributes, replies carry them, and they can be pickled; `__str__` makes the text. Two flags say
+what may help:
 
 - `retriable`: the same request may succeed later, or at another broker;
 - `route_stale`: ask the name server again first.
@@ -274,7 +274,7 @@ __all__ = [
 
 
 def error_classes() -> dict[int, type[ZenitError]]:
-    """The table {code: class} of the whole tree, made from the classes."""
+    """The table {code: class} of the whole tree."""
     table: dict[int, type[ZenitError]] = {}
     pending: list[type[ZenitError]] = [ZenitError]
     while pending:
@@ -288,6 +288,6 @@ def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
     """The error in a reply. An unknown code, or arguments that do not fit, give a ZenitError with the remark."""
     cls = error_classes().get(code, ZenitError)
     if cls is not ZenitError:
-        with contextlib.suppress(TypeError):  # facts of another number, from a newer peer
+        with contextlib.suppress(TypeError):  # another number of facts, from a newer peer
             return cls(*args)
     return ZenitError(remark or f"error {code}")

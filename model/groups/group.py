@@ -1,8 +1,8 @@
-"""A replica group as its node in ZooKeeper has it: controllers decide it, brokers obey it. Values only. Pure.
+"""A replica group as in its ZooKeeper node: controllers decide it, brokers obey it. Values only. Pure.
 
-One group = one broker name: its replicas, who is master in which epoch, who is in sync. `GroupNode` is the content of
-`/zenit/{cluster}/groups/{broker_name}`; its ZooKeeper version travels beside it in a `KnownGroup`, since every change
-names the version it was built on.
+One group = one broker name: its replicas, the master in each epoch, the in-sync set. `GroupNode` is the content of
+`/zenit/{cluster}/groups/{broker_name}`. A `KnownGroup` has it with its ZooKeeper version, because every change names the
+version it was built on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FlushMode(Enum):
 
 
 class AckMode(Enum):
-    """Whom a send waits for: the whole in-sync set, or the master alone (which can lose what it acknowledged)."""
+    """What a send waits for: the whole in-sync set, or the master alone (which can lose what it acknowledged)."""
 
     ALL = "all"
     MASTER = "master"
@@ -32,7 +32,7 @@ class AckMode(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Incarnation:
-    """One life of a replica's process: the store's identity and how often a process has been started on it."""
+    """One run of a replica's process: the store's identity and how often a process was started on it."""
 
     store_id: str
     starts: int
@@ -40,10 +40,10 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A member of a group: where clients and where other replicas reach it ("host:port"), and its present life.
+    """A member of a group: its addresses ("host:port") for clients and for other replicas, and its present process.
 
-    `life`: a token that the process drew at its start. A registration asked again by the process that is registered
-    already (its answer was lost) is told by it from one by a disk that was set back to the same start counter.
+    `life`: a token that the process drew at its start. With it a repeated registration of the same process (its answer was
+    lost) is distinguished from one by a disk that was restored to the same start counter.
     """
 
     name: str
@@ -53,16 +53,18 @@ class Replica:
     life: str = ""
 
     def has_place_of(self, other: Replica) -> bool:
-        """Whether it has the store and the address of `other`, as a broker's next life has, and a copy elsewhere has not."""
+        """Whether it has the store and the address of `other`, as the broker's next process has, and a copy elsewhere has
+        not.
+        """
         return (self.incarnation.store_id, self.address) == (other.incarnation.store_id, other.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What an operator chooses for a group; lives in the node and nowhere else, so that all replicas agree on it.
+    """An operator's settings of a group; stored only in the node, so that all replicas agree on them.
 
-    `min_in_sync`: fewer members in sync and writes are refused. `lag_ms_max`: a member that was not caught up for so
-    long leaves the in-sync set.
+    `min_in_sync`: with fewer members in sync, writes are refused. `lag_ms_max`: a member that was behind for this long
+    leaves the in-sync set.
     """
 
     min_in_sync: int = 1
@@ -75,9 +77,9 @@ class GroupSettings:
 class GroupNode:
     """The node's content. Names are replicas'; `in_sync` and `eligible` are sorted, and disjoint.
 
-    `master` is None where nobody was elected yet; `master_incarnation` is the life that was elected, which need not be
-    the replica's present one. `last`: where both sets became empty, the member that left last. `group_id`: by what the group
-    is told from another of its name, chosen once: the store of the replica that founded it; "" where the master is static.
+    `master` is None if nobody was elected yet; `master_incarnation` is the elected incarnation, which need not be the
+    replica's present one. `last`: if both sets became empty, the member that left last. `group_id`: distinguishes the group
+    from others of its name, chosen once: the store of the founding replica; "" with a static master.
     """
 
     broker_name: str
@@ -93,30 +95,30 @@ class GroupNode:
     replicas: tuple[Replica, ...] = ()
 
     def replica(self, name: str) -> Replica | None:
-        """The replica of that name; None where there is none."""
+        """The replica with this name; None if there is none."""
         return next((replica for replica in self.replicas if replica.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownGroup:
-    """A node as it was read: its content and its version in ZooKeeper."""
+    """A node as read from ZooKeeper: its content and its version."""
 
     node: GroupNode
     version: int
 
     def is_news_after(self, adopted: KnownGroup) -> bool:
-        """Whether it is newer than one that was adopted: of a later epoch, or a later version within the same epoch.
+        """Whether it is newer than an adopted one: of a later epoch, or a later version within the same epoch.
 
-        Versions alone do not tell: they begin anew with ZooKeeper's data, while no epoch is ever given twice.
+        Versions alone are not enough: they start again with ZooKeeper's data, but no epoch is given twice.
         """
         return (self.node.epoch, self.version) > (adopted.node.epoch, adopted.version)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sighting:
-    """The newest node of a group that one of its replicas was heard to know: its epoch, and its version where that was told.
+    """The newest node of a group that one of its replicas reported: its epoch, and its version if that was reported.
 
-    `group_id`: of the group that the replica belongs to, which need not be the one that ZooKeeper has.
+    `group_id`: of the replica's group, which need not be the one in ZooKeeper.
     """
 
     group_id: str
@@ -126,16 +128,19 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What replicas were heard to know that ZooKeeper does not: one sighting for each group id, in the order of ids.
+    """What replicas reported and ZooKeeper does not know: one sighting for each group id, in the order of ids.
 
-    The content of `/zenit/{cluster}/seen/{broker_name}`. It only grows; what counts of it is what is newer than the node.
+    The content of `/zenit/{cluster}/seen/{broker_name}`. It only grows; only sightings newer than the node count.
     """
 
     broker_name: str
     sightings: tuple[Sighting, ...] = ()
 
     def with_sighting(self, one: Sighting) -> Seen:
-        """With one more; itself where that is not newer than the one of its group id. Beyond SIGHTINGS_MAX the oldest goes."""
+        """This with one more sighting; unchanged if that is not newer than the one of its group id.
+
+        Beyond SIGHTINGS_MAX the oldest is dropped.
+        """
         others = [other for other in self.sightings if other.group_id != one.group_id]
         present = next((other for other in self.sightings if other.group_id == one.group_id), None)
         if present is not None and present >= one:

@@ -46,7 +46,7 @@ from .group_limits import (
 
 FORMAT: Final = 1
 NODE_BYTES_MAX: Final = 64 * 1024
-VALUE_LENGTH_MAX: Final = 120  # characters of a wrong value that a refusal shows
+VALUE_LENGTH_MAX: Final = 120  # characters of a wrong value that an error shows
 
 _NODE_KEYS: Final = [
     *("format", "broker_name", "cluster_id", "group_id", "epoch", "master", "master_incarnation"),
@@ -108,23 +108,23 @@ def decode_node(data: bytes, broker_name: str) -> GroupNode:
 
 
 def encode_seen(seen: Seen) -> bytes:
-    """What was seen of a group, as bytes: one line of ASCII, keys in a fixed order."""
+    """Encodes the sightings of a group: one line of ASCII, keys in a fixed order."""
     sightings = [{"group_id": one.group_id, "epoch": one.epoch, "version": one.version} for one in seen.sightings]
     document = {"format": FORMAT, "broker_name": seen.broker_name, "sightings": sightings}
     return json.dumps(document, separators=(", ", ": ")).encode("ascii")
 
 
 def decode_seen(data: bytes, broker_name: str) -> Seen:
-    """The reverse; raises SightingsDamaged and nothing else, whatever the bytes."""
+    """Decodes them; raises SightingsDamaged and nothing else, whatever the bytes."""
     reader = _Reader(broker_name, SightingsDamaged)
     return reader.seen(reader.document(data))
 
 
 class _Reader:
-    """Takes a document apart; `group` and the path of a field are for the refusal."""
+    """Reads a document; `group` and the path of a field are for errors."""
 
     def __init__(self, group: str, damaged: type[GroupNodeDamaged] = GroupNodeDamaged) -> None:
-        """`damaged`: what a refusal raises."""
+        """`damaged`: the class of errors."""
         self.group = group
         self._damaged = damaged
 
@@ -210,7 +210,7 @@ class _Reader:
     # ---- values
 
     def own(self, raw: Any, expected: list[str]) -> dict[str, Any]:
-        """The fields of a document of ours: of this format, and of this group."""
+        """The fields of a document of ours, checked for this format and this group."""
         fields = self.keys(raw, "node", expected)
         self.integer(fields["format"], "format", FORMAT, FORMAT)
         if fields["broker_name"] != self.group:
@@ -285,14 +285,14 @@ class _Reader:
 
 
 def _as_written_now(raw: Any) -> Any:
-    """A node that no controller has written since clusters have ids called the group's id its origin, and named no cluster."""
+    """Converts a node written before clusters had ids: its group id was called origin, and it named no cluster."""
     if type(raw) is not dict or "origin" not in raw or "group_id" in raw or "cluster_id" in raw:
         return raw
     return {key: value for key, value in raw.items() if key != "origin"} | {"cluster_id": "", "group_id": raw["origin"]}
 
 
 def _check_sense(reader: _Reader, node: GroupNode) -> None:
-    """What no field shows alone."""
+    """Checks across fields."""
     names = [replica.name for replica in node.replicas]
     if names != sorted(set(names)):
         reader.refuse("replicas", "each name once, in the order of names")

@@ -14,7 +14,7 @@ TOKEN_LENGTH_MAX: Final = 64
 ADDRESS_LENGTH_MAX: Final = 255
 COUNT_MAX: Final = (1 << 62) - 1
 SIGHTED_EPOCH_MAX: Final = COUNT_MAX // 2
-"""An epoch above it was never given: what a stranger says must leave room for those that follow a restore."""
+"""No epoch above it was ever given: a foreign value must leave room for the epochs after a restore."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,126}", re.ASCII)
 _GROUP_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -22,14 +22,14 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def check_name(kind: str, name: str) -> str:
-    """The name of a group or replica; raises InvalidName. It becomes part of a path in ZooKeeper."""
+    """Returns the name of a group or replica; raises InvalidName. It becomes part of a path in ZooKeeper."""
     if _NAME.fullmatch(name) is None:
         raise InvalidName(kind, name, "letters, digits, '_', '-' and inside also '.', 1 to 127 characters")
     return name
 
 
 def check_address(key: str, address: str) -> str:
-    """The address; raises InvalidParameter where it is not host:port."""
+    """Returns the address; raises InvalidParameter if it is not host:port."""
     host, _, port = address.rpartition(":")
     digits = port.isascii() and port.isdigit() and len(port) <= 5
     plain = address.isascii() and address.isprintable() and " " not in address
@@ -39,14 +39,14 @@ def check_address(key: str, address: str) -> str:
 
 
 def check_token(key: str, token: str) -> str:
-    """A store's identity or a life's token; raises InvalidParameter."""
+    """Returns a store's identity or a process's token; raises InvalidParameter."""
     if _TOKEN.fullmatch(token) is None:
         raise InvalidParameter(key, token[:TOKEN_LENGTH_MAX], f"letters, digits, '_', '-', 1 to {TOKEN_LENGTH_MAX}")
     return token
 
 
 def check_group_id(text: str) -> str:
-    """What an operator names as a group's id: that of its founder's store; raises InvalidParameter."""
+    """Returns an operator's text for a group's id (its founder's store); raises InvalidParameter."""
     if _GROUP_ID.fullmatch(text) is None:
         expected = "32 hexadecimal digits, as group_id in zenit controller status GROUP --json"
         raise InvalidParameter("group_id", text[:TOKEN_LENGTH_MAX], expected)
@@ -54,16 +54,16 @@ def check_group_id(text: str) -> str:
 
 
 def check_count(key: str, value: int, minimum: int = 0) -> int:
-    """A number that only grows; raises InvalidParameter."""
+    """Returns a number that only grows; raises InvalidParameter."""
     if not minimum <= value <= COUNT_MAX:
         raise InvalidParameter(key, value, f"an integer from {minimum} to {COUNT_MAX}")
     return value
 
 
 def check_log_origin(group: str, replica: str, *, epoch: int, log_end: int) -> None:
-    """Whether the log of a store that is new to a static master's group can be a copy of its log; raises ForeignLog.
+    """Raises ForeignLog unless the log of a store new to a static master's group can be a copy of the master's log.
 
-    `epoch`: the highest that the store has promised. Who follows a master promises its epoch before the first byte; a log
+    `epoch`: the highest that the store has promised. A slave promises its master's epoch before the first byte. A log
     without a promise was written by a broker alone, and since its epochs begin at 1 as well, it would pass for a copy.
     """
     if epoch == 0 and log_end > 0:

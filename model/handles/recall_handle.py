@@ -21,7 +21,7 @@ _EXPECTED: Final = "the recall handle of a delayed message's receipt"
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """Which message: `message_id` is its unique id, `deliver_at_ms` when it is to be delivered (ms since the epoch)."""
+    """`message_id`: the message's unique id, `deliver_at_ms`: its delivery time (ms since the epoch)."""
 
     topic: str
     broker_name: str
@@ -29,13 +29,13 @@ class RecallHandle:
     message_id: str
 
     def encode(self) -> str:
-        """The text that travels."""
+        """Encodes the handle."""
         words = (_VERSION, self.topic, self.broker_name, str(self.deliver_at_ms + 1), self.message_id)
         return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
 
     @staticmethod
     def parse(text: str) -> RecallHandle:
-        """The reverse. Raises InvalidParameter."""
+        """Decodes a handle. Raises InvalidParameter."""
         try:
             if len(text) > _LENGTH_MAX:
                 raise ValueError("too long")

@@ -1,10 +1,10 @@
-"""Transactions: a producer's decision, the state of one, and the text that names it. Pure.
+"""Transactions: a producer's decision, a transaction's state, and its id. Pure.
 
     base64url( "t1 broker-name topic half-offset message-id" )
 
-`half-offset`: where the half message's first record began in the broker's log. A half message may be written again later (it
-was asked about, or its segment expired); its transaction keeps its name. The message id is in it so that an offset that means
-another message by now, in a store that was begun anew, ends nothing.
+`half-offset`: the begin of the half message's first record in the broker's log. A half message may be appended again later
+(it was asked about, or its segment expired); its transaction keeps its id. With the message id in it, an id from an earlier
+store of the broker cannot end another message's transaction at the same offset.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..names import check_topic
 _VERSION: Final = "t1"
 _LENGTH_MAX: Final = 1024
 MESSAGE_ID_BYTES_MAX: Final = 255
-"""Of one in a transaction's name: so there is room for the rest."""
+"""In a transaction's id, so that there is room for the rest."""
 
 _OFFSET_MAX: Final = 1 << 62
 _EXPECTED: Final = "the transaction_id of a receipt, or one that `zenit transaction list` shows"
 
 
 class Resolution(enum.Enum):
-    """What becomes of a transactional message. The values are RocketMQ's."""
+    """The decision about a transactional message. The values are RocketMQ's."""
 
     COMMIT = 8
     """Consumers get it."""
@@ -39,18 +39,21 @@ class Resolution(enum.Enum):
 
 
 class TransactionState(enum.Enum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
     PARKED = "parked"
-    """Nobody decided in time: an operator does (`zenit transaction`)."""
+    """Nobody decided in time: an operator must (`zenit transaction`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionId:
-    """Which transaction. `half_offset`: physical, of its half message's first record; `message_id`: its unique id, "" where
-    another sender gave it none."""
+    """The id of a transaction.
+
+    `half_offset`: physical, of its half message's first record; `message_id`: its unique id, "" if its sender, not a Python
+    client, gave it none.
+    """
 
     broker_name: str
     topic: str
@@ -58,13 +61,13 @@ class TransactionId:
     message_id: str
 
     def encode(self) -> str:
-        """The text that travels."""
+        """Encodes the id."""
         words = (_VERSION, self.broker_name, self.topic, str(self.half_offset), self.message_id)
         return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
 
     @staticmethod
     def parse(text: str) -> TransactionId:
-        """The reverse. Raises InvalidParameter."""
+        """Decodes an id. Raises InvalidParameter."""
         try:
             if len(text) > _LENGTH_MAX:
                 raise ValueError("too long")
@@ -80,5 +83,5 @@ class TransactionId:
 
 
 def client_of(sender: str) -> str:
-    """The client in a HALF_SENDER property, "client id/number"; "" where there is none."""
+    """The client in a HALF_SENDER property, "client id/number"; "" if there is none."""
     return sender.rpartition("/")[0]

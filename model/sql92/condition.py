@@ -1,8 +1,8 @@
 """A condition ready for evaluation: closures over its properties, with three-valued logic. Pure.
 
-True, False, or None = unknown; a message is wanted only where the whole is True. A property is bytes as the message has
-them (UTF-8), or None where it has none. What compares with a number takes the property's text as one; text that is none
-makes the comparison unknown, as a missing property does.
+True, False, or None = unknown; a message is wanted only if the whole is True. A property is bytes as in the message
+(UTF-8), or None if it is absent. A comparison with a number converts the property's text to one; if it is not a number, the
+comparison is unknown, as for a missing property.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Values = Sequence[bytes | None]
 Test = Callable[[Values], bool | None]
 Number = Callable[[Values], int | float | None]
 
-EXACT_DIGITS_MAX: Final = 64  # a whole number of more is taken as a real one
+EXACT_DIGITS_MAX: Final = 64  # a longer integer is converted to a float
 
 _NUMBER: Final = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE: Final = re.compile(rb"[+-]?[0-9]+")
@@ -55,8 +55,10 @@ _TEXT_TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 class Condition:
-    """One condition. `names`: the properties it asks for; `test` takes their values in that order. `needs`: what it cannot
-    be true without (needs)."""
+    """One condition.
+
+    `names`: its properties; `test` takes their values in that order. `needs`: conditions that it needs to be true (needs).
+    """
 
     __slots__ = ("names", "needs", "test", "text")
 
@@ -75,7 +77,7 @@ class Condition:
 
 
 def number_of(text: bytes | None) -> int | float | None:
-    """The number that a property's text is; None where it is none."""
+    """The number in a property's text; None if it is not a number."""
     if text is None:
         return None
     if text.isdigit() and len(text) <= EXACT_DIGITS_MAX:
@@ -88,12 +90,12 @@ def number_of(text: bytes | None) -> int | float | None:
 
 
 def is_true(text: bytes) -> bool:
-    """How a property's text compares with TRUE: it is TRUE where it reads so, in capitals or not, else FALSE."""
+    """How a property's text compares with TRUE: the text true in any case is TRUE, all others are FALSE."""
     return len(text) == 4 and text.lower() == b"true"
 
 
 class _Compiler:
-    """Gives each property a place among the values."""
+    """Gives each property an index among the values."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}

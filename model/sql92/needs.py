@@ -1,9 +1,9 @@
-"""Cheap tests of single properties that a condition needs to be true; they are made before the whole one. Pure.
+"""Cheap tests of single properties that a condition needs to be true; they run before the whole condition. Pure.
 
     amount > 10 AND region = 'eu' AND (a = 1 OR b = 2)      needs amount > 10, and region = 'eu'
 
-Each part of an AND must be true, so where a property is missing that a part compares, or compares otherwise, the message
-is not wanted, whatever the rest says. Where needs are met the condition itself decides.
+Each part of an AND must be true. So if a property in a part is missing, or its comparison fails, the message is not wanted,
+whatever the rest says. If all needs are met, the condition itself decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from .syntax import And, Between, Comparison, Expression, In, Literal, Property, TextTest, Truth
 
 Need = tuple[int, int, float | bytes]
-"""(place of the property, outcomes that will do, what it is compared with: by number, or bytes by text)."""
+"""(index of the property, accepted outcomes, what it is compared with: a number, or bytes as text)."""
 
 LESS: Final = 1
 EQUAL: Final = 2
@@ -29,11 +29,11 @@ _OUTCOMES: Final = {
 }
 _ANY: Final = LESS | EQUAL | GREATER
 
-EXACT_MAX: Final = 1 << 53  # whole numbers up to here are the same as real ones
+EXACT_MAX: Final = 1 << 53  # integers up to here are exact as floats
 
 
 def needs_of(node: Expression, places: Mapping[str, int]) -> tuple[Need, ...]:
-    """The needs of a condition; none where there is nothing that it cannot do without. `places`: of all its properties."""
+    """The needs of a condition; empty if it has none. `places`: the indexes of all its properties."""
     if isinstance(node, And):
         return tuple(need for part in node.parts for need in needs_of(part, places))
     if isinstance(node, Between):
@@ -59,5 +59,5 @@ def _of_comparison(node: Comparison, places: Mapping[str, int]) -> tuple[Need, .
 
 
 def _present(operand: Property, places: Mapping[str, int]) -> Need:
-    """Any value will do."""
+    """The property must exist; any value will do."""
     return places[operand.name], _ANY, b""

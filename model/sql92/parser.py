@@ -84,7 +84,7 @@ class _Parser:
         return SqlSyntaxError(wrong.position, wrong.found(), expected)
 
     def expect_end(self) -> None:
-        """Nothing may follow."""
+        """Raises unless the text ends here."""
         if self._next.kind is not TokenKind.END:
             raise self._wrong("AND, OR or the end")
 
@@ -226,7 +226,7 @@ def _property(operand: Operand, token: Token) -> Property:
 
 
 def _check_ordered(operand: Operand, token: Token) -> None:
-    """Only numbers have an order."""
+    """Raises unless the operand can be ordered: only numbers can."""
     if isinstance(operand, Literal) and _kind(operand) is not float:
         raise SqlSyntaxError(token.position, token.found(), "a number or a property")
 

@@ -1,6 +1,6 @@
 """The syntax tree of a condition. Pure.
 
-`[NOT] BETWEEN`, `IN` and the like hold the positive form; NOT stands around them, which is the same in three-valued logic.
+`[NOT] BETWEEN`, `IN` and the like hold the positive form with a NOT around it, which is the same in three-valued logic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Value = int | float | str | bool
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The text of a message's property, or nothing where the message has none of that name."""
+    """The text of a message's property, or nothing if the message has none of that name."""
 
     name: str
 
@@ -29,7 +29,7 @@ Operand = Property | Literal
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`operator`: = <> < <= > >=. The order of texts and of truth values is not asked for."""
+    """`operator`: = <> < <= > >=. Texts and truth values are compared only for equality."""
 
     operator: str
     left: Operand
@@ -72,7 +72,7 @@ class TextTest:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A value that stands where a condition does: TRUE, FALSE, or a property, taken as `property = TRUE`."""
+    """A value in place of a condition: TRUE, FALSE, or a property, which means `property = TRUE`."""
 
     operand: Operand
 

@@ -1,4 +1,4 @@
-"""Splits a condition into tokens. Bounded: a text over the limit is refused before it is scanned. Pure.
+"""Splits a condition into tokens. A text over the limit is refused before it is scanned. Pure.
 
 Raises SqlSyntaxError; positions count characters from 1.
 """
@@ -16,7 +16,7 @@ from ..errors import SqlSyntaxError
 LENGTH_MAX: Final = 4096  # characters
 TOKENS_MAX: Final = 1024
 INTEGER_MAX: Final = (1 << 63) - 1
-FOUND_LENGTH_MAX: Final = 32  # characters of what was found that an error quotes
+FOUND_LENGTH_MAX: Final = 32  # how many characters of the text an error quotes
 
 KEYWORDS: Final = frozenset("AND OR NOT BETWEEN IN IS NULL TRUE FALSE CONTAINS STARTSWITH ENDSWITH".split())
 
@@ -30,7 +30,7 @@ _DIGITS: Final = re.compile(r"[0-9]+[lL]?")
 
 
 class TokenKind(enum.Enum):
-    """KEYWORD: `text` in capitals. NAME: of a property. TEXT: what stood between the quotes."""
+    """KEYWORD: `text` in capitals. NAME: of a property. TEXT: the text between the quotes."""
 
     KEYWORD = "keyword"
     NAME = "name"
@@ -55,7 +55,7 @@ class Token:
 
 
 def quoted(text: str) -> str:
-    """At most so much of a text as an error shows, in printable characters."""
+    """The part of a text that an error shows, in printable characters."""
     shown = text if len(text) <= FOUND_LENGTH_MAX else text[:FOUND_LENGTH_MAX] + "..."
     return ascii(shown)
 
@@ -84,7 +84,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _token_at(text: str, at: int) -> tuple[Token, int]:
-    """The token that begins at index `at`, and where it ends."""
+    """The token that begins at index `at`, and the index behind it."""
     if text[at] in _QUOTED:
         return _quoted_token(text, at)
     word = _WORD.match(text, at)
