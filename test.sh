@@ -28,6 +28,7 @@ if [ "$chosen" != quick ]; then
   for shell in zsh fish; do # whose completion is tried in themselves
     command -v "$shell" >/dev/null || missing+=("$shell")
   done
+  compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || missing+=(postgresql) # the tests start a server of their own
 fi
 if [ ${#missing[@]} -gt 0 ]; then
   apt_install "tools of the tests" "${missing[@]}" || say "tests that need them are skipped, and say so"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from integration.docs.pages import PAGES, README, blocks, name_of, run_script
+from postgresql_kit import postgresql
 
 from zenitmq import Admin
 from zenitmq.model.errors import NoPermission
@@ -35,6 +36,20 @@ def emptied(cluster: LocalCluster) -> LocalCluster:
     return cluster
 
 
+@pytest.fixture
+def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A PostgreSQL server, for a page that needs one."""
+    page = request.node.callspec.params["page"]
+    if not any("import psycopg" in text for text in blocks(page, "python")):
+        yield
+        return
+    with postgresql() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield
+
+
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "python")], ids=name_of)
 def test_the_python_of_a_page_works_as_written(page: Path, emptied: LocalCluster, tmp_path: Path) -> None:
     for number, text in enumerate(blocks(page, "python")):
