@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from .model.errors import ConnectionLost as ConnectionLost
     from .model.errors import CorruptRecordError as CorruptRecordError
     from .model.errors import DuplicateClient as DuplicateClient
+    from .model.errors import GroupConsumedOtherwise as GroupConsumedOtherwise
     from .model.errors import GroupNotFound as GroupNotFound
+    from .model.errors import HandleRefused as HandleRefused
     from .model.errors import InvalidName as InvalidName
     from .model.errors import InvalidParameter as InvalidParameter
+    from .model.errors import LeaseExpired as LeaseExpired
     from .model.errors import MessageIllegal as MessageIllegal
     from .model.errors import MessageNotFound as MessageNotFound
     from .model.errors import MessageTooLarge as MessageTooLarge
@@ -87,8 +90,8 @@ _HOMES = {
     ".client.sending.send_future": "SendFuture",
     ".client.transaction_producer": "TransactionProducer TransactionReceipt",
     ".client.consuming.start_from": "FIRST LAST StartFrom",
-    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient GroupNotFound
-        InvalidName InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute
+    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient
+        GroupConsumedOtherwise GroupNotFound HandleRefused InvalidName InvalidParameter LeaseExpired MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute
         NotARequest NotMaster OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
         TopicNotFound TransactionDecided TransactionNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",

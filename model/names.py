@@ -29,8 +29,10 @@ STATE_TOPICS: Final = (
     "rmq_sys_zenit_offsets",
     "rmq_sys_zenit_locks",
     "rmq_sys_zenit_queries",
+    "rmq_sys_zenit_pops",
 )
-"""Ours: topics, groups, consumer offsets, queue locks and query offsets, as records of the log (architecture.md section 2)."""
+"""Ours: topics, groups, consumer offsets, queue locks, the offsets that queries began at and what is popped, as records of
+the log (architecture.md section 2)."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {

@@ -23,14 +23,17 @@ _NOT_IN_TAGS: Final = re.compile(r"[\x00-\x02\ud800-\udfff]")
 
 
 class MessageModel(enum.Enum):
-    """CLUSTERING: the members of a group share the queues. BROADCASTING: each member reads all of them."""
+    """CLUSTERING: the members of a group share the queues. BROADCASTING: each member reads all of them. POPPING: the broker
+    hands out single messages to members (SimpleConsumer); such a group has no members of another kind."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
+    POPPING = "POPPING"
 
 
 CLUSTERING: Final = MessageModel.CLUSTERING
 BROADCASTING: Final = MessageModel.BROADCASTING
+POPPING: Final = MessageModel.POPPING
 
 
 class ExpressionKind(enum.Enum):

@@ -227,3 +227,60 @@ class TraceDamaged(ZenitError):
 
     def __str__(self) -> str:
         return f"invalid trace: {self.reason}"
+
+
+class GroupConsumedOtherwise(ZenitError):
+    """A living member of the group consumes in another way. Args: group, how ("pop" or "queues": of that member),
+    client_id."""
+
+    code = 9183
+
+    def __init__(self, group: str, how: str, client_id: str) -> None:
+        super().__init__(group, how, client_id)
+        self.group = group
+        self.how = how
+        self.client_id = client_id
+
+    def __str__(self) -> str:
+        mine, theirs = ("PullConsumer or PushConsumer", "SimpleConsumer (pop)")
+        if self.how != "pop":
+            mine, theirs = theirs, mine
+        return (
+            f"group {self.group!r} is consumed by a {theirs}, member {self.client_id!r}; a {mine} cannot share it: use"
+            " another group, or stop that member first"
+        )
+
+
+class HandleRefused(ZenitError):
+    """A receipt handle is not one that this broker gave to this group. Args: why ("forged", "of another broker", "of another
+    group", "of another topic", "malformed")."""
+
+    code = 9184
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"the receipt handle is {self.why}: use the one that came with the message, with the same group and topic"
+        )
+
+
+class LeaseExpired(ZenitError):
+    """The message is no longer this receiver's: its invisible time is over, and another may have it. Args: topic, queue_id,
+    queue_offset."""
+
+    code = 9185
+
+    def __init__(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        super().__init__(topic, queue_id, queue_offset)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+
+    def __str__(self) -> str:
+        return (
+            f"message {self.queue_offset} of {self.topic}:{self.queue_id} came too late: its invisible time is over, and it is"
+            " handed out again; ask for a longer one (invisible=), extend it (change_invisible), or use auto_renew=True"
+        )

@@ -98,6 +98,16 @@ from .pipeline import HoldReply as HoldReply
 from .pipeline import KeepQueryOffsets as KeepQueryOffsets
 from .pipeline import ReleaseHold as ReleaseHold
 from .pipeline import RenewHold as RenewHold
+from .popping import AckMessages as AckMessages
+from .popping import AckReply as AckReply
+from .popping import CancelPop as CancelPop
+from .popping import ChangedReply as ChangedReply
+from .popping import ChangeInvisible as ChangeInvisible
+from .popping import ForwardDeadLetter as ForwardDeadLetter
+from .popping import GetLeases as GetLeases
+from .popping import PopMessages as PopMessages
+from .popping import PopReply as PopReply
+from .popping import ReleaseMessages as ReleaseMessages
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
 from .replicas import GetBeginning as GetBeginning
