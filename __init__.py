@@ -91,8 +91,9 @@ _HOMES = {
     ".client.transaction_producer": "TransactionProducer TransactionReceipt",
     ".client.consuming.start_from": "FIRST LAST StartFrom",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient
-        GroupConsumedOtherwise GroupNotFound HandleRefused InvalidName InvalidParameter LeaseExpired MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute
-        NotARequest NotMaster OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
+        GroupConsumedOtherwise GroupNotFound HandleRefused InvalidName InvalidParameter LeaseExpired
+        MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute NotARequest NotMaster
+        OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
         TopicNotFound TransactionDecided TransactionNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",

@@ -132,6 +132,12 @@ class BrokerConfig:
         minimum=0,
         maximum=1_000_000,
     )
+    pop_checkpoints_max: int = setting(
+        1_000_000,
+        "replies to pops that are not wholly acknowledged, and messages to be handed out again, that may be open at a time",
+        minimum=1,
+        maximum=100_000_000,
+    )
     scrub_interval_ms: int = setting(
         7 * 86_400_000,
         "how long after a scrub of the log the next one begins: shorter finds rotten bits sooner, while a replica still has"

@@ -16,7 +16,7 @@ from ...store.opening.snapshot import read_snapshot
 from ...store.queues.dispatch import Run
 from ...store.queues.queue_table import goes_to_queue
 from ...store.rocksdb_waits import BUFFER_BYTES, TIMER_FOLDER, WaitStore
-from ..waiting.ends import ends_half
+from ..waiting.ends import ends_delay
 from ..waiting.waiting_index import Change, WaitingIndex
 from .timing import DelayRules, due_of
 
@@ -46,9 +46,9 @@ class _Timers:
                     offset = message.physical_offset
                     yield offset + message.size_bytes, offset, due_ms
 
-    def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:  # noqa: ARG002
-        """True for all ends except those of half messages."""
-        return not ends_half(topic, sys_flag)
+    def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:
+        """See WaitKind."""
+        return ends_delay(topic, sys_flag, offset)
 
 
 def open_timer_index(

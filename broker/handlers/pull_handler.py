@@ -290,7 +290,7 @@ class PullHandler:
         place, store = (unread_end - len(unread), unread_end), self._store
 
         def work() -> list[tuple[int, int]]:
-            if not _page_in([unread]):
+            if not page_in_all([unread]):
                 return store.damaged_in([place])
             store.known_pages.learn([place])
             return []
@@ -335,7 +335,7 @@ class PullHandler:
             return
 
         def work() -> tuple[bool, int | None]:
-            is_whole = _page_in(result.slices)
+            is_whole = page_in_all(result.slices)
             if is_whole and not result.is_cold:
                 self._store.known_pages.learn(result.untouched)
             return is_whole, result.find_misplaced() if is_whole and result.find_misplaced is not None else None
@@ -372,8 +372,8 @@ class PullHandler:
         self._loop.reply(call, reply, slices if len(slices) <= FRAMES_MAX else (b"".join(slices),))
 
 
-def _page_in(slices: list[memoryview]) -> bool:
-    """Brings them into memory while other threads run; False if the disk cannot read all of it."""
+def page_in_all(slices: list[memoryview]) -> bool:
+    """Any thread. Brings them into memory while other threads run; False if the disk cannot read all of it."""
     return all(page_in(part) for part in slices)
 
 

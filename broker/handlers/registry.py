@@ -6,6 +6,9 @@ from ...remoting import commands
 from ...remoting.request_rows import Row, row
 from ..delay.delay_handler import DelayHandler
 from ..filter.condition_cache import ConditionCache
+from ..pop.ack_handler import AckHandler
+from ..pop.leases import Leases
+from ..pop.pop_handler import PopHandler
 from ..statistics import BrokerStatistics
 from ..transaction.transaction_handler import TransactionHandler
 from .group_handler import GroupHandler
@@ -72,6 +75,10 @@ class Handlers:
         self._query_offsets = QueryOffsetHandler(parts)
         self._holds = HoldHandler(parts)
         store.hold(self._holds.holds)
+        self._leases = Leases(parts)
+        self.pops = PopHandler(parts, conditions, self._leases)
+        self._acks = AckHandler(parts, self._leases)
+        self._leases.on_available = self.pops.on_available
         self.statistics = BrokerStatistics(
             store,
             loop,
@@ -133,6 +140,13 @@ class Handlers:
             row(commands.SendBack, self._send_backs.on_send_back),
             row(commands.SendReplyMessage, self._replies.on_send_reply),
             row(commands.PullMessages, self.pulls.on_pull),
+            row(commands.PopMessages, self.pops.on_pop),
+            row(commands.CancelPop, self.pops.on_cancel),
+            row(commands.AckMessages, self._acks.on_ack),
+            row(commands.ReleaseMessages, self._acks.on_release),
+            row(commands.ChangeInvisible, self._acks.on_change),
+            row(commands.ForwardDeadLetter, self._acks.on_forward),
+            row(commands.GetLeases, self._acks.on_list),
             row(commands.QueryMessages, self._queries.on_query),
             row(commands.ViewMessage, self._queries.on_view),
             row(commands.Heartbeat, self._heartbeats.on_heartbeat),
@@ -172,14 +186,18 @@ class Handlers:
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """More may be read in these queues than before."""
         self.pulls.on_arrivals(queues)
+        self.pops.on_arrivals(queues)
 
     def on_topic_deleted(self, topic: str) -> None:
         """The topic's queues are deleted."""
         self.pulls.on_topic_deleted(topic)
+        self.pops.on_topic_deleted(topic)
 
     def on_fast_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
         self.pulls.on_tick(now_ms)
+        self.pops.on_tick(now_ms)
+        self._leases.on_tick(now_ms)
         self._replies.on_tick(now_ms)
 
     def on_slow_tick(self, now_ms: int) -> None:
@@ -193,3 +211,5 @@ class Handlers:
         self._heartbeats.on_deposed()
         self._locks.on_deposed()
         self._holds.on_deposed()
+        self.pops.on_deposed()
+        self._leases.on_deposed()

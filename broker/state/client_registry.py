@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...model.errors import AllocationConflict, BrokerBusy, DuplicateClient
+from ...model.errors import AllocationConflict, BrokerBusy, DuplicateClient, GroupConsumedOtherwise
 from ...model.subscription import MessageModel
 from ..filter.subscription_check import GroupSubscriptions, SubscriptionDisagreement, Subscriptions
 
@@ -17,6 +17,8 @@ Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model,
 
 MISSED_MAX = 3  # missing heartbeats after which a client is removed
 RETRY_MS = 5_000
+
+_POPPING = MessageModel.POPPING.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class ClientRegistry:
         if before is None and len(self._clients) >= self._clients_max:
             raise BrokerBusy(RETRY_MS, f"more than {self._clients_max} clients")
         for group, model, _ in consumers:
+            self._check_kind(group, model, client_id)
             is_in = client_id in self._groups.get(group, {})
             if before is None or not is_in or before.info.allocation != info.allocation:
                 self._check_allocation(group, model, client_id, info.allocation)
@@ -116,6 +119,12 @@ class ClientRegistry:
         for group in left:
             self._leave(group, client_id)
         return sorted(changed | left)
+
+    def _check_kind(self, group: str, model: str, client_id: str) -> None:
+        """A group is popped from, or its queues are consumed: the first kind stays, as with ids."""
+        for other, member in self._groups.get(group, {}).items():
+            if other != client_id and (member.model == _POPPING) != (model == _POPPING):
+                raise GroupConsumedOtherwise(group, "pop" if member.model == _POPPING else "queues", other)
 
     def _check_allocation(self, group: str, model: str, client_id: str, allocation: str) -> None:
         """The first allocation stays, as with ids; broadcasting members and those that name none are not compared."""
@@ -200,6 +209,11 @@ class ClientRegistry:
         client = self._clients.get(client_id)
         return None if client is None else client.identity
 
+    def member_of_another_kind(self, group: str, model: str) -> str | None:
+        """A member of the group that consumes otherwise than by this model; None if there is none."""
+        members = self._groups.get(group, {})
+        return next((client_id for client_id, member in members.items() if member.model != model), None)
+
     def topics_of(self, group: str) -> list[str]:
         """Topics that members of a group subscribe to; sorted."""
         members: Iterable[ConsumerMember] = self._groups.get(group, {}).values()
@@ -240,4 +254,4 @@ class ClientRegistry:
 
 def _shared(member: ConsumerMember) -> Subscriptions:
     """The topics whose queues a member shares: none if it broadcasts, since it reads all by itself."""
-    return member.subscriptions if member.model == MessageModel.CLUSTERING.value else ()
+    return () if member.model == MessageModel.BROADCASTING.value else member.subscriptions

@@ -1,10 +1,10 @@
-"""The state log: topics, groups, offsets, queue locks, query offsets and producers' sequences, derived from the log, and
-their snapshots under config/.
+"""The state log: topics, groups, offsets, queue locks, query offsets, what is popped and producers' sequences, derived from
+the log, and their snapshots under config/.
 
 The log comes before the answer: a handler stages an event (`stage`), the commit writes it, and the dispatch of the commit
 passes it to `on_run`, which alone changes the tables. A start loads the snapshots and replays the
 records from where those end. Events name final values, so a replay from an earlier place ends in the same state.
-Producers' sequences have no events: messages of any topic carry them.
+Producers' sequences have no events: messages of any topic carry them. A dead letter says itself which lease it ends.
 
 Threads: the loop stages and applies. A worker persists copies, each taken by one bytecode (dict.copy). `reflected`
 is read before the copy, so a snapshot holds at least what it claims.
@@ -20,17 +20,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ...model.clock import Clock
 from ...model.errors import StoreFormatError
-from ...model.names import HALF_TOPIC, STATE_TOPICS, TIMER_TOPIC
+from ...model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, STATE_TOPICS, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch, sequenced_stretches
 from ...record.new_record import NewRecord
-from ...record.sys_flag import SEQUENCED
+from ...record.sys_flag import ENDS_WAIT, SEQUENCED
 from ...store.opening.snapshot import read_snapshot, write_snapshot
 from ...store.queues.dispatch import Run
 from ..json_reply import encode_document
+from ..pop.burial import buried_in
 from ..waiting.copies import real_queue
 from .group_table import GroupTable
 from .offset_table import COMMITTED, RESET, STARTED, OffsetTable
+from .pop_table import FILE_NAME as POPS_FILE
+from .pop_table import POP_EVENTS, PopTable
 from .producer_table import FILE_NAME as SEQUENCES_FILE
 from .producer_table import Piece, ProducerTable
 from .query_offsets import DROPPED, KEPT, QueryOffsets
@@ -41,13 +44,14 @@ from .unknown_events import is_passed_over
 if TYPE_CHECKING:
     from ...store.message_store import Placed
 
-TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES = STATE_TOPICS
+TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES, POPS = STATE_TOPICS
 SEQUENCES: Final = "#sequences"  # not a valid topic name: they have no topic
 
 FILE_NAMES: Final = {
     LOCKS: "queueLocks.json",
     QUERIES: "queryOffsets.json",
     SEQUENCES: SEQUENCES_FILE,
+    POPS: POPS_FILE,
     TOPICS: "topics.json",
     GROUPS: "subscriptionGroup.json",
     OFFSETS: "consumerOffset.json",
@@ -59,9 +63,10 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     OFFSETS: (COMMITTED, RESET, STARTED),
     LOCKS: (LOCKED, UNLOCKED, RENEWED),
     QUERIES: (KEPT, DROPPED),
+    POPS: POP_EVENTS,
 }
 """The events of each topic that this version knows (docs/formats/state-events.md)."""
-LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES})
+LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES, POPS})
 """RocketMQ and some older brokers of ours do not have these: if such a file is missing beside others, the log that those
 reflect has nothing of its kind."""
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log beside it
@@ -69,7 +74,7 @@ INCARNATION_BITS: Final = 53  # the largest number that every JSON reader keeps 
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay would take more than about a second
 
 
-Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable
+Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable | PopTable
 
 
 class RecordStage(Protocol):
@@ -79,11 +84,11 @@ class RecordStage(Protocol):
 
 
 class StateLog:
-    """The tables, derived from the log. A Dispatcher of the store, called for runs of `topics`, and for those with
-    sequences."""
+    """The tables, derived from the log. A Dispatcher of the store, called for runs of `topics`, for those with sequences, and
+    for those that end a wait: dead letters of pop groups are among them."""
 
     topics = frozenset(STATE_TOPICS)
-    run_flags = SEQUENCED
+    run_flags = SEQUENCED | ENDS_WAIT
 
     def __init__(
         self,
@@ -100,6 +105,7 @@ class StateLog:
         self.offset_table = OffsetTable()
         self.queue_locks = QueueLockTable(lock_lease_ms)
         self.query_offsets = QueryOffsets()
+        self.pop_table = PopTable()
         self.producer_table = producers
         self.on_topics_changed: Callable[[], None] = _nothing
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
@@ -111,6 +117,7 @@ class StateLog:
             LOCKS: self.queue_locks,
             QUERIES: self.query_offsets,
             SEQUENCES: self.producer_table,
+            POPS: self.pop_table,
         }
         self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
         self._plain: dict[str, OffsetTable | QueueLockTable | QueryOffsets] = {  # topics whose events have no listener
@@ -122,7 +129,9 @@ class StateLog:
         self._persist_interval_ms = persist_interval_ms
         self._persisted_at_ms = clock.monotonic_ms()
         self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
-        self.producer_table.begin(now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
+        for table in (self.producer_table, self.pop_table):
+            table.begin(now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
+        self._is_open = False
         oldest = min(reflected for topic, reflected in self._loaded.items() if topic not in LATER)
         for topic in LATER:
             if not os.path.exists(os.path.join(config, FILE_NAMES[topic])):
@@ -142,6 +151,11 @@ class StateLog:
         body = encode_document(event)
         return PhysicalOffset(store.stage_record(NewRecord(topic, 0, body), frees_room=True).end)
 
+    @property
+    def applied(self) -> int:
+        """All events below this physical offset are in the tables."""
+        return self._applied
+
     def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:  # noqa: ARG002
         """Recovery found the log's end there; the log will be replayed."""
         self.producer_table.settle(log_end)
@@ -154,6 +168,7 @@ class StateLog:
         disk.
         """
         self._flushed = flushed or self._flushed
+        self._is_open = True
         if max(self._loaded.values()) > written:
             self._applied = written
             self._write(written)
@@ -166,6 +181,9 @@ class StateLog:
         """Applies the events of a run that the tables do not hold yet."""
         if run.sys_flag & SEQUENCED and run.end > self._loaded[SEQUENCES]:
             self._on_sequences(run)
+        if run.sys_flag & ENDS_WAIT and run.topic.startswith(DEAD_LETTER_PREFIX) and run.end > self._loaded[POPS]:
+            for key, offset in buried_in(run):
+                self.pop_table.on_buried(key, offset)
         if run.topic in self._loaded:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
                 version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
@@ -177,9 +195,23 @@ class StateLog:
                     self._on_topic_event(event, version, end)
                 elif run.topic == GROUPS:
                     self._on_group_event(event, version, end)
-                elif end > self._loaded[run.topic]:
-                    self._plain[run.topic].on_event(event, version)
+                elif run.topic == POPS:
+                    if end > self._loaded[POPS]:
+                        self._on_pop_event(event)
+                else:
+                    if run.topic == OFFSETS and event.get("event") == RESET and end > self._loaded[POPS]:
+                        self._on_reset(event)
+                    if end > self._loaded[run.topic]:
+                        self._plain[run.topic].on_event(event, version)
         self.advance(run.end)
+
+    def _on_pop_event(self, event: Document) -> None:
+        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        self.pop_table.on_event(event, now_ms=now_ms, monotonic_ms=monotonic_ms, is_live=self._is_open)
+
+    def _on_reset(self, event: Document) -> None:
+        for row in event["offsets"]:
+            self.pop_table.on_moved(event["group"], row[0], row[1], row[2])
 
     def advance(self, end: int) -> None:
         """All runs below `end` were dispatched; the store passes only those of the state topics."""
@@ -259,6 +291,8 @@ class StateLog:
                 self.queue_locks.on_topic_deleted(event["topic"])
             if end > self._loaded[SEQUENCES]:
                 self.producer_table.on_topic_deleted(event["topic"])
+            if end > self._loaded[POPS]:
+                self.pop_table.on_topic_deleted(event["topic"])
             self.on_topic_deleted(event["topic"], end)  # in any case: queues are not part of the snapshots
 
     def _on_group_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
@@ -269,6 +303,8 @@ class StateLog:
                 self.offset_table.on_group_deleted(event["group"])
             if end > self._loaded[LOCKS]:
                 self.queue_locks.on_group_deleted(event["group"])
+            if end > self._loaded[POPS]:
+                self.pop_table.on_group_deleted(event["group"])
 
 
 def state_files(directory: str) -> dict[str, bytes]:

@@ -153,6 +153,7 @@ class ForwardDeadLetter(RequestFor[Done]):
 @dataclass(frozen=True, slots=True)
 class GetLeases(RequestFor[JsonReply]):
     """What a pop group holds here: {"queues": [{topic, queue_id, next_offset, first_unacknowledged, leased, available,
-    oldest_lease_ms, attempts_max}]}, of queues that it has popped from. `oldest_lease_ms`: age; null where nothing is leased."""
+    oldest_lease_ms, attempts_max}]}, of queues that it has popped from. `oldest_lease_ms`: its age; null where nothing is
+    leased."""
 
     group: str

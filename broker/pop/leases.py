@@ -1,0 +1,212 @@
+"""Leases of popped messages in the course of time: renewed while their owner lives, over when their time is, buried after the
+last attempt. Loop thread; only a master that `leads` acts.
+
+    a lease's time comes  -> its owner renews it and lives -> renewed
+                          '- else: available again, one attempt more -- too many attempts --> the group's dead letters
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ...model.errors import (
+    CorruptRecordError,
+    MessageIllegal,
+    MessageNotFound,
+    MessageTooLarge,
+    StoreNotWriteable,
+)
+from ...model.get_status import GetStatus
+from ...model.queue import PhysicalOffset, QueueOffset
+from ...record.kernel import StoredMessage, decode_record
+from ...store.get_result import GetResult
+from ..handlers.parts import Parts
+from ..state.pop_table import Bits, Due, PopTable, QueueKey
+from ..state.redelivery_topics import wanted_dead_letter_topic
+from ..state.state_log import OFFSETS, POPS, TOPICS
+from .burial import dead_letter
+from .ending import EndingLeases
+
+log = logging.getLogger(__name__)
+
+RENEW_AHEAD_MS: Final = 5000
+DUE_PER_TICK: Final = 2048
+COMMIT_SHARE: Final = 50  # committing takes at most one part in so many of the time
+COMMIT_MS: Final = 1000
+DAMAGED_RETRY_MS: Final = 1000
+SPENT: Final = "handed out too often"
+
+
+class Leases:
+    """`renewed`, `returned`, `buried` count messages since the start; `given_up`: those that could not be read any more.
+    `on_available(topic)`: told when there is something to hand out again."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.ending = EndingLeases()
+        self.on_available: Callable[[str], None] = _tell_nobody
+        self.renewed = self.returned = self.buried = self.given_up = 0
+        self._parts = parts
+        self._store, self._state, self._clock = parts.store, parts.state, parts.clock
+        self._table: PopTable = parts.state.pop_table
+        self._burying: set[tuple[QueueKey, int]] = set()
+        self._next_commit_ms = 0
+
+    # ---- time
+
+    def on_tick(self, now_ms: int) -> None:
+        """Ten times a second. `now_ms`: monotonic."""
+        self.ending.settle(self._state.applied)
+        if not self._parts.leads():
+            return
+        due = self._table.take_due(now_ms, renew_ahead_ms=RENEW_AHEAD_MS, count_max=DUE_PER_TICK)
+        try:
+            self._see_to(due, now_ms)
+            if now_ms >= self._next_commit_ms:
+                self._commit()
+        except StoreNotWriteable as error:
+            log.warning("what becomes of leases cannot be written error=%s", error)
+            for one in due:
+                self._table.put_back(one)
+
+    def _see_to(self, due: Sequence[Due], now_ms: int) -> None:
+        renewed: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+        over: dict[tuple[str, str], list[Bits]] = defaultdict(list)
+        for one in due:
+            (group, topic, queue_id), checkpoint = one.queue, one.checkpoint
+            if checkpoint.owner and self._parts.registry.identity_of(checkpoint.owner) is not None:
+                renewed[group, topic].append((queue_id, *checkpoint.name))
+            elif checkpoint.due_ms > now_ms:
+                self._table.put_back(one)
+            else:
+                bits = (1 << len(checkpoint.offsets)) - 1
+                over[group, topic].append((queue_id, *checkpoint.name, bits))
+                self.returned += checkpoint.open_count
+        for (group, topic), rows in renewed.items():
+            self._state.stage(self._store, POPS, self._table.event_renewed(group, topic, rows))
+            self.renewed += len(rows)
+        for (group, topic), bit_rows in over.items():
+            self.give_back(group, topic, bit_rows, counts=True)
+
+    def give_back(self, group: str, topic: str, rows: Sequence[Bits], *, counts: bool) -> int:
+        """Stages that these are to be handed out again; returns where the log will say so. Raises StoreNotWriteable."""
+        end = int(self._state.stage(self._store, POPS, self._table.event_returned(group, topic, rows, counts=counts)))
+        for queue_id, begin, pop_ms, bits in rows:
+            self.ending.add((group, topic, queue_id), (begin, pop_ms), bits, end)
+        self.on_available(topic)
+        return end
+
+    def _commit(self) -> None:
+        """The groups' committed offsets follow: all below is handled. Retention, lag and other consumers go by them."""
+        begin_ms = self._clock.monotonic_ms()
+        offsets = self._state.offset_table
+        moved: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
+        for (group, topic, queue_id), queue in self._table.all_queues():
+            if queue.next > offsets.offset(group, topic, queue_id):
+                first = queue.first_open()
+                if first > offsets.offset(group, topic, queue_id):
+                    moved[group].append((topic, queue_id, first, offsets.era(group, topic, queue_id)))
+        for group, progress in moved.items():
+            self._state.stage(self._store, OFFSETS, offsets.event_committed(group, progress, forward_only=True))
+        now_ms = self._clock.monotonic_ms()
+        self._next_commit_ms = now_ms + max(COMMIT_MS, COMMIT_SHARE * (now_ms - begin_ms))
+
+    # ---- the last attempt
+
+    def bury(self, key: QueueKey, offsets: Iterable[int]) -> None:
+        """These were handed out too often: a worker reads them, and they go to the group's dead letters."""
+        for offset in offsets:
+            which = (key, offset)
+            if which not in self._burying:
+                self._burying.add(which)
+                self._bury(which)
+
+    def _bury(self, which: tuple[QueueKey, int]) -> None:
+        key, offset = which
+
+        def then(found: StoredMessage | Exception | None) -> None:
+            try:
+                self._on_read(key, offset, found)
+            except StoreNotWriteable as error:
+                log.warning("a dead letter cannot be written group=%s error=%s", key[0], error)
+            finally:
+                self._burying.discard(which)
+
+        self._parts.workers.run_aside(lambda: self.read(key, offset), then)
+
+    def read(self, key: QueueKey, offset: int) -> StoredMessage | Exception:
+        """Worker thread. The message, or why there is none: MessageNotFound (it expired), CorruptRecordError."""
+        store = self._store
+        at = store.position_of(key[1], key[2], QueueOffset(offset))
+        if at is None:
+            return MessageNotFound(f"{key[1]}:{key[2]} at {offset}")
+        try:
+            message = decode_record(store.record_at(PhysicalOffset(at)))
+            end = at + message.size_bytes
+            if not message.body_crc_matches and not store.vouches_for(at, end):
+                return CorruptRecordError(at, message.size_bytes, "body checksum")
+        except (MessageNotFound, CorruptRecordError) as error:
+            return error
+        return message
+
+    def _on_read(self, key: QueueKey, offset: int, found: StoredMessage | Exception | None) -> None:
+        queue = self._table.queue(key)
+        if queue is None or offset not in queue.available or not self._parts.leads():
+            return
+        if isinstance(found, StoredMessage):
+            self.stage_dead_letter(found, key[0], queue.available[offset], SPENT)
+        elif isinstance(found, MessageNotFound):
+            self.give_up(key, [offset], str(found))
+        elif isinstance(found, CorruptRecordError):
+            at = self._store.position_of(key[1], key[2], QueueOffset(offset))
+            if at is None or not self._store.damage.may_return(at):
+                self.give_up(key, [offset], str(found))
+
+    def stage_dead_letter(self, message: StoredMessage, group: str, attempts: int, reason: str) -> int:
+        """Stages the copy, which ends the message in its queue; returns its end. Raises StoreNotWriteable."""
+        state = self._state
+        topic = wanted_dead_letter_topic(state.topic_table.configs, group)
+        if topic is not None:
+            state.stage(self._store, TOPICS, state.topic_table.event_set(topic))
+        try:
+            record = dead_letter(message, group, attempts, reason)
+        except (MessageTooLarge, MessageIllegal):
+            record = dead_letter(message, group, attempts, "")
+        self.buried += 1
+        return int(self._store.stage_record(record).end)
+
+    # ---- what cannot be read
+
+    def on_unreadable(self, key: QueueKey, result: GetResult) -> None:
+        """Messages that were to be handed out again could not be read: the result says why."""
+        if result.status == GetStatus.OFFSET_TOO_SMALL:
+            self._give_up_below(key, result.min_offset, "retention was faster")
+        elif result.status == GetStatus.MESSAGES_LOST:
+            self._give_up_below(key, result.next_offset, "they are damaged, and no replica has them")
+
+    def _give_up_below(self, key: QueueKey, offset: int, why: str) -> None:
+        queue = self._table.queue(key)
+        if queue is not None:
+            self.give_up(key, [at for at, _ in queue.first_available(DUE_PER_TICK) if at < offset], why)
+
+    def give_up(self, key: QueueKey, offsets: Sequence[int], why: str) -> None:
+        """Stages that these are no longer there to be handed out. Raises StoreNotWriteable."""
+        if not offsets:
+            return
+        log.error(
+            "messages are given up group=%s topic=%s queue=%s offsets=%s count=%s reason=%s",
+            *(*key, offsets[0], len(offsets), why),
+        )
+        self.given_up += len(offsets)
+        rows = [(key[2], offset) for offset in offsets]
+        self._state.stage(self._store, POPS, self._table.event_ended(key[0], key[1], rows))
+
+    def on_deposed(self) -> None:
+        """Another broker decides from now on."""
+        self.ending.clear()
+
+
+def _tell_nobody(topic: str) -> None:
+    """Until the handlers are wired."""
