@@ -4,13 +4,12 @@ Changed only from the log, like the topic table (see there). Leases end by the m
 that jumps hands out nothing early. A broker that follows the log counts from when it applied the pop; one that starts has only
 the wall clock to go by, and holds a lease for its whole invisible time at most.
 
-A name that was ended a moment ago is remembered (`ended`): to acknowledge once more what was acknowledged succeeds.
+What was acknowledged a moment ago is remembered: to acknowledge it once more succeeds.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -32,14 +31,14 @@ SIGNED: Final = "signed"
 POP_EVENTS: Final = (POPPED, ACKED, RETURNED, CHANGED, RENEWED, ENDED, SIGNED)
 
 FILE_NAME: Final = "popLeases.json"
-ENDED_MAX: Final = 20_000
+ACKED_MAX: Final = 20_000
 
 QueueKey = tuple[str, str, int]
 """(group, topic, queue id)."""
 Bits = tuple[int, int, int, int]
 """(queue id, first offset, time of the pop, bits): some messages of a check point."""
 
-_HELD: Final = ("pops", "key")
+_HELD: Final = ("pops", "acked", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class PopTable:
         self._queues: dict[QueueKey, PopQueue] = {}
         self._due: list[tuple[int, int, QueueKey, Name]] = []
         self._sequence = 0
-        self._ended: OrderedDict[tuple[QueueKey, Name], int] = OrderedDict()  # acknowledged bits of what is done
+        self._acked: dict[tuple[QueueKey, Name], int] = {}  # bits that were acknowledged, the latest last
         self._rest: Document = {}
         self._now_ms = self._monotonic_ms = 0
 
@@ -211,9 +210,9 @@ class PopTable:
         heappush(self._due, (checkpoint.due_ms, self._sequence, key, checkpoint.name))
 
     def _remember(self, key: QueueKey, name: Name, bits: int) -> None:
-        self._ended[key, name] = self._ended.get((key, name), 0) | bits
-        if len(self._ended) > ENDED_MAX:
-            self._ended.popitem(last=False)
+        self._acked[key, name] = self._acked.pop((key, name), 0) | bits
+        if len(self._acked) > ACKED_MAX:
+            del self._acked[next(iter(self._acked))]
 
     def on_buried(self, key: QueueKey, offset: int) -> None:
         """A message of the queue is among the group's dead letters."""
@@ -261,7 +260,7 @@ class PopTable:
 
     def acked_bits(self, key: QueueKey, name: Name) -> int:
         """What of a check point is acknowledged, as far as that is remembered."""
-        return self._ended.get((key, name), 0)
+        return self._acked.get((key, name), 0)
 
     def take_due(self, monotonic_ms: int, *, renew_ahead_ms: int, count_max: int) -> list[Due]:
         """Leases whose time has come, and `renew_ahead_ms` before that (at most a third of their time) those that have an
@@ -297,6 +296,8 @@ class PopTable:
             for group, topic, queue_id, content in document.get("pops") or ():
                 queue = PopQueue.load(content, due_of=lambda _, invisible_ms: int(invisible_ms))
                 self._queues[str(group), str(topic), int(queue_id)] = queue
+            for group, topic, queue_id, begin, pop_ms, bits in document.get("acked") or ():
+                self._remember((str(group), str(topic), int(queue_id)), (int(begin), int(pop_ms)), int(bits))
         except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError(FILE_NAME, f"pops: {error!r}") from error
 
@@ -312,4 +313,5 @@ class PopTable:
     def document(self) -> Document:
         """The content for the snapshot. Any thread."""
         rows = [[*key, queue.document()] for key, queue in self._queues.copy().items()]
-        return {**self._rest, "key": self.key.hex(), "pops": rows}
+        acked = [[*key, *name, bits] for (key, name), bits in self._acked.copy().items()]
+        return {**self._rest, "key": self.key.hex(), "acked": acked, "pops": rows}
