@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from ...model.clock import Clock, monotonic_ns
-from ...model.errors import BrokerBusy, InvalidParameter, OffsetOutOfRange, TopicNotFound, ZenitError
+from ...model.errors import BrokerBusy, InvalidParameter, TopicNotFound, ZenitError
 from ...model.get_status import GetStatus
 from ...model.names import check_group
 from ...model.subscription import TAGS_MAX
@@ -25,18 +25,17 @@ from ...remoting.server import Call, RequestLoop
 from ...store.get_result import GetResult, Search
 from ...store.log.segment import page_in
 from ...store.message_store import MessageStore
-from ...store.queues.queue_table import WrongUnit
 from ..config import BrokerConfig
 from ..filter.condition_cache import ConditionCache
 from ..state.admission import readable
 from ..state.state_log import StateLog
 from ..worker_pool import WorkerPool
 from .pull_hold import Parked, PullHold
+from .unit_search import SEARCH_MS, Found, UnitSearch
 
 FRAMES_MAX: Final = 16  # more slices than this cost more as frames than one copy does
 LOOK_MS: Final = 1000  # a pull that may not wait, but has a condition to evaluate, gets its turn within this time
 DAMAGE_MS: Final = 1000  # how long a pull waits before damage that a replica may repair: most is repaired by then
-SEARCH_MS: Final = 100  # one damaged unit is looked up at a time: the next pull comes again after this time
 SCAN_NS: Final = 1_000_000  # the time for all scanning pulls together in one turn
 
 
@@ -129,27 +128,22 @@ class PullHandler:
     def _set_right(self, call: Call[PullMessages], request: PullMessages, queue_offset: int) -> None:
         """The unit of the message at `queue_offset` does not name its record. A worker looks for the record in the
         log, and whether it is damaged; then the pull is handled as if it had just arrived. Raises BrokerBusy."""
-        store, units = self._store, self._store.damaged_units
-        misplaced = units.misplaced(request.topic, request.queue_id, queue_offset)
+        misplaced = self._store.damaged_units.misplaced(request.topic, request.queue_id, queue_offset)
         if misplaced is None or self._is_searching:
             raise BrokerBusy(SEARCH_MS, "a damaged unit of a queue is being looked up")
+        search = UnitSearch(self._store, misplaced)
 
-        def work() -> tuple[WrongUnit | None, list[tuple[int, int]]]:
+        def work() -> Found:
             try:
-                found = units.find(misplaced)
-                return found, [] if found is not None else store.damaged_in([units.span(misplaced)])
-            except (OffsetOutOfRange, OSError) as error:
-                raise BrokerBusy(SEARCH_MS, f"a damaged unit of a queue cannot be looked up: {error}") from error
+                return search.search()
             finally:
                 self._is_searching = False
 
-        def then(result: tuple[WrongUnit | None, list[tuple[int, int]]]) -> None:
-            found, damaged = result
-            units.set_right([] if found is None else [found])
-            store.damage.add_all(damaged, "met on its way to a consumer")
+        def then(found: Found) -> None:
+            search.settle(found)
             again = self._get(request, request.queue_offset)
             if again.misplaced == queue_offset:
-                units.give_up(misplaced)
+                search.give_up()
                 again = self._get(request, request.queue_offset)
             self._answer(call, again)
 

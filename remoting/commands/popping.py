@@ -14,12 +14,11 @@ class PopReply(Reply):
     often each was handed out before, () where none was. Payload: the records of all parts, back to back, in their order.
 
     The n-th message of a part has the handle `with_index(handle, n)` (model.handles.receipt_handle). No parts: nothing came
-    within `wait_ms`. `pop_ms`: when, by the broker's clock. `remaining`: messages that the group could have at once, about.
+    within `wait_ms`. `pop_ms`: when, by the broker's clock.
     """
 
     parts: tuple[tuple[int, int, str, tuple[int, ...]], ...]
     pop_ms: int
-    remaining: int = 0
 
 
 @request(
