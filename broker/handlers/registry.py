@@ -6,9 +6,9 @@ from ...remoting import commands
 from ...remoting.request_rows import Row, row
 from ..delay.delay_handler import DelayHandler
 from ..filter.condition_cache import ConditionCache
-from ..pop.ack_handler import AckHandler
 from ..pop.leases import Leases
 from ..pop.pop_handler import PopHandler
+from ..pop.receipt_handler import ReceiptHandler
 from ..statistics import BrokerStatistics
 from ..transaction.transaction_handler import TransactionHandler
 from .group_handler import GroupHandler
@@ -77,7 +77,7 @@ class Handlers:
         store.hold(self._holds.holds)
         self._leases = Leases(parts)
         self.pops = PopHandler(parts, conditions, self._leases)
-        self._acks = AckHandler(parts, self._leases)
+        self._acks = ReceiptHandler(parts, self._leases)
         self._leases.on_available = self.pops.on_available
         self.statistics = BrokerStatistics(
             store,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.errors import BrokerBusy, OffsetOutOfRange
-from ...store.integrity.damaged_units import MisplacedUnit
+from ...store.integrity.queue_check import MisplacedUnit
 from ...store.message_store import MessageStore
 from ...store.queues.queue_table import WrongUnit
 

@@ -27,8 +27,8 @@ from ..handlers.parts import Parts
 from ..state.pop_table import Bits, Due, PopTable, QueueKey
 from ..state.redelivery_topics import wanted_dead_letter_topic
 from ..state.state_log import OFFSETS, POPS, TOPICS
-from .burial import dead_letter
-from .ending import EndingLeases
+from .dead_letters import dead_letter
+from .lease_ends import LeaseEnds
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Leases:
     `on_available(topic)`: told when there is something to hand out again."""
 
     def __init__(self, parts: Parts) -> None:
-        self.ending = EndingLeases()
+        self.ended = LeaseEnds()
         self.on_available: Callable[[str], None] = _tell_nobody
         self.renewed = self.returned = self.buried = self.given_up = 0
         self._parts = parts
@@ -58,7 +58,7 @@ class Leases:
 
     def on_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
-        self.ending.settle(self._state.applied)
+        self.ended.settle(self._state.applied)
         if not self._parts.leads():
             return
         due = self._table.take_due(now_ms, renew_ahead_ms=RENEW_AHEAD_MS, count_max=DUE_PER_TICK)
@@ -94,7 +94,7 @@ class Leases:
         """Stages that these are to be handed out again; returns where the log will say so. Raises StoreNotWriteable."""
         end = int(self._state.stage(self._store, POPS, self._table.event_returned(group, topic, rows, counts=counts)))
         for queue_id, begin, pop_ms, bits in rows:
-            self.ending.add((group, topic, queue_id), (begin, pop_ms), bits, end)
+            self.ended.add((group, topic, queue_id), (begin, pop_ms), bits, end)
         self.on_available(topic)
         return end
 
@@ -205,7 +205,7 @@ class Leases:
 
     def on_deposed(self) -> None:
         """Another broker decides from now on."""
-        self.ending.clear()
+        self.ended.clear()
 
 
 def _tell_nobody(topic: str) -> None:

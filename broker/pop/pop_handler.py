@@ -9,6 +9,7 @@ too while a worker brings its messages into memory. A pop that gets nothing wait
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from ...model.errors import (
     TopicNotFound,
     ZenitError,
 )
-from ...model.handles.receipt_handle import COUNT_MAX, ReceiptHandle
+from ...model.handles.receipt_handle import COUNT_MAX, KEY_BYTES, ReceiptHandle
 from ...model.names import check_group
 from ...model.subscription import POPPING, TAGS_MAX
 from ...remoting.commands import CancelPop, Done, PopMessages, PopReply
@@ -33,7 +34,7 @@ from ..state.admission import readable
 from ..state.pop_table import PopTable, QueueKey
 from ..state.state_log import GROUPS, OFFSETS, POPS
 from .leases import Leases
-from .queue_takes import BUSY_RETRY_MS, QueueTakes, Take, WorkFirst
+from .queue_messages import BUSY_RETRY_MS, QueueMessages, Take, WorkFirst
 
 INVISIBLE_MS_MIN: Final = 100
 INVISIBLE_MS_MAX: Final = 43_200_000  # RocketMQ's 12 h
@@ -51,7 +52,7 @@ class PopHandler:
         self._store, self._state, self._loop, self._clock = parts.store, parts.state, parts.loop, parts.clock
         self._table: PopTable = parts.state.pop_table
         self._conditions = conditions
-        self._takes = QueueTakes(parts, conditions, leases)
+        self._takes = QueueMessages(parts, conditions, leases)
         self._suspend_ms_max = parts.config.suspend_ms_max
         self._closed: dict[QueueKey, int] = {}  # until the state log has come to there
         self._turns: dict[tuple[str, str], int] = {}  # where the next pop of a group begins in a topic
@@ -70,7 +71,7 @@ class PopHandler:
         if request.sql:
             self._conditions.condition(request.sql)
         if not self._table.key:
-            self._state.stage(self._store, POPS, self._table.event_signed())
+            self._state.stage(self._store, POPS, self._table.event_signed(secrets.token_bytes(KEY_BYTES)))
             self._park(call, request)
             self._look_soon(request.topic, 0)
             return

@@ -26,7 +26,7 @@ OFFSETS_MAX: Final = 32
 NO_KEYS: Final[tuple[int, ...]] = ()
 
 
-class Checkpoint:
+class PopCheckpoint:
     """`offsets`: of its messages; `acked`: bit n for the n-th; `attempts`: how often each was handed out before, () = never;
     `keys`: hashes of their sharding keys, () where the group is not ordered; `due_ms`: monotonic, when the lease ends; `owner`:
     the client whose heartbeats renew it, ""."""
@@ -91,7 +91,7 @@ class PopQueue:
     def __init__(self, next_offset: int) -> None:
         self.next = next_offset
         self.available: dict[int, int] = {}
-        self.checkpoints: dict[Name, Checkpoint] = {}
+        self.checkpoints: dict[Name, PopCheckpoint] = {}
         self.is_ordered = False
         self.keys: dict[int, int] = {}
         self.busy: dict[int, int] = {}  # hash of a sharding key: how many messages of it are leased
@@ -100,7 +100,7 @@ class PopQueue:
 
     # ---- what the log says
 
-    def on_popped(self, checkpoint: Checkpoint, *, next_offset: int, passed: Iterable[tuple[int, int]] = ()) -> bool:
+    def on_popped(self, checkpoint: PopCheckpoint, *, next_offset: int, passed: Iterable[tuple[int, int]] = ()) -> bool:
         """These are leased; `passed`: (offset, key hash) of those that were passed over since their key was busy. False if
         it was known."""
         self.next = max(self.next, next_offset)
@@ -148,13 +148,13 @@ class PopQueue:
         self._end(checkpoint, ended)
         return returned
 
-    def on_changed(self, name: Name, index: int, pop_ms: int, invisible_ms: int, due_ms: int) -> Checkpoint | None:
+    def on_changed(self, name: Name, index: int, pop_ms: int, invisible_ms: int, due_ms: int) -> PopCheckpoint | None:
         """The lease of one message goes on as a check point of its own; None where it was not leased."""
         checkpoint = self.checkpoints.get(name)
         if checkpoint is None or index >= len(checkpoint.offsets) or checkpoint.acked >> index & 1:
             return None
         attempts, keys = checkpoint.attempts_of(index), checkpoint.keys[index : index + 1]
-        one = Checkpoint(
+        one = PopCheckpoint(
             (checkpoint.offsets[index],),
             pop_ms,
             invisible_ms,
@@ -184,7 +184,7 @@ class PopQueue:
             heappush(self._order, offset)
         self.available[offset] = attempts
 
-    def _end(self, checkpoint: Checkpoint, bits: int) -> None:
+    def _end(self, checkpoint: PopCheckpoint, bits: int) -> None:
         if checkpoint.keys:
             for index, key in enumerate(checkpoint.keys):
                 if bits >> index & 1 and key in self.busy:
@@ -253,7 +253,7 @@ class PopQueue:
             queue._add(int(offset), int(attempts))
         queue.keys = {int(offset): int(key) for offset, key in document["keys"]}
         for encoded, acked, pop_ms, invisible_ms, owner, attempts, keys in document["checkpoints"]:
-            checkpoint = Checkpoint(
+            checkpoint = PopCheckpoint(
                 decode_offsets(encoded),
                 int(pop_ms),
                 int(invisible_ms),

@@ -9,15 +9,13 @@ What was acknowledged a moment ago is remembered: to acknowledge it once more su
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final
 
 from ...model.errors import StoreFormatError
-from ...model.handles.receipt_handle import KEY_BYTES
-from .pop_queue import Checkpoint, Name, PopQueue, decode_offsets, encode_offsets
+from .pop_queue import Name, PopCheckpoint, PopQueue, decode_offsets, encode_offsets
 from .topic_table import Document
 from .unknown_events import unknown_event
 
@@ -62,7 +60,7 @@ class Due:
     """A lease whose time has come, or that is to be renewed."""
 
     queue: QueueKey
-    checkpoint: Checkpoint
+    checkpoint: PopCheckpoint
 
 
 class PopTable:
@@ -123,9 +121,9 @@ class PopTable:
         return {"event": ENDED, "group": group, "topic": topic, "rows": rows}
 
     @staticmethod
-    def event_signed() -> Document:
+    def event_signed(key: bytes) -> Document:
         """The key that handles are signed with from now on; the first one in the log counts."""
-        return {"event": SIGNED, "key": secrets.token_hex(KEY_BYTES)}
+        return {"event": SIGNED, "key": key.hex()}
 
     def on_event(self, event: Mapping[str, Any], *, now_ms: int, monotonic_ms: int, is_live: bool) -> None:
         """Applies one event of the log. `is_live`: it was written now, not before this broker started. Raises
@@ -184,7 +182,7 @@ class PopTable:
 
     def _on_popped(self, key: QueueKey, row: Sequence[Any]) -> None:
         _, encoded, pop_ms, invisible_ms, next_offset, owner, attempts, keys, passed = row
-        checkpoint = Checkpoint(
+        checkpoint = PopCheckpoint(
             decode_offsets(encoded),
             int(pop_ms),
             int(invisible_ms),
@@ -205,7 +203,7 @@ class PopTable:
         passed_ms = min(max(0, self._now_ms - pop_ms), invisible_ms) if self._now_ms else 0
         return self._monotonic_ms + invisible_ms - passed_ms
 
-    def _schedule(self, key: QueueKey, checkpoint: Checkpoint) -> None:
+    def _schedule(self, key: QueueKey, checkpoint: PopCheckpoint) -> None:
         self._sequence += 1
         heappush(self._due, (checkpoint.due_ms, self._sequence, key, checkpoint.name))
 

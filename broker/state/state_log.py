@@ -28,7 +28,7 @@ from ...record.sys_flag import ENDS_WAIT, SEQUENCED
 from ...store.opening.snapshot import read_snapshot, write_snapshot
 from ...store.queues.dispatch import Run
 from ..json_reply import encode_document
-from ..pop.burial import buried_in
+from ..pop.dead_letters import leases_ended_by
 from ..waiting.copies import real_queue
 from .group_table import GroupTable
 from .offset_table import COMMITTED, RESET, STARTED, OffsetTable
@@ -182,7 +182,7 @@ class StateLog:
         if run.sys_flag & SEQUENCED and run.end > self._loaded[SEQUENCES]:
             self._on_sequences(run)
         if run.sys_flag & ENDS_WAIT and run.topic.startswith(DEAD_LETTER_PREFIX) and run.end > self._loaded[POPS]:
-            for key, offset in buried_in(run):
+            for key, offset in leases_ended_by(run):
                 self.pop_table.on_buried(key, offset)
         if run.topic in self._loaded:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):

@@ -54,7 +54,7 @@ class PopMessages(RequestFor[PopReply]):
     is_ordered: bool = False
 
 
-@request(9134, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
+@request(9138, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
 class CancelPop(RequestFor[Done]):
     """A waiting PopMessages is answered at once, with no messages. One that is answered already is left alone."""

@@ -34,7 +34,7 @@ from ...remoting.commands import (
 from ...remoting.server import Call
 from ..handlers.parts import Parts
 from ..json_reply import reply_json
-from ..state.pop_queue import Checkpoint, Name, PopQueue
+from ..state.pop_queue import Name, PopCheckpoint, PopQueue
 from ..state.pop_table import Bits, PopTable, QueueKey
 from ..state.state_log import POPS
 from .leases import Leases
@@ -46,7 +46,7 @@ HANDLES_MAX: Final = 4096  # that were checked a moment ago
 _GOOD: Final = (0, "")
 
 
-class AckHandler:
+class ReceiptHandler:
     """AckMessages, ReleaseMessages, ChangeInvisible, ForwardDeadLetter, GetLeases. `acked` counts messages."""
 
     def __init__(self, parts: Parts, leases: Leases) -> None:
@@ -96,7 +96,7 @@ class AckHandler:
             lease = pop_ms, request.invisible_ms
             event = self._table.event_changed(request.group, request.topic, key[2], name, request.index, lease)
             end = int(self._state.stage(self._store, POPS, event))
-            self._leases.ending.add(key, name, bit, end)
+            self._leases.ended.add(key, name, bit, end)
             begin = checkpoint.offsets[request.index]
             handle = ReceiptHandle(self._parts.config.name, *key, begin, 1, *lease)
             reply = ChangedReply(handle.sign(self._table.key), pop_ms)
@@ -117,7 +117,7 @@ class AckHandler:
         assert isinstance(found, StoredMessage)
         attempts = checkpoint.attempts_of(request.index) + 1
         end = self._leases.stage_dead_letter(found, request.group, attempts, request.reason)
-        self._leases.ending.add(key, name, 1 << request.index, end)
+        self._leases.ended.add(key, name, 1 << request.index, end)
         self._parts.acknowledgements.staged.append((call, Done(), end, ()))
 
     def on_list(self, call: Call[GetLeases]) -> None:
@@ -192,9 +192,11 @@ class AckHandler:
         if checkpoint is None:
             return 0
         whole = (1 << len(checkpoint.offsets)) - 1
-        return whole & ~checkpoint.acked & ~self._leases.ending.bits(key, name, self._state.applied)
+        return whole & ~checkpoint.acked & ~self._leases.ended.bits(key, name, self._state.applied)
 
-    def _open_one(self, group: str, topic: str, text: str, index: int) -> tuple[QueueKey, Name, PopQueue, Checkpoint]:
+    def _open_one(
+        self, group: str, topic: str, text: str, index: int
+    ) -> tuple[QueueKey, Name, PopQueue, PopCheckpoint]:
         """Raises HandleRefused, LeaseExpired."""
         key, name, count = self._handle(group, topic, text)
         if not 0 <= index < count:

@@ -40,7 +40,7 @@ def dead_letter(message: StoredMessage, group: str, attempts: int, reason: str) 
     )
 
 
-def buried_in(run: Run) -> Iterator[tuple[tuple[str, str, int], int]]:
+def leases_ended_by(run: Run) -> Iterator[tuple[tuple[str, str, int], int]]:
     """((group, topic, queue id), queue offset) of what dead letters among these records end."""
     group = run.topic.removeprefix(DEAD_LETTER_PREFIX)
     for message in decode_batch(bytes(run.records)):

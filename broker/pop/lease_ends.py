@@ -7,7 +7,7 @@ from ..state.pop_queue import Name
 from ..state.pop_table import QueueKey
 
 
-class EndingLeases:
+class LeaseEnds:
     """By check point: which of its messages, and where in the log that will be said."""
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ class WorkFirst(Exception):
         self.then = then
 
 
-class QueueTakes:
+class QueueMessages:
     """Of all queues. `is_unfinished`: there is more to look at, in another turn; `lost`: messages that damage took."""
 
     def __init__(self, parts: Parts, conditions: ConditionCache, leases: Leases) -> None:
