@@ -10,7 +10,7 @@ from ..model.errors import InvalidParameter
 BODY: Final = "body"
 PROPERTIES: Final = "properties"
 SYS_FLAG: Final = "sysFlag"
-"""No column of a row, but read beside them where the sink looks at what it wrote."""
+"""Not a column of a row; read beside the columns when the sink checks what it wrote."""
 
 COLUMN_NAMES: Final = (
     "topic",
@@ -39,7 +39,7 @@ _AT_LEAST_ONE: Final = f"at least one of {', '.join(COLUMN_NAMES)}"
 def column_names(name: str, text: str) -> tuple[str, ...]:
     """The columns of a comma-separated list, in the order of the table. As in Spark, case does not matter.
 
-    `name`: the option, for the error. Raises InvalidParameter for a name that is none, and where there is none.
+    `name`: the option, for the error. Raises InvalidParameter for an unknown column, and if there is none.
     """
     given = [part.strip() for part in text.split(",") if part.strip()]
     for each in given:
@@ -52,7 +52,7 @@ def column_names(name: str, text: str) -> tuple[str, ...]:
 
 
 def remaining_columns(columns: Sequence[str], *, include_body: bool, include_properties: bool) -> tuple[str, ...]:
-    """These without those not wanted. Raises InvalidParameter where nothing is left."""
+    """These columns without the unwanted ones. Raises InvalidParameter if none is left."""
     unwanted = {BODY: not include_body, PROPERTIES: not include_properties}
     remaining = tuple(column for column in columns if not unwanted.get(column))
     if not remaining:

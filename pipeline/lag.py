@@ -2,8 +2,8 @@
 
     spark.streams.addListener(LagListener(namesrv="127.0.0.1:9876", prometheus_path="/var/lib/node_exporter/zenit.prom"))
 
-Spark calls it in a thread of its own, one call after the other; a query does not wait for it, and what goes wrong in here
-is logged and ends nothing. The brokers cannot tell this lag: a query's offsets are in its checkpoint.
+Spark calls it in a thread of its own, one call after the other. A query does not wait for it, and errors here are only
+logged. The brokers do not know this lag: a query's offsets are in its checkpoint.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ QUERIES_MAX: Final = 100  # whose last tables are kept
 
 
 class LagListener(StreamingQueryListener):
-    """For all queries of a session. `latest`: {query: its last table}, also of queries that have ended: who looks between
-    two runs of a job finds how the last one ended, and by its time how old that is."""
+    """For all queries of a session. `latest`: {query: its last table}, also of queries that have ended.
+
+    Between two runs of a job it shows how the last one ended, and by its time how old that is.
+    """
 
     def __init__(
         self,
@@ -44,8 +46,11 @@ class LagListener(StreamingQueryListener):
         on_lag: Callable[[Document], None] | None = None,
         stored_at: StoredAt | None = None,
     ) -> None:
-        """`json_path`: a line is appended for each batch, whoever wants it short rotates it. `prometheus_path`: replaced
-        as a whole. `on_lag`: told the same document as the JSON. `stored_at`: who is asked instead of the brokers."""
+        """`json_path`: a line is appended for each batch; rotate it to keep it short.
+
+        `prometheus_path`: replaced as a whole. `on_lag`: called with the same document as in the JSON. `stored_at`: asked
+        instead of the brokers.
+        """
         self._json_path = json_path
         self._prometheus_path = prometheus_path
         self._on_lag = on_lag
@@ -56,7 +61,7 @@ class LagListener(StreamingQueryListener):
         """Nothing is behind before the first batch."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """The last table still holds."""
+        """The last table is still valid."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         """A batch has ended."""
@@ -71,7 +76,7 @@ class LagListener(StreamingQueryListener):
             log.exception("lag was not told")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        """Its last table stays."""
+        """Its last table is kept."""
 
     def _tell(self, table: LagTable) -> None:
         log.info("lag %s", lag_line(table))
@@ -80,11 +85,11 @@ class LagListener(StreamingQueryListener):
             with open(self._json_path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(document, ensure_ascii=False) + "\n")
         self._replace_prometheus()
-        if self._on_lag is not None:  # last: whoever is told finds the files as they are to be
+        if self._on_lag is not None:  # last, so that the files are complete when it is called
             self._on_lag(document)
 
     def _replace_prometheus(self) -> None:
-        """Who reads the file sees the old one or the new one."""
+        """Readers of the file see the old one or the new one."""
         if self._prometheus_path is None:
             return
         fresh = f"{self._prometheus_path}.{os.getpid()}.tmp"

@@ -1,1 +1,1 @@
-"""The jobs of `zenit job run NAME`; each can be called as a function, too."""
+"""The jobs of `zenit job run NAME`; each can be called as a function too."""

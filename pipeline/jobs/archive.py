@@ -1,9 +1,9 @@
-"""The job `archive`: topics to Parquet files, each message once, whatever is killed in between.
+"""The job `archive`: writes topics to Parquet files, each message once, whatever is killed in between.
 
 A streaming query reads; each of its batches becomes one commit of the archive (archive_tree). The checkpoint is inside the
-archive, and the two go together: a batch that Spark repeats after a crash was committed (then it is passed over: its
-offsets are in the checkpoint, so its rows are the same) or it was not (then nothing of it is there). What Spark hands on are
-ranges of queues (range_source); tasks read the messages of them, and write the files.
+archive, and both belong together. A batch that Spark repeats after a crash was either committed, and is then skipped (its
+offsets are in the checkpoint, so its rows are the same), or nothing of it is in the archive. Spark passes on only ranges of
+queues (range_source); tasks read the messages in them, and write the files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DONE: Final = "commits"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArchiveOptions:
-    """What to archive, and where to."""
+    """What to archive, and where."""
 
     target: str = setting("", "The archive: a directory of this machine (needed).")
     topics: tuple[str, ...] = setting((), "Topics to archive; these or a pattern are needed.")
@@ -97,13 +97,13 @@ class ArchiveOptions:
 
 
 def plan(options: ArchiveOptions, session: Session) -> Document:
-    """What would be archived: by queue, from where to where. Starts no Spark and changes nothing."""
+    """What would be archived: the range of each queue. Starts no Spark and changes nothing."""
     del session
     tree = ArchiveTree(options.root())
     known = _ends(tree.catalogue()) if tree.exists() else {}
     starts, ends = begin_and_end(options.subscription() | options.starting_options())
     if known:
-        starts = dict.fromkeys(ends, 0) | known  # a queue that it has nothing of yet is read from its beginning
+        starts = dict.fromkeys(ends, 0) | known  # a queue that is not in the archive yet is read from its beginning
     queues = [
         {
             "topic": key.topic,
@@ -119,9 +119,9 @@ def plan(options: ArchiveOptions, session: Session) -> Document:
 
 
 def run(options: ArchiveOptions, session: Session, report: Report) -> Document:
-    """Archives what there is, or until stopped.
+    """Archives all present messages, or until it is stopped.
 
-    Raises ArchiveNotWritable, TargetInUse, CheckpointLost, ArchiveStartLost, ArchiveDamaged, and what the source raises.
+    Raises ArchiveNotWritable, TargetInUse, CheckpointLost, ArchiveStartLost, ArchiveDamaged, and errors of the source.
     """
     tree = ArchiveTree(options.root())
     tree.create()
@@ -143,7 +143,7 @@ JOB = Job("archive", ArchiveOptions, plan, run)
 
 @dataclass(slots=True)
 class Batches:
-    """Makes a commit of each batch. `last`: the last that is committed; `held`: the offsets that are in the archive."""
+    """Makes each batch a commit. `last`: the last commit; `held`: the offsets in the archive."""
 
     tree: ArchiveTree
     reading: ReadOptions
@@ -161,7 +161,7 @@ class Batches:
 
     @staticmethod
     def of(tree: ArchiveTree, reading: ReadOptions, target_bytes: int) -> Batches:
-        """For an archive as it is. Raises CheckpointLost where its checkpoint is not the one it was made with."""
+        """Creates it for an existing archive. Raises CheckpointLost if the archive was made with another checkpoint."""
         catalogue = tree.catalogue()
         last = catalogue.last_batch
         query = checkpoint_query(tree.checkpoint)
@@ -171,9 +171,9 @@ class Batches:
         return Batches(tree, reading, target_bytes, last, query, held)
 
     def write(self, frame: DataFrame, number: int) -> None:
-        """What `foreachBatch` calls; once it returns, Spark takes the batch as done.
+        """Called by `foreachBatch`; when it returns, the batch counts as done for Spark.
 
-        Raises CheckpointLost where the checkpoint is older than the archive, InterruptedError after `close`.
+        Raises CheckpointLost if the checkpoint is older than the archive, InterruptedError after `close`.
         """
         with self.writing:
             if self.is_closed:
@@ -181,16 +181,16 @@ class Batches:
             self._write(frame, number)
 
     def close(self) -> None:
-        """Waits for the batch that is being written, and takes no more: Spark ends a query without asking what it called."""
+        """Waits for the batch that is being written, and accepts no more: Spark ends a query while this may still run."""
         with self.writing:
             self.is_closed = True
 
     def progress(self, behind: int | None) -> JobProgress:
-        """How it goes."""
+        """The progress so far."""
         return JobProgress(self.rows, (monotonic_ms() - self.begin_ms) / 1000, behind)
 
     def summary(self) -> Document:
-        """What was done so far."""
+        """The results so far."""
         return {"rows": self.rows, "bytes": self.size_bytes, "files": self.files, "batches": self.count}
 
     def _write(self, frame: DataFrame, number: int) -> None:
@@ -198,7 +198,7 @@ class Batches:
         last = -1 if self.last is None else self.last.batch or 0
         if self.last is not None and number == last:
             self._check_same(self.last, ranges)
-            return  # Spark did not hear of it any more: these rows are in the archive
+            return  # committed, but Spark did not learn of it: these rows are in the archive
         if number < last:
             raise CheckpointLost(self.tree.root)
         name = f"batch-{number}"
@@ -220,7 +220,7 @@ class Batches:
         return self.query
 
     def _check_same(self, commit: Commit, ranges: Sequence[QueueRange]) -> None:
-        """A batch that comes again is the one that was committed: one of a checkpoint that was set back may be longer."""
+        """Checks that a repeated batch is the committed one: with an older checkpoint it may be longer."""
         planned: dict[QueueKey, list[Span]] = {}
         for each in ranges:
             planned.setdefault(each.key, []).append((each.start, each.end))
@@ -228,13 +228,13 @@ class Batches:
         there = {key: union(spans) for key, spans in commit.spans().items()}
         if self.reading.fail_on_data_loss and self.reading.on_corrupt == "fail":
             is_same = wanted == there
-        else:  # rows of it may have been passed over
+        else:  # rows of it may have been skipped
             is_same = all(common(wanted.get(key, ()), spans) == spans for key, spans in there.items())
         if not is_same:
             raise CheckpointLost(self.tree.root)
 
     def _check_new(self, staged: Sequence[StagedFile]) -> None:
-        """No row is archived that is there already, as a checkpoint that was set back would have it."""
+        """Checks that no row is in the archive already, as would happen with an older checkpoint."""
         for key, spans in spans_of((each.topic, each.file.ranges) for each in staged).items():
             held = self.held.get(key, ())
             if common(held, union(spans)):
@@ -244,9 +244,9 @@ class Batches:
 
 @dataclass(slots=True)
 class KeptStart:
-    """Where the archive began, as the brokers keep it under `name`.
+    """Where the archive began, as stored at the brokers under `name`.
 
-    Spark asks for it until it has a batch done, which is after that is in the archive: only then is it of no use any more.
+    Spark asks for it until it has completed a batch, that is after the batch is in the archive. Only then is it useless.
     """
 
     name: str
@@ -255,30 +255,30 @@ class KeptStart:
     is_told: bool = False
 
     def is_known(self) -> bool:
-        """False where Spark will ask for it again, since it has planned a batch and none is done, and the brokers have dropped
-        it."""
+        """False if Spark will ask for it again, because it has planned a batch and completed none, and the brokers have
+        dropped it.
+        """
         if has_batch(self.checkpoint, DONE) or not has_batch(self.checkpoint, PLANNED):
             return True
         with connection(self.namesrv, "") as cluster:
             return PipelineCalls(cluster, timeout_ms=KEPT_TIMEOUT_MS).query_offsets(self.name) is not None
 
     def drop_once_done(self) -> None:
-        """Drops it, once in a run, if Spark has a batch done. What keeps it from being dropped is logged: the next run tries
-        again."""
+        """Drops it, once per run, if Spark has completed a batch. An error is logged: the next run tries again."""
         if self.is_told or not has_batch(self.checkpoint, DONE):
             return
         self.is_told = True
         try:
             with connection(self.namesrv, "") as cluster:
                 PipelineCalls(cluster, timeout_ms=KEPT_TIMEOUT_MS).drop_query_offsets(self.name)
-        except QueryOffsetsNotFound:  # an earlier run came as far as this
+        except QueryOffsetsNotFound:  # an earlier run has dropped it
             return
         except ZenitError as error:
             log.warning("what the brokers keep of where an archive began stays until its next run: %s", error)
 
 
 def has_batch(checkpoint: str, folder: str) -> bool:
-    """Whether Spark wrote down in a checkpoint that a batch is PLANNED, or DONE."""
+    """Whether a checkpoint says that a batch is PLANNED, or DONE."""
     try:
         return any(name.isdigit() for name in os.listdir(os.path.join(checkpoint, folder)))
     except FileNotFoundError:
@@ -286,7 +286,7 @@ def has_batch(checkpoint: str, folder: str) -> bool:
 
 
 def checkpoint_query(checkpoint: str) -> str | None:
-    """The id of the query that a checkpoint is of; None where there is none. Raises ArchiveDamaged."""
+    """The id of the query that a checkpoint belongs to; None if there is none. Raises ArchiveDamaged."""
     path = os.path.join(checkpoint, "metadata")
     try:
         with open(path, "rb") as file:
@@ -302,7 +302,7 @@ def checkpoint_query(checkpoint: str) -> str | None:
 
 
 def _source(options: ArchiveOptions, identity: str) -> dict[str, str]:
-    """What is read, as options of the source. Where the query began is kept at the brokers under the archive's own name."""
+    """What is read, as options of the source. The brokers store the beginning of the query under the archive's own name."""
     return {
         **options.subscription(),
         **options.starting_options(),
@@ -326,7 +326,7 @@ def _start(options: ArchiveOptions, spark: SparkSession, source: dict[str, str],
 
 
 def _watch(query: StreamingQuery, batches: Batches, start: KeptStart, report: Report) -> None:
-    """Waits for the end of the query, or ends it when told to (Ctrl-C, SIGTERM): a batch that is not committed is not there."""
+    """Waits for the end of the query, or ends it on Ctrl-C or SIGTERM: a batch that is not committed is not in the archive."""
     try:
         while not query.awaitTermination(1):
             start.drop_once_done()
@@ -340,5 +340,5 @@ def _watch(query: StreamingQuery, batches: Batches, start: KeptStart, report: Re
 
 
 def _ends(catalogue: Catalogue) -> dict[QueueKey, int]:
-    """Where each queue goes on that the archive has."""
+    """Where each queue in the archive continues."""
     return {key: max(end for _, end in spans) for key, spans in catalogue.spans().items()}

@@ -1,4 +1,4 @@
-"""The rows of an archive as a data frame: only of files that its manifests list."""
+"""The rows of an archive as a data frame: only from files that its manifests list."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ def file_frame(spark: SparkSession, tree: ArchiveTree, files: Sequence[ArchivedF
 
 
 def within(frame: DataFrame, ranges: Sequence[QueueRange]) -> DataFrame:
-    """Its rows that are in one of the ranges. They are a table to join with: Spark's planner goes down a condition of hundreds
-    of terms by recursion, and its stack ends."""
+    """Its rows that are in one of the ranges.
+
+    The ranges are a table to join with: Spark's planner recurses into a condition of hundreds of terms until its stack
+    ends.
+    """
     from pyspark.sql import functions as f
 
     rows = [(each.topic, each.broker, each.queue_id, each.start, each.end) for each in ranges]

@@ -1,6 +1,6 @@
 """The job `compact`: merges an archive's small files of past days. The archive's content stays the same.
 
-One run is one commit: the merged files come in and those that they replace go, or nothing happened.
+One run is one commit: it adds the merged files and removes those that they replace, or nothing happens.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactOptions:
-    """Which archive, and how large its files are to be."""
+    """The archive, and the wanted file size."""
 
     target: str = setting("", "The archive: a directory of this machine (needed).")
     target_file_mb: int = setting(
@@ -56,7 +56,7 @@ class CompactOptions:
         return local_path("target", self.target)
 
     def planned(self, tree: ArchiveTree) -> list[Merge]:
-        """What to merge now. Raises NoArchive or ArchiveDamaged."""
+        """The merges to do now. Raises NoArchive or ArchiveDamaged."""
         before = self.before or datetime_of_ms(now_ms()).date().isoformat()
         return merges(tree.catalogue().files, before=before, target_bytes=self.target_file_mb << 20)
 
@@ -68,7 +68,7 @@ def plan(options: CompactOptions, session: Session) -> Document:
 
 
 def run(options: CompactOptions, session: Session, report: Report) -> Document:
-    """Merges. Raises NoArchive, TargetInUse, ArchiveNotWritable; ArchiveDamaged where rows are not as they should be."""
+    """Merges. Raises NoArchive, TargetInUse, ArchiveNotWritable; ArchiveDamaged if rows differ from the manifests."""
     tree = ArchiveTree(options.root())
     tree.identity()
     with tree.locked(), tree.unread():
@@ -91,16 +91,16 @@ JOB = Job("compact", CompactOptions, plan, run)
 
 
 def _merged(spark: SparkSession, tree: ArchiveTree, directory: str, planned: Sequence[Merge]) -> list[StagedFile]:
-    """Each merge is a task."""
+    """Runs each merge as a task."""
     root = tree.root
     tasks = spark.sparkContext.parallelize(planned, len(planned))
     return [staged_of(text) for text in tasks.flatMap(lambda merge: merge_files(root, directory, merge)).collect()]
 
 
 def merge_files(root: str, directory: str, merge: Merge) -> list[str]:
-    """Writes the rows of some files as one, in order; its StagedFile as text.
+    """Writes the rows of some files as one, in order; returns its StagedFile as text.
 
-    In memory are the rows of one queue of one file.
+    Keeps the rows of one queue of one file in memory.
     """
     rows = (
         batch
@@ -121,7 +121,7 @@ def _rows_of_queue(path: str, topic: str, broker: str, queue_id: int) -> Iterato
 
 
 def _check_same(tree: ArchiveTree, planned: Sequence[Merge], staged: Sequence[StagedFile]) -> None:
-    """What comes in is what goes out, offset by offset. Raises ArchiveDamaged."""
+    """Checks that the new files have the offsets of the old ones. Raises ArchiveDamaged."""
     before = spans_of((file.topic, file.ranges) for merge in planned for file in merge.files)
     after = spans_of((each.topic, each.file.ranges) for each in staged)
     rows_before, rows_after = sum(merge.rows for merge in planned), sum(each.file.rows for each in staged)

@@ -1,15 +1,16 @@
 """The job `dedup`: copies the messages of topics to another topic, each once by its key, its id or a property.
 
-A message is left out where another of the same key came within the watermark before it (or after: of those that are read
-together the one of the first place stays, by topic, broker, queue and offset). State is bounded by the watermark, so this is
-not for ever. One without a key goes through. Order is not kept: messages are spread over partitions by their keys.
+A message is left out if another one with the same key came within the watermark before it. Of those that are read together
+the one with the first place is kept, by topic, broker, queue and offset. The state is bounded by the watermark, so this
+does not hold for ever. Messages without a key are all copied. Order is not kept: messages are spread over partitions by
+their keys.
 
-What is written is written once, whatever is killed: Spark repeats a batch with the same messages, of each key the same one
-stays, in the same partition, and each partition is sent in the order of its keys. So a second attempt sends what a first one
-stored, row by row. Rows are routed by their number, so that those of a partition share requests.
+Each message is written once, whatever is killed: Spark repeats a batch with the same messages, keeps the same one of each
+key, in the same partition, and each partition is sent in the order of its keys. So a second attempt sends exactly what a
+first one stored, row by row. Rows are routed by their number, so that the rows of a partition share requests.
 
-Spark keeps the first that it meets of a key, so the partitions are sorted before. It refuses a sort in a stream, since it could
-not sort the whole stream; within a batch is all that is wanted here, and SORT_CHECK says so.
+Spark keeps the first message of a key that it meets, so the partitions are sorted before. It refuses a sort in a stream,
+because it could not sort the whole stream; sorting within a batch is enough here, and SORT_CHECK allows it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual alias
 
 from ...model.config import setting
 from ...model.errors import ConfigError
@@ -37,7 +38,7 @@ SORT_CHECK: Final = "spark.sql.streaming.unsupportedOperationCheck"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DedupOptions(StreamOptions):
-    """What to read, what makes two messages the same, where to send them."""
+    """What to read, which messages are the same, where to send them."""
 
     topics: tuple[str, ...] = setting((), "Topics to read (needed).")
     to: str = setting("", "Topic to send to; it must be there (needed).")
@@ -64,7 +65,7 @@ def plan(options: DedupOptions, session: Session) -> Document:
 
 
 def run(options: DedupOptions, session: Session, report: Report) -> Document:
-    """Reads, leaves out, sends. `passed` is False where rows came later than the watermark allows: they were left out."""
+    """Reads, filters, sends. `passed` is False if rows came later than the watermark allows: they were left out."""
     messages_in(options.namesrv, [*options.topics, options.to])
     spark = session()
     columns = (*PASSED_ON, *PLACE, "messageId", "storeTimestamp")
@@ -99,7 +100,7 @@ def run(options: DedupOptions, session: Session, report: Report) -> Document:
 
 
 def key_column(by: str) -> Column:
-    """What tells messages apart, as text: the key, or for one without a key its place, which no other has."""
+    """The text that distinguishes messages: the key, or for a message without one its place, which is unique."""
     key = F.element_at("properties", by.removeprefix(PROPERTY)) if by.startswith(PROPERTY) else F.col(by)
     place = F.concat_ws("/", *PLACE)
     return F.when(key.isNotNull(), F.concat(F.lit("k"), key)).otherwise(F.concat(F.lit("p"), place))

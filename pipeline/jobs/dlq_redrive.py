@@ -1,7 +1,7 @@
 """The job `dlq-redrive`: sends selected dead letters of several groups again, at a given rate.
 
-It is the client's redrive: the same properties, the same order, the same memory of what was sent, which a selection has
-for itself. It needs no Spark: letters go through one sender, in order.
+It uses the client's redrive: the same properties, the same order, the same stored progress, separate for each selection. It
+needs no Spark: one sender sends the letters, in order.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class RedriveOptions:
 
 
 def plan(options: RedriveOptions, session: Session) -> Document:
-    """Looks at the letters and tells what would be sent where."""
+    """Examines the letters and reports what would be sent where."""
     del session
     return _redrive(options, lambda _progress: None, dry_run=True)
 
 
 def run(options: RedriveOptions, session: Session, report: Report) -> Document:
-    """Sends. A group ends at its first letter that cannot be sent, and `passed` is False then."""
+    """Sends. A group ends at its first letter that cannot be sent, and then `passed` is False."""
     del session
     return _redrive(options, report, dry_run=False)
 

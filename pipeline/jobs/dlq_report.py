@@ -1,7 +1,7 @@
 """The job `dlq-report`: counts dead letters by group, by original topic, by tag and by kind of failure.
 
-A kind of failure is the reason that a letter was given up for, with its numbers and ids taken out of it: those of
-"order 17: timeout after 3000 ms" and "order 18: timeout after 3001 ms" are one kind.
+A kind of failure is a letter's reason without the numbers and ids in it: "order 17: timeout after 3000 ms" and "order 18:
+timeout after 3001 ms" are one kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual alias
 
 from ...client.admin import Admin
 from ...client.administration.letter_selection import LetterSelection
@@ -65,7 +65,7 @@ class DeadLetterReportOptions:
 
 
 def plan(options: DeadLetterReportOptions, session: Session) -> Document:
-    """Which groups have letters, of whatever kind. Starts no Spark."""
+    """Which groups have letters, of any kind. Starts no Spark."""
     del session
     with Admin(options.namesrv or None) as admin:
         groups = groups_with_letters(admin, options.groups)
@@ -73,7 +73,7 @@ def plan(options: DeadLetterReportOptions, session: Session) -> Document:
 
 
 def run(options: DeadLetterReportOptions, session: Session, report: Report) -> Document:
-    """Counts; where no group has letters without starting Spark."""
+    """Counts; if no group has letters, without starting Spark."""
     del report
     with Admin(options.namesrv or None) as admin:
         groups = [row["group"] for row in groups_with_letters(admin, options.groups)]
@@ -87,7 +87,7 @@ JOB = Job("dlq-report", DeadLetterReportOptions, plan, run)
 
 
 def letters(spark: SparkSession, groups: list[str], options: DeadLetterReportOptions) -> DataFrame:
-    """The letters that are meant, with what their kind is made of."""
+    """The selected letters, with the columns that determine their kind."""
     stored = topic_table(spark, [dead_letter_topic(group) for group in groups], COLUMNS, options.namesrv)
     rows = between(stored, moment_ms("since", options.since), moment_ms("until", options.until))
     reason = _property(DEAD_LETTER_REASON)
@@ -115,7 +115,7 @@ def _property(name: str) -> Column:
 
 
 def _selected(selection: LetterSelection) -> Column:
-    """The condition that `LetterSelection.matches` is."""
+    """The condition of `LetterSelection.matches` as a column."""
     condition = F.contains(F.lower("reason"), F.lit(selection.reason.lower()))
     for column, wanted in (("origin_topic", selection.topics), ("tag", selection.tags)):
         if wanted:
@@ -124,7 +124,7 @@ def _selected(selection: LetterSelection) -> Column:
 
 
 def count_letters(rows: DataFrame, samples: int) -> Document:
-    """{rows, classes, classes_left_out, samples, hours} of letters as above, the largest classes first."""
+    """{rows, classes, classes_left_out, samples, hours} of these letters, the largest classes first."""
     kept = rows.persist()
     try:
         counted = kept.groupBy(*CLASS).agg(
@@ -163,7 +163,7 @@ def _class(number: int, row: Row) -> Document:
 
 
 def _samples(letters: DataFrame, classes: list[Row], count: int) -> list[Document]:
-    """The newest letters of each of these classes, under the classes' numbers."""
+    """The newest letters of each of these classes, with the classes' numbers."""
     numbered = [(number, *(row[name] for name in CLASS)) for number, row in enumerate(classes)]
     top = F.broadcast(letters.sparkSession.createDataFrame(numbered, ["class", *CLASS]))
     rank = F.row_number().over(Window.partitionBy("class").orderBy(F.desc("at_ms"), F.desc("offset"), "message_id"))

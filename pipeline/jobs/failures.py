@@ -1,6 +1,6 @@
-"""Finds the cause in Spark's long errors: our own error in a Python worker's traceback, or the first useful line.
+"""Finds the cause in Spark's long errors: our own error in a Python worker's traceback, or the first useful line. Pure.
 
-Pure. An error that a worker raised arrives as text, inside a Java exception, inside a Python one.
+An error raised in a worker arrives as text, inside a Java exception, inside a Python one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _WRAPPERS: Final = frozenset(
 
 
 def failure(job: str, error: BaseException, log_path: str) -> ZenitError:
-    """The error to tell a user of: the one that was raised, where it is ours, else JobFailed with its reason in a line."""
+    """The error for the user: the given one if it is ours, else JobFailed with its reason in one line."""
     if isinstance(error, ZenitError):
         return error
     return JobFailed(job, reason_of(str(error)) or type(error).__name__, log_path)
 
 
 def reason_of(text: str) -> str:
-    """The one line of an error's text that tells most: our error, else the innermost that is no wrapper, else the first."""
+    """The most useful line of an error's text: our error, else the innermost that is no wrapper, else the first."""
     ours = _OURS.findall(text)
     if ours:
         return _short(ours[-1][1])

@@ -10,11 +10,11 @@
 
     JOB = Job("copy", CopyOptions, plan, run)
 
-`zenit job run copy --target-file-mb 64` makes a CopyOptions; in Python one is made directly and given to `run`. A field is
-an option under its own name, with dashes; a field that is True or False needs no value on the command line. Refusals are
+`zenit job run copy --target-file-mb 64` creates a CopyOptions; in Python one is created directly and passed to `run`. A
+field is an option of the same name, with dashes; a boolean field needs no value on the command line. Errors are
 ConfigErrors, whose key is the field's name.
 
-A summary is a dict with names in snake_case, `rows` among them; `passed: False` in it makes the command exit with 1.
+A summary is a dict with names in snake_case, including `rows`; `passed: False` in it makes the command exit with 1.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ Session = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[O]):
-    """One job. `plan` and `run` get the options, a function that starts Spark when it is first called, and (run) whom to
-    tell how it goes; both return a summary. `plan` changes nothing, and `run` may be repeated.
+    """One job.
+
+    `plan` and `run` get the options, a function that starts Spark at its first call, and (run) a callback for progress;
+    both return a summary. `plan` changes nothing, and `run` may be repeated.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Job(Generic[O]):
 
 
 def parse_options(cls: type[O], arguments: Sequence[str]) -> O:
-    """The options that command-line arguments ("--target-file-mb", "64", "--quick") stand for. Raises InvalidParameter."""
+    """The options in command-line arguments ("--target-file-mb", "64", "--quick"). Raises InvalidParameter."""
     schema = {info.key: info for info in config_schema(cls)}
     pairs = []
     waiting = list(arguments)
@@ -78,25 +80,25 @@ def parse_options(cls: type[O], arguments: Sequence[str]) -> O:
 
 
 def option_flag(key: str) -> str:
-    """How a field is written on the command line."""
+    """A field's name on the command line."""
     return "--" + key.replace("_", "-")
 
 
 def option_help(cls: type[Any]) -> list[tuple[str, str]]:
-    """(how it is written, what it means) of each option, for `zenit job run NAME --help`."""
+    """(its form, its meaning) of each option, for `zenit job run NAME --help`."""
     return [(f"{option_flag(info.key)}{_metavar(info)}", info.meaning + _default(info)) for info in config_schema(cls)]
 
 
 def required(key: str, value: object, meaning: str) -> None:
-    """Raises ConfigError where an option was not given that has no default."""
+    """Raises ConfigError if an option without a default was not given."""
     if not value:
         raise ConfigError(key, "", meaning)
 
 
 def moment_ms(key: str, text: str) -> int | None:
-    """Milliseconds since the epoch of an ISO 8601 time (local where no zone is given) or of plain milliseconds.
+    """Milliseconds since the epoch of an ISO 8601 time (local if it has no zone) or of plain milliseconds.
 
-    None for no text. Raises ConfigError.
+    None for an empty text. Raises ConfigError.
     """
     if not text:
         return None

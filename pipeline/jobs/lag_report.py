@@ -19,7 +19,7 @@ from .summary import JobProgress
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LagReportOptions:
-    """Which groups, how often, and what is too much."""
+    """Which groups, how often, and the limits."""
 
     groups: tuple[str, ...] = setting((), "Only these groups; else all that consume something.")
     samples: int = setting(1, "How often to look.", minimum=1, maximum=10_000)
@@ -38,7 +38,7 @@ class LagReportOptions:
 
 
 def plan(options: LagReportOptions, session: Session) -> Document:
-    """Which groups would be looked at."""
+    """Which groups would be examined."""
     del session
     with Admin(options.namesrv or None) as admin:
         names = options.groups or [group["name"] for group in admin.groups()]
@@ -46,7 +46,7 @@ def plan(options: LagReportOptions, session: Session) -> Document:
 
 
 def run(options: LagReportOptions, session: Session, report: Report) -> Document:
-    """Looks; `passed` is False where a group was beyond a limit at the last look. Raises GroupNotFound of a named group."""
+    """Measures; `passed` is False if a group was beyond a limit at the last sample. Raises GroupNotFound for a named group."""
     del session
     every_ms = duration_ms("every", options.every)
     begin_ms = monotonic_ms()

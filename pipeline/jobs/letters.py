@@ -11,7 +11,7 @@ from .job import Document
 
 
 class LetterOptions(Protocol):
-    """Settings of both jobs."""
+    """The settings of both jobs."""
 
     @property
     def groups(self) -> tuple[str, ...]: ...
@@ -24,14 +24,14 @@ class LetterOptions(Protocol):
 
 
 def selection_of(options: LetterOptions) -> LetterSelection:
-    """Which letters are meant."""
+    """The selection of the options."""
     return LetterSelection(topics=frozenset(options.origins), tags=frozenset(options.tags), reason=options.reason)
 
 
 def groups_with_letters(admin: Admin, groups: tuple[str, ...]) -> list[Document]:
-    """What the groups hold, of all or of those named; those that hold none are left out.
+    """The dead letters of all groups or of the named ones; groups without any are left out.
 
-    Raises GroupNotFound where one that is named holds none and does not exist: a deleted group may have left letters.
+    Raises GroupNotFound if a named one has none and does not exist: a deleted group may have left letters.
     """
     if not groups:
         return [row for row in admin.dead_letter_groups() if row["letters"]]

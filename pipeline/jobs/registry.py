@@ -1,4 +1,4 @@
-"""The table of jobs: name, purpose, module. A job is imported only when it is used, and Spark with it."""
+"""The table of jobs: name, purpose, module. A job, and Spark with it, is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .job import Job
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """One job. `module`: where its `JOB` is, relative to this package."""
+    """One job. `module`: the module of its `JOB`, relative to this package."""
 
     meaning: str
     module: str

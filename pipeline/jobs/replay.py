@@ -1,8 +1,8 @@
 """The job `replay`: sends messages of an archive, or of a topic's past offsets, to a topic again.
 
-They are sent chunk by chunk (replay_plan); after each chunk its number is written down, so that a replay that was killed
-goes on where it was. With `delivery=dedup` the broker knows what it has of the chunk at which that happened, and nothing
-comes twice. Each message carries where it comes from in two properties, of the first place that it was in.
+They are sent chunk by chunk (replay_plan). After each chunk its number is stored, so a killed replay continues there. With
+`delivery=dedup` the broker knows what it has of the interrupted chunk, and nothing is sent twice. Each message has two
+properties with its origin, the first place where it was stored.
 """
 
 from __future__ import annotations
@@ -101,17 +101,17 @@ class ReplayOptions:
         return moment_ms("since", self.since), moment_ms("until", self.until)
 
     def offsets(self) -> tuple[Offsets, Offsets]:
-        """Where to begin and to end, of the queues that were named. Raises InvalidParameter."""
+        """The first and end offsets of the named queues. Raises InvalidParameter."""
         texts = (("starting_offsets", self.starting_offsets), ("ending_offsets", self.ending_offsets))
         starting, ending = (parse_offsets(name, text) if text else {} for name, text in texts)
         return starting, ending
 
     def source(self) -> dict[str, str]:
-        """Where the brokers are, as options of the source and the sink."""
+        """How to reach the brokers, as options of the source and the sink."""
         return {"namesrv": self.namesrv} if self.namesrv else {}
 
     def reading(self) -> AbstractContextManager[None]:
-        """No file of the archive goes away meanwhile, where there is one. Raises NoArchive, TargetInUse."""
+        """If there is an archive, prevents the removal of its files meanwhile. Raises NoArchive, TargetInUse."""
         if not self.archive:
             return nullcontext()
         tree = ArchiveTree(local_path("archive", self.archive))
@@ -119,7 +119,7 @@ class ReplayOptions:
         return tree.reading()
 
     def digest(self) -> str:
-        """Of what is sent, and where to: how fast and from which machine does not matter."""
+        """The digest of what is sent, and where to; the rate and the machine do not matter."""
         told = asdict(self)
         for name in ("rate", "name", "state_dir", "namesrv"):
             del told[name]
@@ -128,7 +128,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
-    """Where the rows of a replay come from. `tree`, `files`: of the archive; None: the brokers."""
+    """The source of a replay's rows. `tree`, `files`: of the archive; None: the brokers."""
 
     options: ReplayOptions
     tree: ArchiveTree | None
@@ -151,7 +151,7 @@ class ReplayedRows:
         return ReplayedRows(options, tree, tuple(files))
 
     def ranges(self) -> list[QueueRange]:
-        """What there is to send, before filters. Raises TopicNotFound, and why brokers do not answer."""
+        """The ranges to send, before filters. Raises TopicNotFound, and errors of brokers."""
         if self.tree is None:
             settings = self.options.source() | {"subscribe": ",".join(self.options.topics)}
             found = between_times(settings, *self.options.times())
@@ -165,7 +165,7 @@ class ReplayedRows:
         return cut(found, *self.options.offsets())
 
     def frame(self, spark: SparkSession, ranges: Sequence[QueueRange]) -> DataFrame:
-        """The rows of some ranges that are wanted."""
+        """The wanted rows of some ranges."""
         from pyspark.sql import functions as f
 
         options = self.options
@@ -188,7 +188,7 @@ class ReplayedRows:
 
 
 def plan(options: ReplayOptions, session: Session) -> Document:
-    """How many messages would be sent. Changes nothing; starts Spark only where a filter or a time is to be tried."""
+    """How many messages would be sent. Changes nothing; starts Spark only to apply a filter or a time."""
     rows = ReplayedRows.of(options)
     ranges = rows.ranges()
     number = sum(each.rows for each in ranges)
@@ -201,7 +201,8 @@ def plan(options: ReplayOptions, session: Session) -> Document:
 def run(options: ReplayOptions, session: Session, report: Report) -> Document:
     """Sends what was not sent yet.
 
-    Raises ReplayChanged, ReplayElsewhere, TargetInUse, ArchiveNotWritable (its state), and what archive, source and sink raise.
+    Raises ReplayChanged, ReplayElsewhere, TargetInUse, ArchiveNotWritable (its state), and errors of archive, source and
+    sink.
     """
     digest = options.digest()
     name = options.name or f"replay-{digest[:12]}"
@@ -239,7 +240,7 @@ JOB = Job("replay", ReplayOptions, plan, run)
 
 
 def cut(ranges: Sequence[QueueRange], starting: Offsets, ending: Offsets) -> list[QueueRange]:
-    """Ranges from and up to given offsets, of the queues that have any."""
+    """The ranges, cut to the given offsets of the queues that have any."""
     found = []
     for each in ranges:
         start, end = max(each.start, starting.get(each.key, 0)), min(each.end, ending.get(each.key, each.end))
@@ -249,7 +250,7 @@ def cut(ranges: Sequence[QueueRange], starting: Offsets, ending: Offsets) -> lis
 
 
 def matching(rows: DataFrame, sql: str) -> DataFrame:
-    """The rows whose properties meet a condition, as the broker understands it."""
+    """The rows whose properties meet a condition, as the broker would evaluate it."""
     from pyspark.sql.pandas.functions import arrow_udf
 
     def meets(properties: pa.Array) -> pa.Array:
@@ -260,7 +261,7 @@ def matching(rows: DataFrame, sql: str) -> DataFrame:
 
 
 def meet(sql: str, properties: pa.Array) -> list[bool]:
-    """Whether each of some messages' properties meet a condition."""
+    """Whether each message's properties meet a condition."""
     condition = Condition(sql)
     columns = [pc.map_lookup(properties, pa.scalar(name.decode()), "first").to_pylist() for name in condition.names]
     rows = zip(*columns, strict=True) if columns else [()] * len(properties)
@@ -268,9 +269,9 @@ def meet(sql: str, properties: pa.Array) -> list[bool]:
 
 
 def _state(path: str, name: str, digest: str, rows: ReplayedRows, options: ReplayOptions) -> Replay:
-    """What was written down of this replay, or a new one.
+    """The stored state of this replay, or a new one.
 
-    Raises ReplayChanged, ReplayElsewhere, ArchiveDamaged, ArchiveNotWritable, and why brokers do not answer.
+    Raises ReplayChanged, ReplayElsewhere, ArchiveDamaged, ArchiveNotWritable, and errors of brokers.
     """
     cluster_id = cluster_that_answers(options.namesrv or None, timeout_ms=CLUSTER_TIMEOUT_MS)
     try:
@@ -286,9 +287,9 @@ def _state(path: str, name: str, digest: str, rows: ReplayedRows, options: Repla
 
 
 def _send(options: ReplayOptions, spark: SparkSession, rows: ReplayedRows, state: Replay) -> int:
-    """Sends the next chunk; returns how many messages that was.
+    """Sends the next chunk; returns the number of messages in it.
 
-    Where a row stands in which partition is told by the rows alone, not by files or tasks: it is part of its identity.
+    The partition and position of a row depend only on the rows, not on files or tasks: they are part of its identity.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
@@ -307,7 +308,7 @@ def _send(options: ReplayOptions, spark: SparkSession, rows: ReplayedRows, state
 
 
 def _forget(options: ReplayOptions, state: Replay) -> None:
-    """All is sent and written down: what the brokers keep for a chunk that comes again is of no use any more."""
+    """Drops what the brokers keep for a repeated chunk, after all is sent and the state is stored."""
     if options.delivery != "dedup":
         return
     query = _query(state)
@@ -315,7 +316,7 @@ def _forget(options: ReplayOptions, state: Replay) -> None:
         with connection(options.namesrv or None, state.cluster_id) as cluster:
             calls = PipelineCalls(cluster, timeout_ms=CLUSTER_TIMEOUT_MS)
             for name in (pin_name(query, options.to), finish_name(query, options.to)):
-                with suppress(QueryOffsetsNotFound):  # nothing was sent, or an earlier run came as far as this
+                with suppress(QueryOffsetsNotFound):  # nothing was sent, or an earlier run has dropped it
                     calls.drop_query_offsets(name)
     except ZenitError as error:
         log.warning("what the brokers keep of a replay that is done stays until it is dropped: %s", error)
@@ -326,7 +327,7 @@ def _query(state: Replay) -> str:
 
 
 def _properties() -> Column:
-    """A message's own properties, and where it was first."""
+    """A message's own properties, and its origin."""
     from pyspark.sql import functions as f
 
     queue_id, offset = f.col("queueId").cast("string"), f.col("queueOffset").cast("string")
@@ -337,7 +338,7 @@ def _properties() -> Column:
         f.lit(ORIGIN_MESSAGE_ID),
         f.coalesce(f.col("properties")[ORIGIN_MESSAGE_ID], f.col("messageId")),
     )
-    # The system's own properties are left out by the sink.
+    # The sink leaves out the system's own properties.
     own = f.coalesce("properties", f.create_map().cast("map<string,string>"))
     own = f.map_filter(own, lambda name, _: ~name.isin(ORIGIN, ORIGIN_MESSAGE_ID))
     return f.map_concat(own, origins)

@@ -1,6 +1,6 @@
-"""Runs a job from its name and its arguments: what `zenit job run` calls.
+"""Runs a job from its name and its arguments, for `zenit job run`.
 
-Spark is started when the job first asks for it, so what is wrong with its options or its directories is told before.
+Spark starts when the job first asks for it, so errors in options or directories are reported before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STDERR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """A job and the options it is to run with. `master`, `shuffle_partitions`: of Spark; 0 = as many as cores."""
+    """A job and its options. `master`, `shuffle_partitions`: of Spark; 0 = as many as cores."""
 
     job: Job[Any]
     options: Any
@@ -38,7 +38,7 @@ class PreparedJob:
 
 
 def job_named(name: str) -> Job[Any]:
-    """Imports a job. Raises InvalidParameter for a name that is none, RequirementMissing without Spark."""
+    """Imports a job. Raises InvalidParameter for an unknown name, RequirementMissing without Spark."""
     try:
         return find_job(name)
     except ModuleNotFoundError as error:
@@ -50,16 +50,16 @@ def job_named(name: str) -> Job[Any]:
 def prepare(
     name: str, arguments: Sequence[str], *, master: str = "local[*]", shuffle_partitions: int = 0
 ) -> PreparedJob:
-    """Reads a job's command line. Raises InvalidParameter where it is wrong, RequirementMissing without Spark."""
+    """Parses a job's command line. Raises InvalidParameter, RequirementMissing without Spark."""
     job = job_named(name)
     return PreparedJob(job, parse_options(job.options, arguments), master, shuffle_partitions)
 
 
 def run_job(prepared: PreparedJob, report: Report, *, dry_run: bool = False) -> Document:
-    """Runs a job, or tells what it would do; returns its summary: `{job, dry_run, rows, seconds, rows_per_second, ...}`.
+    """Runs a job, or reports what it would do; returns its summary: `{job, dry_run, rows, seconds, rows_per_second, ...}`.
 
-    What Spark and its workers say goes into a file, which stays where Spark gave the job up. Raises ZenitError: the job's
-    own, or JobFailed with one line of what Spark said.
+    The output of Spark and its workers goes into a file, which is kept if Spark failed. Raises ZenitError: the job's own,
+    or JobFailed with one line of Spark's error.
     """
     job, options = prepared.job, prepared.options
     descriptor, log_path = tempfile.mkstemp(prefix=f"zenit-{job.name}-", suffix=".log")
@@ -75,7 +75,7 @@ def run_job(prepared: PreparedJob, report: Report, *, dry_run: bool = False) -> 
     keep = False
     try:
         summary = job.plan(options, session) if dry_run else job.run(options, session, report)
-    except Exception as error:  # of whatever kind Spark has for it: the user gets one line
+    except Exception as error:  # Spark has many kinds: the user gets one line
         told = failure(job.name, error, log_path if os.fstat(descriptor).st_size else "")
         keep = isinstance(told, JobFailed) and bool(told.log_path)
         raise told from error
@@ -93,7 +93,7 @@ def run_job(prepared: PreparedJob, report: Report, *, dry_run: bool = False) -> 
 
 @contextlib.contextmanager
 def _stderr_into(descriptor: int) -> Iterator[None]:
-    """The processes that are started meanwhile have this file as their stderr."""
+    """Makes this file the stderr of processes that are started meanwhile."""
     sys.stderr.flush()
     own = os.dup(STDERR)
     os.dup2(descriptor, STDERR)

@@ -1,4 +1,4 @@
-"""A streaming query's totals so far, from the progress that Spark keeps of its last batches. Pure."""
+"""A streaming query's totals so far, from Spark's progress reports of its last batches. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from .summary import rows_behind
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Of one query. `late_rows`: came behind the watermark and were left out; `duplicates`: left out by a deduplication;
-    `state_rows_ended`: what left the state, as a window does that is over; `rows_behind`: None = not known."""
+    """The totals of one query.
+
+    `late_rows`: behind the watermark and left out; `duplicates`: left out by a deduplication; `state_rows_ended`: removed
+    from the state, as finished windows are; `rows_behind`: None = not known.
+    """
 
     rows: int = 0
     batches: int = 0
@@ -23,7 +26,7 @@ class StreamCounts:
     _last: tuple[int, str] = field(default=(-1, ""))
 
     def on_progress(self, recent: Iterable[Mapping[str, Any]]) -> None:
-        """Counts those that were not counted before. `recent`: Spark's, in the order of time, some of them known."""
+        """Adds the reports that were not counted before. `recent`: Spark's, in the order of time, some of them known."""
         for progress in recent:
             stamp = (int(progress["batchId"]), str(progress["timestamp"]))
             if stamp <= self._last:

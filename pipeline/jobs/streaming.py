@@ -1,7 +1,7 @@
 """The common parts of stateful jobs: a topic read as a stream, a watched query, a sink.
 
-State is kept in RocksDB, so that its size is not the heap's. The number of partitions that the state has is the session's
-number of shuffle partitions when a checkpoint is first used, and stays that of the checkpoint.
+State is stored in RocksDB, so it is not limited by the heap. The number of its partitions is the session's number of
+shuffle partitions when a checkpoint is first used, and stays that of the checkpoint.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LOOK_S: Final = 1
 ID_WAIT_S: Final = 60.0
 
 WriteBatch = Callable[["DataFrame", int, str], None]
-"""Told of (batch, its number, the query's id, which is that of its checkpoint). Told again of a batch after a crash."""
+"""Called with (batch, its number, the query's id, which is that of its checkpoint). A batch may come again after a crash."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamOptions:
-    """What all jobs that keep state are told."""
+    """The options of all jobs with state."""
 
     checkpoint: str = setting("", "Directory where the job keeps how far it is (needed).")
     start: str = setting("earliest", "Where a new checkpoint begins: earliest, latest or a time.")
@@ -56,12 +56,15 @@ class StreamOptions:
         start_at(self.start)
 
     def every_ms(self) -> int | None:
-        """How often a batch begins; None: as often as there is something, to the end of what there is now."""
+        """The interval of batches; None: as often as there are rows, until all present ones are read."""
         return duration_ms("every", self.every) if self.continuous else None
 
     def source(self) -> dict[str, str]:
-        """Options of the source, beside what is read. Where one that does not start at the earliest began, the brokers keep
-        under a name made of the checkpoint's place."""
+        """Options of the source, besides what is read.
+
+        If the start is not the earliest, the brokers store where the query began, under a name made from the checkpoint's
+        path.
+        """
         options = start_at(self.start) | _at(self.namesrv)
         if self.start != "earliest":
             place = self.checkpoint if "://" in self.checkpoint else os.path.abspath(self.checkpoint)
@@ -69,18 +72,18 @@ class StreamOptions:
         return options
 
     def sink(self, topic: str) -> dict[str, str]:
-        """Options of the sink, beside the name of the query and the number of the batch."""
+        """Options of the sink, besides the name of the query and the number of the batch."""
         return {"topic": topic, "delivery": "dedup"} | _at(self.namesrv)
 
     def lag(self) -> LagListener:
-        """Who tells of lag."""
+        """The listener that reports lag."""
         return LagListener(
             namesrv=self.namesrv or None, json_path=self.lag_json or None, prometheus_path=self.prometheus or None
         )
 
 
 def start_at(text: str) -> dict[str, str]:
-    """What `start` means to the source. Raises ConfigError."""
+    """The source's options for `start`. Raises ConfigError."""
     if text in ("earliest", "latest"):
         return {"startingOffsets": text}
     return {"startingTimestamp": str(moment_ms("start", text)), "startingOffsetsByTimestampStrategy": "latest"}
@@ -93,7 +96,7 @@ def _at(namesrv: str) -> dict[str, str]:
 def topic_stream(
     spark: SparkSession, topics: Sequence[str], columns: Sequence[str], options: dict[str, str]
 ) -> DataFrame:
-    """The topics' messages as they come. `options`: more of the source's."""
+    """The topics' messages as a stream. `options`: more options of the source."""
     reader = spark.readStream.format("zenit").option("subscribe", ",".join(topics)).option("columns", ",".join(columns))
     return reader.options(**options).load()
 
@@ -107,9 +110,9 @@ def run_query(
     name: str,
     options: StreamOptions,
 ) -> StreamCounts:
-    """Runs the query to the end of what there is now, or (`continuous`) until Ctrl-C; returns what was counted.
+    """Runs the query until all present messages are read, or (`continuous`) until Ctrl-C; returns its totals.
 
-    Raises what the query ended with.
+    Raises the query's error.
     """
     known = threading.Event()
     identity: list[str] = []
@@ -144,7 +147,7 @@ def _watched(query: StreamingQuery, report: Report) -> StreamCounts:
     counts = StreamCounts()
     begin_ms = monotonic_ms()
     try:
-        with contextlib.suppress(KeyboardInterrupt):  # how one that goes on is ended
+        with contextlib.suppress(KeyboardInterrupt):  # the way to end a continuous one
             while not query.awaitTermination(LOOK_S):
                 counts.on_progress(_recent(query))
                 report(JobProgress(counts.rows, (monotonic_ms() - begin_ms) / 1000, counts.rows_behind))

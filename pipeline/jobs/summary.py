@@ -1,4 +1,4 @@
-"""A job's progress as one line, also from Spark's progress of a query. Pure."""
+"""A job's progress as one line, also from Spark's progress report of a query. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """So many rows in so many seconds; `rows_behind`: those still to come, None where that is not known."""
+    """Rows and seconds; `rows_behind`: those still to come, None if unknown."""
 
     rows: int
     seconds: float
@@ -23,12 +23,12 @@ class JobProgress:
 
 
 def rate(rows: int, seconds: float) -> float:
-    """Rows a second, to one decimal; 0 where no time has passed."""
+    """Rows a second, to one decimal; 0 if no time has passed."""
     return round(rows / seconds, 1) if seconds > 0 else 0.0
 
 
 def rows_behind(progress: Mapping[str, Any]) -> int | None:
-    """How many rows a streaming query has yet to read, from its progress as JSON; None where it does not say."""
+    """How many rows a streaming query has yet to read, from its progress report; None if it does not say."""
     behind = None
     for source in progress.get("sources") or ():
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
@@ -40,7 +40,7 @@ def rows_behind(progress: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(value: object) -> dict[str, Any] | None:
-    """Spark gives offsets as JSON texts or as what they stand for, depending on its version."""
+    """Spark gives offsets as JSON texts or as objects, depending on its version."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -5,10 +5,10 @@ A journey is one message on its way to one group, in hops, all in ms:
     produce       the send, as its producer measured it
     wait          from the end of the send to the first delivery
     handle        a delivery, as its consumer measured it
-    end to end    from the making of the message to the end of its first delivery that went well
+    end to end    from the creation of the message to the end of its first successful delivery
 
-Clocks of different machines go into `wait` and `end to end`; what would be below 0 by that counts as 0. A retry storm is a
-minute in which a group was handed so many messages again.
+`wait` and `end to end` compare clocks of different machines; negative results count as 0. A retry storm is a minute with
+many deliveries of a group that are retries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual alias
 
 from ...client.tracing.trace_format import Consumed, Delivered, Published, TransactionEnded
 from ...model.config import check_settings, setting
@@ -56,13 +56,13 @@ class TraceReportOptions:
 
 
 def plan(options: TraceReportOptions, session: Session) -> Document:
-    """How many trace messages there are, whenever told. Starts no Spark."""
+    """How many trace messages there are, of any time. Starts no Spark."""
     del session
     return {"rows": messages_in(options.namesrv, [options.trace_topic]), "trace_topic": options.trace_topic}
 
 
 def run(options: TraceReportOptions, session: Session, report: Report) -> Document:
-    """Counts. `rows`: of trace records, of which a trace message holds many."""
+    """Counts. `rows`: trace records, of which a trace message has many."""
     del report
     messages_in(options.namesrv, [options.trace_topic])
     stored = topic_table(session(), [options.trace_topic], ("body", "storeTimestamp"), options.namesrv)
@@ -82,19 +82,19 @@ JOB = Job("trace-report", TraceReportOptions, plan, run)
 
 
 def records(messages: DataFrame) -> DataFrame:
-    """One row a trace record, of messages of a trace topic."""
+    """One row per trace record in messages of a trace topic."""
     decode = F.udf(trace_rows, TRACE_TYPE, useArrow=False)  # with Arrow it would need pandas
     return messages.select(F.explode(decode("body")).alias("record")).select("record.*")
 
 
 def of_topics(told: DataFrame, topics: tuple[str, ...]) -> DataFrame:
-    """The records of messages that were sent to these topics; deliveries do not say theirs."""
+    """The records of messages that were sent to these topics; records of deliveries have no topic."""
     sent = told.where((F.col("kind") == Published.kind) & F.col("topic").isin(list(topics)))
     return told.join(sent.select("message_id").distinct(), "message_id", "left_semi")
 
 
 def count_traces(told: DataFrame, *, storm: int, slowest: int) -> Document:
-    """What the report tells, of records as `records` makes them."""
+    """The report's content, from records as `records` returns them."""
     travelled = journeys(told)
     retries = retries_a_minute(told)
     return {
@@ -116,7 +116,7 @@ def count_traces(told: DataFrame, *, storm: int, slowest: int) -> Document:
 
 
 def journeys(told: DataFrame) -> DataFrame:
-    """One row a message and group: what its hops took; null where it was not told."""
+    """One row per message and group: the time of each hop; null if it was not traced."""
     sent = (
         _of(told, Published.kind)
         .where("ok")
@@ -196,7 +196,7 @@ def hops(told: DataFrame, travelled: DataFrame) -> list[Document]:
 
 
 def retries_a_minute(told: DataFrame) -> DataFrame:
-    """(group, at_ms, retries, deliveries) of each minute in which a group was handed anything."""
+    """(group, at_ms, retries, deliveries) of each minute in which a group had a delivery."""
     minute = (F.floor(F.col("at_ms") / MINUTE_MS) * MINUTE_MS).alias("at_ms")
     again = F.count(F.when(F.col("attempt") > 0, 1)).alias("retries")
     handed = _of(told, Delivered.kind)
@@ -206,7 +206,7 @@ def retries_a_minute(told: DataFrame) -> DataFrame:
 
 
 def most_tried(told: DataFrame) -> DataFrame:
-    """(message_id, group, attempts) of the messages that were tried most often, if more than once."""
+    """(message_id, group, attempts) of the messages with the most attempts, if more than one."""
     handed = _of(told, Delivered.kind).where(F.col("attempt") > 0)
     attempts = (F.max("attempt") + 1).alias("attempts")
     counted = handed.groupBy("message_id", F.col("producer_or_group").alias("group")).agg(attempts)
@@ -214,7 +214,7 @@ def most_tried(told: DataFrame) -> DataFrame:
 
 
 def failures(told: DataFrame) -> DataFrame:
-    """(where, name, what, count): sends that failed by topic, deliveries that failed by group and result."""
+    """(where, name, what, count): failed sends by topic, failed deliveries by group and result."""
     failed = told.where(~F.col("ok"))
     sends = F.col("kind") == Published.kind
     return (

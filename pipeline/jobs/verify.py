@@ -1,6 +1,6 @@
 """The job `verify`: checks that the archive has each message of the topics exactly once and unchanged.
 
-Exits with 1 where it is not. What it compares, and what counts as a finding: verify_report.
+Exits with 1 if it has not. For what it compares, and what counts as a finding, see verify_report.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class VerifyOptions:
         return local_path("target", self.target)
 
     def files(self, catalogue: Catalogue) -> list[ArchivedFile]:
-        """The files to look at."""
+        """The files to check."""
         return [file for file in catalogue.files if not self.topics or file.topic in self.topics]
 
 
@@ -62,7 +62,7 @@ def plan(options: VerifyOptions, session: Session) -> Document:
 
 
 def run(options: VerifyOptions, session: Session, tell: Report) -> Document:
-    """Reads the archive, asks the brokers, compares. Raises NoArchive, ArchiveDamaged, and why brokers do not answer."""
+    """Reads the archive, asks the brokers, compares. Raises NoArchive, ArchiveDamaged, and errors of brokers."""
     tree = ArchiveTree(options.root())
     tree.identity()
     with tree.reading():
@@ -88,7 +88,7 @@ def _verified(options: VerifyOptions, session: Session, tell: Report, tree: Arch
 
 
 def _checked(spark: SparkSession, tree: ArchiveTree, files: Sequence[ArchivedFile]) -> list[FileCheck]:
-    """Every file, in tasks of a few."""
+    """Checks every file, in tasks of a few."""
     if not files:
         return []
     root = tree.root
@@ -99,7 +99,7 @@ def _checked(spark: SparkSession, tree: ArchiveTree, files: Sequence[ArchivedFil
 
 
 def _unlisted(tree: ArchiveTree, before: Catalogue) -> list[str]:
-    """Files of rows that who lists the directories sees, though nothing was committed with them, now or before."""
+    """Files of rows in the directories that no commit lists, now or before."""
     listed = {file.path for commit in (*before.commits, *tree.catalogue().commits) for file in commit.files}
     return [path for path in tree.listed() if path not in listed]
 
@@ -109,7 +109,7 @@ def _source(options: VerifyOptions) -> dict[str, str]:
 
 
 def _broker_spans(options: VerifyOptions, topics: Sequence[str]) -> dict[QueueKey, Span]:
-    """What the brokers have of each queue; nothing of topics that are gone."""
+    """The brokers' offsets of each queue; none for deleted topics."""
     found: dict[QueueKey, Span] = {}
     for topic in topics:
         try:
@@ -128,7 +128,7 @@ def _compared(
     archived: Mapping[QueueKey, Sequence[Span]],
     broker: Mapping[QueueKey, Span],
 ) -> dict[QueueKey, int]:
-    """How many rows of each queue differ from the broker's, of those that both have."""
+    """How many rows of each queue differ from the broker's, among those that both have."""
     ranges = []
     for facts in facts_of(archived, broker, {}):
         bounds = comparable(facts)

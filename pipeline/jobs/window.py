@@ -1,8 +1,8 @@
 """The job `window`: counts, sums and similar by key over windows of time, to a topic or to Parquet files.
 
-What to count says a small TOML file (window_spec). A window is told of once, when the watermark is behind its end: the
-newest ones are held back until newer messages come. What is told is told once, whatever is killed: Spark repeats a batch
-with the same windows, which a topic takes once by their numbers, and which as files have the batch's own directory.
+A small TOML file (window_spec) says what to count. A window is written once, when the watermark has passed its end: the
+newest windows wait until newer messages come. Each is written once, whatever is killed: Spark repeats a batch with the same
+windows. A topic recognizes them by their numbers; in files, the batch has a directory of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual alias
 
 from ...model.config import setting
 from ...model.errors import BatchChanged, BatchOutdated, ConfigError
@@ -30,7 +30,7 @@ from .tables import messages_in
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowOptions(StreamOptions):
-    """What to count, and where to tell of it."""
+    """What to count, and where to write it."""
 
     spec: str = setting("", "TOML file that says what to count (needed).")
     to: str = setting("", "Topic to send to; it must be there. This or --parquet is needed.")
@@ -47,7 +47,7 @@ class WindowOptions(StreamOptions):
             raise ConfigError("to", self.to, "another topic than those that are read")
 
     def window_spec(self) -> WindowSpec:
-        """What the file says. Raises ConfigError."""
+        """The specification in the file. Raises ConfigError."""
         try:
             with open(self.spec, encoding="utf-8") as file:
                 return parse_window_spec(file.read())
@@ -66,7 +66,7 @@ def plan(options: WindowOptions, session: Session) -> Document:
 
 
 def run(options: WindowOptions, session: Session, report: Report) -> Document:
-    """Counts, and tells of the windows that are over."""
+    """Counts, and writes the finished windows."""
     spec = options.window_spec()
     messages_in(options.namesrv, [*spec.topics, *([options.to] if options.to else [])])
     spark = session()
@@ -106,7 +106,7 @@ def windows(frame: DataFrame, spec: WindowSpec) -> DataFrame:
 
 
 def _in_order(batch: DataFrame, spec: WindowSpec) -> DataFrame:
-    """Of two attempts at a batch each partition has the same rows; so they are in the same order, too."""
+    """Two attempts at a batch have the same rows in each partition; this also gives them the same order."""
     return batch.sortWithinPartitions(WINDOW_COLUMNS[0], *(column.name for column in spec.keys))
 
 
@@ -125,7 +125,7 @@ def _to_topic(options: WindowOptions, spec: WindowSpec) -> WriteBatch:
 
 
 def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
-    """Files of a batch come into sight all at once, by one rename of their directory."""
+    """The files of a batch become visible at once, by one rename of their directory."""
 
     def write(batch: DataFrame, number: int, query: str) -> None:
         name = f"batch={query[:8]}-{number}"
@@ -135,9 +135,7 @@ def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
         whole, staged = os.path.join(target, name), os.path.join(target, "_staging", name)
         _in_order(batch, spec).write.mode("overwrite").parquet(f"file://{staged}")
         files = _parquet_files(staged)
-        if os.path.exists(
-            whole
-        ):  # of an attempt that Spark did not hear the end of: its state has been made all the same
+        if os.path.exists(whole):  # of an attempt whose end Spark did not learn: its state was made nevertheless
             is_same = _told_windows(files, spec) == _told_windows(_parquet_files(whole), spec)
             shutil.rmtree(staged)
             if not is_same:
@@ -155,7 +153,7 @@ def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
 
 
 def last_batch(target: str, query: str) -> int:
-    """The highest number of a query's batches that are there; -1: none is."""
+    """The highest number of a query's batches in the directory; -1: there is none."""
     prefix = f"batch={query[:8]}-"
     names = os.listdir(target) if os.path.isdir(target) else []
     numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
@@ -167,7 +165,7 @@ def _parquet_files(directory: str) -> list[str]:
 
 
 def _told_windows(files: Iterable[str], spec: WindowSpec) -> set[tuple[Any, ...]]:
-    """Of which windows and keys some files tell; what they tell of each follows from that."""
+    """The windows and keys in some files; the other columns follow from them."""
     names = [WINDOW_COLUMNS[0], *(column.name for column in spec.keys)]
     tables = (pq.read_table(file, columns=names, partitioning=None) for file in files)
     return {row for table in tables for row in zip(*(table.column(name).to_pylist() for name in names), strict=True)}

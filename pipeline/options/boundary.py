@@ -1,4 +1,4 @@
-"""Where a read begins or ends, as options say it. Pure."""
+"""The begin or end of a read, as given by options. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .option_values import number
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Where a read begins or ends.
+    """The begin or end of a read.
 
-    `offsets`: an offset a queue, EARLIEST_MARK or LATEST_MARK; `times`: a time a queue; `time`: one for all; in
-    milliseconds since the epoch. `lives`: which life of its topic the offsets are of, where they say so.
+    `offsets`: an offset per queue, EARLIEST_MARK or LATEST_MARK; `times`: a time per queue; `time`: one for all; in
+    milliseconds since the epoch. `lives`: the incarnation of the topic that the offsets belong to, if given.
     """
 
     kind: Literal["earliest", "latest", "offsets", "time", "times"]
@@ -37,12 +37,12 @@ def moment(name: str, text: str) -> Boundary:
 
 
 def moments(name: str, text: str) -> Boundary:
-    """A time a queue."""
+    """A time per queue."""
     return Boundary("times", parse_offsets(name, text), option=name)
 
 
 def offsets(*words: Boundary, lowest: int) -> Kind[Boundary]:
-    """One of these, or an offset a queue, from `lowest` on."""
+    """One of these words, or an offset per queue, from `lowest` on."""
     by_word: dict[str, Boundary] = {word.kind: word for word in words}
 
     def read(name: str, text: str) -> Boundary:

@@ -1,4 +1,4 @@
-"""Spans of time as jobs take them: 500ms, 30s, 15m, 2h, 1d. Pure."""
+"""Durations in options of jobs: 500ms, 30s, 15m, 2h, 1d. Pure."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def duration_ms(key: str, text: object) -> int:
 
 
 def spark_interval(length_ms: int) -> str:
-    """As Spark's watermarks and windows take it."""
+    """The form for Spark's watermarks and windows."""
     return f"{length_ms} milliseconds"

@@ -4,8 +4,8 @@
     class ReadOptions:
         fetch_max_bytes: int = option("fetchMaxBytes", size_bytes(1024, 256 << 20), "bytes of one request", default="4m")
 
-The table in docs/pipeline.md, the check of what was given and the values all follow from that.
-Spark hands options over as text, names in lower case; users know them in camel case, and so do errors.
+The table in docs/pipeline.md, the check of given options and their values all follow from that. Spark passes options as
+text, with names in lower case; users and errors write them in camel case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeVar, overload
 from ...model.errors import InvalidParameter, OptionRefused, UnknownOption
 
 BY_SPARK: Final = frozenset({"path", "checkpointlocation"})
-"""What Spark itself adds: where a table lies, where a query keeps its state."""
+"""Options that Spark itself adds: the path of a table, the place of a query's state."""
 
 NOT_BUILT: Final = {
     "auth.": "this version has no authentication",
@@ -31,13 +31,13 @@ _METADATA: Final = "zenit.option"
 
 _T = TypeVar("_T")
 Kind = Callable[[str, str], _T]
-"""The value of a text. The option's name is for the error: InvalidParameter, or what is wrong with it."""
+"""Converts a text to a value. The option's name is for the error. Raises InvalidParameter, or an error about the value."""
 UsedBy = Literal["batch", "stream", "both"]
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `default`: the text that stands for what holds without it, "" = none."""
+    """One option. `default`: the text that applies without it, "" = none."""
 
     name: str
     default: str
@@ -61,19 +61,19 @@ def option(
     absent: Any = None,
     used_by: UsedBy = "both",
 ) -> Any:
-    """A field of a class of options. Without the option it is what the text `default` stands for, or `absent`."""
+    """A field of a class of options. Without the option its value is that of the text `default`, or `absent`."""
     declared = Option(name, default, used_by, meaning, kind)
     value = kind(name, default) if default else absent
     return dataclasses.field(default=value, metadata={_METADATA: declared})
 
 
 def options_of(cls: type[Any]) -> dict[str, Option]:
-    """Every option of a class by the name of its field, in the order written."""
+    """Every option of a class by the name of its field, in the order of declaration."""
     return {field.name: field.metadata[_METADATA] for field in dataclasses.fields(cls) if _METADATA in field.metadata}
 
 
 class Given:
-    """The options that were given of those of a class. Raises UnknownOption and OptionRefused when made."""
+    """The given options of a class. The constructor raises UnknownOption and OptionRefused."""
 
     def __init__(self, options: Mapping[str, str], cls: type[Any]) -> None:
         self._options = options_of(cls)
@@ -87,11 +87,14 @@ class Given:
                 raise _unknown(lower, {each.name.lower(): each.name for each in self._options.values()})
 
     def names(self, *fields: str) -> tuple[str, ...]:
-        """The names of those that were given of the options of these fields; of all fields without any."""
+        """The names of the given options among these fields; of all fields if there are no arguments."""
         return tuple(self._options[field].name for field in fields or self._options if field in self._texts)
 
     def value(self, field: str) -> Any:
-        """None where it was not given, and has no default. Raises what its kind does; an empty text is refused."""
+        """The value of an option; None if it was not given and has no default.
+
+        Raises what its kind raises; refuses an empty text.
+        """
         known = self._options[field]
         text = self._texts.get(field, known.default or None)
         if text is None:
@@ -101,7 +104,7 @@ class Given:
         return known.kind(known.name, text)
 
     def values(self) -> dict[str, Any]:
-        """{field: value} of all that were given. Raises as `value` does."""
+        """{field: value} of all given options. Raises as `value` does."""
         return {field: self.value(field) for field in self._options if field in self._texts}
 
 

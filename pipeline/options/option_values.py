@@ -1,6 +1,6 @@
-"""What the text of an option stands for: words, numbers, bytes, times, lists. Pure.
+"""The values of options' texts: words, numbers, bytes, times, lists. Pure.
 
-Each of these takes the option's name and its text, which is not empty. Each raises InvalidParameter.
+Each function takes the option's name and its text, which is not empty, and raises InvalidParameter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _W = TypeVar("_W", bound=str)
 
 
 def text(name: str, given: str) -> str:
-    """As it is."""
+    """The text itself."""
     del name
     return given
 
@@ -31,7 +31,7 @@ def flag(name: str, given: str) -> bool:
 
 
 def names(name: str, given: str) -> tuple[str, ...]:
-    """A comma-separated list, each once, in the order given."""
+    """A comma-separated list without repetitions, in the given order."""
     parts = tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
     if not parts:
         raise InvalidParameter(name, given, "names, separated by commas")
@@ -51,7 +51,7 @@ def words(*choices: _W) -> Kind[_W]:
 
 
 def number(minimum: int, maximum: int) -> Kind[int]:
-    """A whole number in decimal digits."""
+    """An integer in decimal digits."""
 
     def read(name: str, given: str) -> int:
         digits = given.removeprefix("-")
@@ -63,7 +63,7 @@ def number(minimum: int, maximum: int) -> Kind[int]:
 
 
 def size_bytes(minimum: int, maximum: int) -> Kind[int]:
-    """Bytes: a whole number, or one with k, m or g behind it (powers of 1024)."""
+    """Bytes: an integer, or one followed by k, m or g (powers of 1024)."""
 
     def read(name: str, given: str) -> int:
         match = _BYTES.fullmatch(given)
@@ -75,7 +75,7 @@ def size_bytes(minimum: int, maximum: int) -> Kind[int]:
 
 
 def duration_ms(minimum: int, maximum: int) -> Kind[int]:
-    """Milliseconds, of a text such as 15m."""
+    """Milliseconds, from a text such as 15m."""
 
     def read(name: str, given: str) -> int:
         match = _DURATION.fullmatch(given)

@@ -1,7 +1,7 @@
 """The options of the format "zenit", of its reader and of its writer: names, kinds, defaults, meanings. Pure.
 
-`ReadOptions.parse` takes all that a reader may be told; `for_batch` and `for_stream` refuse what is the other's, and
-fill in where to begin. Where Kafka's source has the same thing, the name is Kafka's.
+`ReadOptions.parse` takes all options of a reader; `for_batch` and `for_stream` refuse those of the other, and fill in where
+to begin. If Kafka's source has the same option, the name is Kafka's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .boundary import EARLIEST, LATEST, Boundary, moment, moments, offsets
 from .option import Given, option, options_of
 from .option_values import duration_ms, flag, number, size_bytes, text, words
 
-NUMBER_MAX: Final = (1 << 53) - 1  # what survives a trip through any JSON
+NUMBER_MAX: Final = (1 << 53) - 1  # exact in any JSON implementation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a reader was told. Limits of 0: none. `given`: the names of the options that it was told."""
+    """The options of a reader. Limits of 0: none. `given`: the names of the options that were given."""
 
     namesrv: str | None = option(
         "namesrv", text, "name servers, `a:9876,b:9876`; without it, those that the `zenit` command would take"

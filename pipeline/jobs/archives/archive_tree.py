@@ -1,22 +1,22 @@
 """An archive's directory, and its commits: a commit is in it completely or not at all.
 
-    _archive.json                 the archive's identity, made with it
-    _lock                         locked by the job that writes (flock: a dead one holds nothing)
-    _readers                      shared by jobs that read, locked by the one that takes files away
+    _archive.json                 the archive's identity, created with it
+    _lock                         locked by the writing job (flock: released when the process dies)
+    _readers                      shared by reading jobs, locked by a job that removes files
     _checkpoint/                  Spark's, of the query that archives
-    _staging/batch-12/            files that are written; none ends in .parquet
+    _staging/batch-12/            written files; none ends in .parquet
     _manifest/batch-12.json       a commit (manifest.py)
     topic=orders/dt=2026-11-21/batch-12-0.parquet
 
-A commit is *made* when its manifest is there: written under another name, synced, renamed, after the files that it lists
-were synced in `_staging`. Then it is *settled*: files are renamed into their places, what they replace is deleted, and
-the staging directory goes last. Who finds a staging directory at the next start settles it where there is a manifest,
-and deletes it where there is none. So
-- who reads by the manifests sees each commit whole or not at all;
-- who lists `topic=*/dt=*/*.parquet` sees committed rows only; for the moment that a commit is settled, some of its files,
-  and beside a compaction's the ones they replace.
+A commit is *made* when its manifest exists: written under another name, synced, renamed, after the files in it were synced
+in `_staging`. Then it is *settled*: its files are renamed into their places, the files that they replace are deleted, and
+the staging directory is deleted last. At the next start, a staging directory with a manifest is settled, and one without is
+deleted. So
+- a reader that uses the manifests sees each commit whole or not at all;
+- a reader that lists `topic=*/dt=*/*.parquet` sees committed rows only; while a commit is being settled, it sees some of
+  its files, and for a compaction also files that are about to be replaced.
 
-One file system, local: commits need its rename.
+One local file system: commits need its rename.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OURS: Final = frozenset(
 
 
 def local_path(key: str, text: str) -> str:
-    """The absolute path that an option means, which may be a file: URL. Raises ConfigError for another file system."""
+    """The absolute path of an option, which may be a file: URL. Raises ConfigError for another file system."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = ("file", text.removeprefix("file:"))
@@ -71,7 +71,7 @@ def local_path(key: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that a task has written and synced. `path`: where; the file's own path is still to be given to it."""
+    """A file that a task has written and synced, at `path`; `file.path` is still empty."""
 
     path: str
     topic: str
@@ -80,7 +80,7 @@ class StagedFile:
 
 
 class ArchiveTree:
-    """One archive's directory. Writes belong to the driver, which holds the lock; anyone may read."""
+    """One archive's directory. Only the driver, which holds the lock, writes; anyone may read."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -90,9 +90,9 @@ class ArchiveTree:
         self._staging = os.path.join(root, "_staging")
 
     def create(self) -> None:
-        """Makes the directories, where they are not there yet, and sees that they can be written.
+        """Creates missing directories, and checks that they are writable.
 
-        Raises ArchiveNotWritable, also where a directory holds something else already.
+        Raises ArchiveNotWritable, also if a directory has other files already.
         """
         try:
             if not self.exists() and (foreign := sorted(set(_names(self.root)) - OURS)):
@@ -106,11 +106,11 @@ class ArchiveTree:
             raise ArchiveNotWritable(self.root, error.strerror or str(error)) from error
 
     def exists(self) -> bool:
-        """Whether an archive was begun here."""
+        """Whether there is an archive here."""
         return os.path.exists(self._identity)
 
     def identify(self) -> str:
-        """The archive's own name; it gets one where it has none. The lock is held."""
+        """The archive's own name; created if it has none. The lock is held."""
         if not self.exists():
             write_whole(self._identity, encode_identity(uuid.uuid4().hex))
         return self.identity()
@@ -123,14 +123,14 @@ class ArchiveTree:
             raise NoArchive(self.root) from None
 
     def locked(self) -> AbstractContextManager[None]:
-        """Holds the archive for writing. Raises TargetInUse where another process does, ArchiveNotWritable."""
+        """Locks the archive for writing. Raises TargetInUse if another process does, ArchiveNotWritable."""
         return locked_file(os.path.join(self.root, "_lock"), f"the archive {self.root}")
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """No file goes away meanwhile; what is added does not wait. An archive that cannot be written is not held.
+        """Prevents the removal of files meanwhile; files may be added. An archive that is not writable is not locked.
 
-        Raises TargetInUse where files have been going away for half a minute.
+        Raises TargetInUse if a job has been removing files for half a minute.
         """
         deadline_ms = monotonic_ms() + SETTLE_WAIT_MS
         with contextlib.ExitStack() as held:
@@ -145,14 +145,14 @@ class ArchiveTree:
             yield
 
     def unread(self) -> AbstractContextManager[None]:
-        """Files may be taken away meanwhile: no job reads. Raises TargetInUse where one does."""
+        """Allows removing files meanwhile, because no job reads. Raises TargetInUse if one does."""
         return self._readers(is_shared=False)
 
     def _readers(self, *, is_shared: bool) -> AbstractContextManager[None]:
         return locked_file(os.path.join(self.root, "_readers"), f"the files of {self.root}", is_shared=is_shared)
 
     def staging(self, name: str) -> str:
-        """An empty directory where the files of a commit are to be written."""
+        """Creates an empty directory for the files of a commit."""
         directory = os.path.join(self._staging, name)
         if os.path.isdir(directory):
             shutil.rmtree(directory)
@@ -160,7 +160,7 @@ class ArchiveTree:
         return directory
 
     def read_commit(self, name: str) -> Commit | None:
-        """A commit by its name; None where it was never made. Raises ArchiveDamaged."""
+        """A commit by its name; None if it was never made. Raises ArchiveDamaged."""
         path = os.path.join(self._manifests, f"{name}.json")
         try:
             data = read_bounded(path, DOCUMENT_BYTES_MAX)
@@ -172,19 +172,19 @@ class ArchiveTree:
         return commit
 
     def catalogue(self) -> Catalogue:
-        """What is committed. Raises NoArchive or ArchiveDamaged."""
+        """All commits. Raises NoArchive or ArchiveDamaged."""
         self.identity()
         while True:
             names = self._commit_names()
             commits = [commit for name in names if (commit := self.read_commit(name)) is not None]
             if names == self._commit_names():
                 return Catalogue.of(commits, self.root)
-            # else a compaction came between: what was read may name files that are gone
+            # else a compaction came between: the commits may name files that are gone
 
     def commit(
         self, name: str, staged: Sequence[StagedFile], *, query: str = "", replaces: Sequence[str] = ()
     ) -> Commit:
-        """Makes the staged files part of the archive, all at once, and settles them. The lock is held."""
+        """Makes the staged files part of the archive, all at once, and settles the commit. The lock is held."""
         ordered = sorted(staged, key=lambda each: (each.topic, each.date, each.file.ranges))
         files = []
         kept = set()
@@ -196,7 +196,7 @@ class ArchiveTree:
             kept.add(staged_as)
         with os.scandir(os.path.join(self._staging, name)) as entries:
             for leftover in [entry.path for entry in entries if entry.path not in kept]:
-                os.unlink(leftover)  # of attempts of tasks that did not count
+                os.unlink(leftover)  # of failed attempts of tasks
         sync_directory(os.path.join(self._staging, name))
         commit = Commit(name, tuple(files), query, tuple(replaces))
         write_whole(os.path.join(self._manifests, f"{name}.json"), encode_commit(commit))
@@ -204,7 +204,7 @@ class ArchiveTree:
         return commit
 
     def recover(self) -> None:
-        """Settles commits that were made, and deletes what was left of those that were not. The lock is held."""
+        """Settles commits that were made, and deletes the remains of others. The lock is held."""
         for name in _names(self._manifests):
             if not name.endswith(".json"):
                 os.unlink(os.path.join(self._manifests, name))
@@ -216,14 +216,14 @@ class ArchiveTree:
                 self._settle(commit)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Deletes commits of which nothing is left (`Catalogue.spent`). The lock is held."""
+        """Deletes commits that are not needed any more (`Catalogue.spent`). The lock is held."""
         for name in names:
             os.unlink(os.path.join(self._manifests, f"{name}.json"))
 
     def settled(self) -> Catalogue:
-        """What is committed, once all of it is in its place: for readers, who need no lock.
+        """All commits, once they are settled: for readers, who need no lock.
 
-        Raises TargetInUse where a writer has not settled its commit for half a minute.
+        Raises TargetInUse if a writer has not settled its commit for half a minute.
         """
         deadline_ms = monotonic_ms() + SETTLE_WAIT_MS
         while True:
@@ -240,7 +240,7 @@ class ArchiveTree:
                 sleep_ms(LOOK_AGAIN_MS)
 
     def listed(self) -> list[str]:
-        """The paths of all files of rows that who lists the directories sees."""
+        """The paths of all files of rows in the directories, as a listing shows them."""
         found = []
         for topic in _directories(self.root, "topic="):
             for date in _directories(os.path.join(self.root, topic), "dt="):
@@ -256,7 +256,7 @@ class ArchiveTree:
         return [name.removesuffix(".json") for name in _names(self._manifests) if name.endswith(".json")]
 
     def _settle(self, commit: Commit) -> None:
-        """Moves files into their places and deletes what they replace; may be done again at any point."""
+        """Moves files into their places and deletes the files that they replace; may be repeated at any point."""
         directory = os.path.join(self._staging, commit.name)
         waiting = set(os.listdir(directory))
         changed = set()
@@ -276,7 +276,7 @@ class ArchiveTree:
 
 
 def _staged_name(path: str) -> str:
-    """The name of a file while it waits in `_staging`: one that nobody takes for a file of rows."""
+    """The name of a file while it waits in `_staging`: not one of a file of rows."""
     assert is_file_path(path)
     return path.rsplit("/", 1)[1] + ".staged"
 
@@ -287,7 +287,7 @@ def _directories(parent: str, prefix: str) -> list[str]:
 
 
 def _names(directory: str) -> list[str]:
-    """What is in a directory, in order; nothing where there is none."""
+    """The names in a directory, sorted; none if it does not exist."""
     try:
         return sorted(os.listdir(directory))
     except FileNotFoundError:

@@ -16,10 +16,10 @@ OWNER_BYTES_MAX: Final = 200
 
 @contextlib.contextmanager
 def locked_file(path: str, target: str, *, is_shared: bool = False) -> Iterator[None]:
-    """Holds a lock file, which is made where there is none. `target`: what it stands for, for the error. `is_shared`: beside
-    others that share it.
+    """Locks a file, which is created if missing. `target`: its meaning, for the error. `is_shared`: others may share the
+    lock.
 
-    Raises TargetInUse where another process holds it, ArchiveNotWritable where it cannot be made.
+    Raises TargetInUse if another process holds it, ArchiveNotWritable if it cannot be created.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -39,13 +39,13 @@ def locked_file(path: str, target: str, *, is_shared: bool = False) -> Iterator[
 
 
 def read_bounded(path: str, bytes_max: int) -> bytes:
-    """A file's bytes, one more than allowed at most: its decoder refuses that."""
+    """A file's bytes, at most one more than allowed: the decoder then refuses them."""
     with open(path, "rb") as file:
         return file.read(bytes_max + 1)
 
 
 def write_synced(path: str, data: bytes) -> None:
-    """Writes a file, and has it on the disk."""
+    """Writes a file and syncs it."""
     with open(path, "wb") as file:
         file.write(data)
         file.flush()
@@ -53,14 +53,14 @@ def write_synced(path: str, data: bytes) -> None:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Writes a file under another name, syncs it, renames it: `path` is as it was, or has all of `data`."""
+    """Writes a file under another name, syncs it, renames it: `path` keeps its old content, or has all of `data`."""
     write_synced(path + ".new", data)
     os.rename(path + ".new", path)
     sync_directory(os.path.dirname(path))
 
 
 def sync_directory(path: str) -> None:
-    """Has the names in a directory on the disk."""
+    """Makes the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -19,7 +19,7 @@ PLACE_COLUMNS: Final = ["broker", "queueId", "queueOffset"]
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """What a file holds: its rows' offsets in their order. `problem`: what is wrong with it, "" where nothing is."""
+    """The content of a file: its rows' offsets in their order. `problem`: what is wrong with it, "" if nothing is."""
 
     path: str
     topic: str
@@ -28,7 +28,7 @@ class FileCheck:
 
 
 def check_file(root: str, file: ArchivedFile) -> FileCheck:
-    """Reads a file twice: as bytes, for their CRC-32, and its rows."""
+    """Reads a file twice: as bytes, for their CRC-32, and as rows."""
     path = ArchiveTree(root).place(file.path)
     ranges: list[FileRange] = []
     problem = ""

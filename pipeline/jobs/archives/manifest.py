@@ -6,11 +6,11 @@
       {"path": "topic=orders/dt=2026-11-21/batch-12-0.parquet", "rows": 200, "size_bytes": 31337, "crc32": 305419896,
        "stored_from_ms": ..., "stored_to_ms": ..., "ranges": [["broker-a", 0, 100, 300]]}], "replaces": []}
 
-- The archive holds the files of all its commits, less those that a compaction `replaces`.
-- A range [broker, queue id, begin, end) holds each of its offsets once, in this order, so `rows` is the sum of them.
-- `crc32` is of the whole file, unsigned. Times are of storing, ms since the epoch, both included.
+- The archive consists of the files of all its commits, without those that a compaction `replaces`.
+- A range [broker, queue id, begin, end) has each of its offsets once, in this order, so `rows` is their sum.
+- `crc32` is of the whole file, unsigned. Times are store times, ms since the epoch, both inclusive.
 
-Every decoder is bounded, and raises ArchiveDamaged with the path that it was told.
+Every decoder is bounded, and raises ArchiveDamaged with the path.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """One Parquet file. `path` is relative to the archive; its topic and its date (UTC, of storing) are part of it."""
+    """One Parquet file. `path` is relative to the archive and contains the topic and the date (UTC, of storing)."""
 
     path: str
     rows: int
@@ -63,12 +63,12 @@ class ArchivedFile:
 
     @property
     def topic(self) -> str:
-        """The topic whose messages it holds."""
+        """The topic of its messages."""
         return unquote(self.path.split("/")[0].removeprefix("topic="))
 
     @property
     def date(self) -> str:
-        """2026-11-21."""
+        """The date in its path: 2026-11-21."""
         return self.path.split("/")[1].removeprefix("dt=")
 
     @property
@@ -79,7 +79,7 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Files that came into the archive at once. `query`: the Spark query that wrote a batch; empty of a compaction."""
+    """Files that were added to the archive at once. `query`: the Spark query that wrote a batch; empty for a compaction."""
 
     name: str
     files: tuple[ArchivedFile, ...]
@@ -88,25 +88,25 @@ class Commit:
 
     @property
     def batch(self) -> int | None:
-        """The number of the batch; None of a compaction."""
+        """The number of the batch; None for a compaction."""
         kind, _, number = self.name.partition("-")
         return int(number) if kind == "batch" else None
 
     def spans(self) -> dict[QueueKey, list[Span]]:
-        """The ranges of each queue, as often as they are listed."""
+        """The ranges of each queue, with repetitions."""
         return spans_of((file.topic, file.ranges) for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What an archive holds, from all of its commits."""
+    """The content of an archive, from all of its commits."""
 
     commits: tuple[Commit, ...]
     files: tuple[ArchivedFile, ...]
 
     @staticmethod
     def of(commits: Iterable[Commit], path: str) -> Catalogue:
-        """From all commits of the archive at `path`. Raises ArchiveDamaged where two of them list one file."""
+        """From all commits of the archive at `path`. Raises ArchiveDamaged if two of them list one file."""
         ordered = tuple(sorted(commits, key=lambda commit: commit.name))
         replaced = {path for commit in ordered for path in commit.replaces}
         files: dict[str, ArchivedFile] = {}
@@ -120,29 +120,29 @@ class Catalogue:
 
     @property
     def rows(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return sum(file.rows for file in self.files)
 
     @property
     def last_batch(self) -> Commit | None:
-        """The batch of the highest number."""
+        """The batch with the highest number."""
         batches = [commit for commit in self.commits if commit.batch is not None]
         return max(batches, key=lambda commit: commit.batch or 0, default=None)
 
     @property
     def next_compaction(self) -> int:
-        """A number that no compaction had yet."""
+        """A number that no compaction has used."""
         return max((int(each.name.split("-")[1]) + 1 for each in self.commits if each.batch is None), default=0)
 
     def spans(self) -> dict[QueueKey, list[Span]]:
-        """The ranges of each queue, as often as they are listed."""
+        """The ranges of each queue, with repetitions."""
         return spans_of((file.topic, file.ranges) for file in self.files)
 
     def spent(self) -> list[str]:
-        """The commits that nothing asks for any more, in the order in which they may be deleted one by one.
+        """The commits that are not needed any more, in an order in which they may be deleted one by one.
 
-        Kept are those with a file that was not replaced, and the last batch; then each that replaces a file which a kept
-        commit lists: without it that file, which is gone, would count again.
+        Needed are those with a file that was not replaced, the last batch, and each commit that replaces a file listed by a
+        needed commit: without it that file, which is gone, would count again.
         """
         live = {file.path for file in self.files}
         last = self.last_batch
@@ -163,7 +163,7 @@ def _age(commit: Commit) -> tuple[bool, int]:
 
 
 def spans_of(ranges: Iterable[tuple[str, Iterable[FileRange]]]) -> dict[QueueKey, list[Span]]:
-    """The ranges of each queue, as often as they are listed, from (topic, ranges) of files."""
+    """The ranges of each queue, with repetitions, from (topic, ranges) of files."""
     found: dict[QueueKey, list[Span]] = {}
     for topic, each_range in ranges:
         for each in each_range:
@@ -172,17 +172,17 @@ def spans_of(ranges: Iterable[tuple[str, Iterable[FileRange]]]) -> dict[QueueKey
 
 
 def directory_of(topic: str, date: str) -> str:
-    """Where the files of a topic's day are: topic=orders/dt=2026-11-21."""
+    """The folder for the files of a topic's day: topic=orders/dt=2026-11-21."""
     return f"topic={quote(topic, safe='')}/dt={date}"
 
 
 def is_file_path(path: str) -> bool:
-    """Whether a path, relative to an archive, is that of a file of rows as we name them."""
+    """Whether a path, relative to an archive, is that of a file of rows."""
     return _PATH.fullmatch(path) is not None
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """The bytes of a commit's file."""
+    """Encodes a commit."""
     document = {
         "version": VERSION,
         "name": commit.name,
@@ -194,7 +194,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def file_document(file: ArchivedFile) -> dict[str, Any]:
-    """A file as JSON has it."""
+    """A file as a JSON object."""
     return {
         "path": file.path,
         "rows": file.rows,
@@ -207,7 +207,7 @@ def file_document(file: ArchivedFile) -> dict[str, Any]:
 
 
 def decode_commit(data: bytes, path: str) -> Commit:
-    """The commit that a file holds. Raises ArchiveDamaged."""
+    """Decodes a commit. Raises ArchiveDamaged."""
     fields = _Fields(_document(data, path), path)
     name = fields.text("name")
     if _NAME.fullmatch(name) is None:
@@ -221,7 +221,7 @@ def decode_commit(data: bytes, path: str) -> Commit:
 
 
 def encode_identity(identity: str) -> bytes:
-    """The bytes of `_archive.json`."""
+    """Encodes `_archive.json`."""
     return json.dumps({"version": VERSION, "archive": identity}).encode() + b"\n"
 
 

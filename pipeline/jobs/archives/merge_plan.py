@@ -1,4 +1,4 @@
-"""Which small files of an archive are merged. Pure."""
+"""Decides which small files of an archive are merged. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .manifest import ArchivedFile
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files of one topic and day that become one."""
+    """Files of one topic and day that are merged into one."""
 
     topic: str
     date: str
@@ -18,15 +18,15 @@ class Merge:
 
     @property
     def rows(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return sum(file.rows for file in self.files)
 
     def queues(self) -> list[tuple[str, int]]:
-        """(broker, queue id) of the queues in there, in the order of a file."""
+        """(broker, queue id) of its queues, in the order of a file."""
         return sorted({(each.broker, each.queue_id) for file in self.files for each in file.ranges})
 
     def of_queue(self, broker: str, queue_id: int) -> list[ArchivedFile]:
-        """The files that hold messages of a queue, by their first offset of it."""
+        """The files with messages of a queue, by their first offset of it."""
         begins = {}
         for file in self.files:
             found = [each.begin for each in file.ranges if (each.broker, each.queue_id) == (broker, queue_id)]
@@ -36,8 +36,10 @@ class Merge:
 
 
 def merges(files: Iterable[ArchivedFile], *, before: str, target_bytes: int) -> list[Merge]:
-    """What to merge of the days before `before` (2026-11-21): files below half of the target, in the order of their
-    messages, so many that together they reach the target; one file alone is left as it is.
+    """The merges for days before `before` (2026-11-21).
+
+    Files below half of the target, in the order of their messages, as many as together reach the target; a single file is
+    not merged.
     """
     small: dict[tuple[str, str], list[ArchivedFile]] = {}
     for file in files:

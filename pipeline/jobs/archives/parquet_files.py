@@ -1,8 +1,8 @@
 """Writes rows to Parquet files, and describes them for the manifest: the work of an archive's task.
 
-Rows come as Arrow batches of all columns. A file holds one topic's messages of one day (UTC, by store time), ascending by
-broker, queue and offset; where a row would break that, the next file begins. `topic` is not in the file but in its path.
-Bodies are compressed with zstd. One thread, one directory; files are synced when they are done.
+Rows come as Arrow batches of all columns. A file has one topic's messages of one day (UTC, by store time), ascending by
+broker, queue and offset; a row that would break this order begins the next file. `topic` is not in the file but in its
+path. Bodies are compressed with zstd. One thread, one directory; files are synced when they are complete.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .manifest import ArchivedFile, FileRange
 from .row_runs import codes, joined, runs
 
 OPEN_FILES_MAX: Final = 16
-ROW_GROUP_BYTES: Final = 32 << 20  # of one row group, as it is in memory
+ROW_GROUP_BYTES: Final = 32 << 20  # size of one row group in memory
 PENDING_BYTES_MAX: Final = 128 << 20  # of all open files together
 DAY_US: Final = 86_400_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 STORED_NAMES: Final = tuple(name for name in COLUMN_NAMES if name != "topic")
-DICTIONARY_NAMES: Final = ["broker", "tags"]  # few different texts; Parquet gives the dictionary up where they are many
+DICTIONARY_NAMES: Final = ["broker", "tags"]  # few different texts; Parquet drops the dictionary if there are many
 
 
 class RowFiles:
@@ -47,7 +47,7 @@ class RowFiles:
         self._done: list[StagedFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes rows of all columns (in any order, timestamps of any zone)."""
+        """Adds rows of all columns (in any order, timestamps of any zone)."""
         if batch.num_rows == 0:
             return
         rows = conform(batch)
@@ -62,13 +62,13 @@ class RowFiles:
             max(self._open.values(), key=lambda each: each.pending_bytes).write_pending()
 
     def finish(self) -> list[StagedFile]:
-        """Closes what is open; all files there are."""
+        """Closes open files; returns all files."""
         for key in list(self._open):
             self._close(key)
         return self._done
 
     def abandon(self) -> None:
-        """Closes what is open, after an error: nobody will ask for these files."""
+        """Closes open files after an error: they are not used."""
         for each in self._open.values():
             each.abandon()
         self._open.clear()
@@ -93,7 +93,7 @@ class RowFiles:
 
 @dataclass(frozen=True, slots=True)
 class _FileRun:
-    """Rows of one queue without a hole, and the first and last time that one was stored, ms."""
+    """Contiguous rows of one queue, and the first and last of their store times, ms."""
 
     range: FileRange
     stored_from_ms: int
@@ -102,7 +102,7 @@ class _FileRun:
 
 @dataclass(slots=True)
 class _OpenFile:
-    """One file that is written."""
+    """One file that is being written."""
 
     path: str
     ranges: list[FileRange] = field(default_factory=list)
@@ -116,11 +116,11 @@ class _OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """What is in the file already."""
+        """The bytes written to the file so far."""
         return 0 if self._sink is None else self._sink.size_bytes
 
     def may_follow(self, run: _FileRun) -> bool:
-        """Whether these rows come after all that the file has."""
+        """Whether these rows come after all rows in the file."""
         last, new = self.ranges[-1], run.range
         return (last.broker, last.queue_id, last.end) <= (new.broker, new.queue_id, new.begin)
 
@@ -135,7 +135,7 @@ class _OpenFile:
             self.write_pending()
 
     def write_pending(self) -> None:
-        """Writes what was collected as one row group."""
+        """Writes the collected rows as one row group."""
         if self._sink is None:
             self._sink = _CheckedSink(self.path)
             self._writer = pq.ParquetWriter(
@@ -150,7 +150,7 @@ class _OpenFile:
             self.pending, self.pending_bytes = [], 0
 
     def finish(self) -> ArchivedFile:
-        """Writes the rest, closes and syncs; what the file holds, its path still empty."""
+        """Writes the rest, closes and syncs; returns the file's description with an empty path."""
         self.write_pending()
         assert self._sink is not None
         self._writer.close()
@@ -166,7 +166,7 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        """Closes what is open; the file is worth nothing."""
+        """Closes the file, which is not used."""
         if self._sink is not None:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._writer.close()
@@ -174,7 +174,7 @@ class _OpenFile:
 
 
 class _CheckedSink:
-    """A file that is written front to back, and the CRC-32 of it so far. What pa.PythonFile needs of a file."""
+    """A file that is written front to back, and its CRC-32 so far. Has what pa.PythonFile needs of a file."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed when the Parquet file is done
@@ -195,13 +195,13 @@ class _CheckedSink:
         return self.size_bytes
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Nothing is buffered here."""
 
     def close(self) -> None:
-        """Left to `sync_and_close`: Arrow closes what it was given before the file is synced."""
+        """Does nothing; `sync_and_close` closes: Arrow would close the file before it is synced."""
 
     def discard(self) -> None:
-        """Closes the file, whatever is in it."""
+        """Closes the file, whatever its content."""
         self._file.close()
         self.closed = True
 
@@ -211,7 +211,7 @@ class _CheckedSink:
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with exactly the columns and types of the schema: Spark's own batches name the session's time zone."""
+    """The rows with exactly the columns and types of the schema: Spark's own batches have the session's time zone."""
     schema = arrow_schema(COLUMN_NAMES)
     columns = [batch.column(batch.schema.get_field_index(name)) for name in COLUMN_NAMES]
     columns = [
@@ -234,12 +234,12 @@ def write_rows(batches: Iterator[pa.RecordBatch], directory: str, target_bytes: 
 
 
 def staged_text(staged: StagedFile) -> str:
-    """A staged file as text, for the way to the driver."""
+    """A staged file as text, for its way to the driver."""
     return json.dumps(asdict(staged))
 
 
 def staged_of(text: str) -> StagedFile:
-    """Back from `staged_text`."""
+    """The reverse of `staged_text`."""
     document = json.loads(text)
     file = document.pop("file")
     ranges = tuple(FileRange(**each) for each in file.pop("ranges"))

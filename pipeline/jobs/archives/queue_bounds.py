@@ -12,12 +12,12 @@ from ...reading.topic_positions import TopicPositions
 
 
 def reading(settings: Mapping[str, str]) -> ReadOptions:
-    """Options of the source, written as a reader has them, as values. Raises what is wrong with them."""
+    """The source's options, written as for a reader, as values. Raises errors about them."""
     return ReadOptions.parse({name.lower(): value for name, value in settings.items()})
 
 
 def held(settings: Mapping[str, str]) -> Held:
-    """What the queues hold that these options name. Raises TopicNotFound, and why brokers did not answer."""
+    """The present bounds of the queues in these options. Raises TopicNotFound, and errors of brokers."""
     return TopicPositions(reading(settings)).look()
 
 
@@ -33,7 +33,7 @@ def begin_and_end(settings: Mapping[str, str]) -> tuple[Offsets, Offsets]:
 
 
 def between_times(settings: Mapping[str, str], since_ms: int | None, until_ms: int | None) -> list[QueueRange]:
-    """What the queues hold that was stored in [since, until), as the brokers find it by time; None: no bound."""
+    """The queues' messages stored in [since, until), as the brokers find them by time; None: no bound."""
     positions = TopicPositions(reading(settings))
     there = positions.look()
     begins = there.minimum if since_ms is None else positions.at_times(dict.fromkeys(there.end, since_ms))

@@ -1,7 +1,7 @@
 """Writes ranges of queues to staged files: the work of the tasks of an archive's batch.
 
-A task reads the messages of its share and writes them as they come: what it has in memory is bounded by what is asked for
-ahead and by a row group a file. Attempts that failed, or that were done twice, leave files that nobody lists.
+A task reads the messages of its share and writes them as they come. Its memory is bounded by the data requested ahead and
+one row group per file. Failed or repeated attempts leave files that no manifest lists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def write_ranges(
     context: SparkContext, options: ReadOptions, ranges: Sequence[QueueRange], directory: str, target_bytes: int
 ) -> list[StagedFile]:
-    """Writes the messages of ranges (in order) into files in `directory`, which the driver and all executors have.
+    """Writes the messages of ranges (in order) into files in `directory`, which the driver and all executors can reach.
 
     As many tasks as cores: more would only make more and smaller files. `options` name every column.
     """

@@ -1,8 +1,8 @@
-"""What a batch of the archive has to read, as rows: a range of a queue each. The messages themselves never pass Spark.
+"""What a batch of the archive must read, as rows: one range of a queue each. The messages themselves do not pass through
+Spark.
 
-Spark keeps the position of the query and plans its batches, as of any stream; the job shares the ranges out among tasks,
-each of which reads messages and writes files (range_files). That a message does not go into Java and out again is most of
-what it would cost.
+Spark stores the position of the query and plans its batches, as for any stream. The job distributes the ranges to tasks,
+each of which reads messages and writes files (range_files). Passing each message through Java would be most of the cost.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ SPARK_SCHEMA: Final = (
 
 
 class RangeList(InputPartition):
-    """All ranges of a batch: one task tells them."""
+    """All ranges of a batch: one task returns them."""
 
     value: tuple[QueueRange, ...]
 
 
 class RangeReader(StreamReader):
-    """The stream's reader, but for what is read."""
+    """The stream's reader, except for what is read."""
 
     def __reduce__(self) -> tuple[type[RangeReader], tuple[ReadOptions]]:
         return RangeReader, (self._options,)
@@ -61,13 +61,13 @@ class RangeReader(StreamReader):
         return [RangeList(tuple(piece.value for piece in pieces if isinstance(piece, RangePartition)))]
 
     def _check_replaced(self, read: Offsets, anew: frozenset[tuple[str, str]]) -> None:
-        """An archive is of one life of a topic, whatever may be lost. Raises ArchivedTopicReplaced."""
+        """An archive has one incarnation of a topic, whatever data loss is allowed. Raises ArchivedTopicReplaced."""
         del read
         for topic, broker in sorted(anew):
             raise ArchivedTopicReplaced(topic, broker)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The ranges."""
+        """Returns the ranges."""
         ranges = partition.value if isinstance(partition, RangeList) else ()
         rows = [astuple(each) for each in ranges]
         columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
@@ -81,21 +81,21 @@ class RangeSource(ZenitDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What comes after `format`."""
+        """The name for `format`."""
         return NAME
 
-    def schema(self) -> str:  # type: ignore[override]  # the other way to say it
-        """Of a range."""
+    def schema(self) -> str:  # type: ignore[override]  # another allowed return type
+        """The schema of a range."""
         return SPARK_SCHEMA
 
     def streamReader(self, schema: StructType) -> RangeReader:  # noqa: N802  # Spark's name
-        """Of a stream."""
+        """The reader of a stream."""
         del schema
         return RangeReader(located(dict(self.options)))
 
 
 def located(settings: dict[str, str]) -> ReadOptions:
-    """Options of a stream, with the name servers that the driver knows: an executor may run elsewhere."""
+    """Options of a stream, with the driver's name servers: an executor may run elsewhere."""
     options = ReadOptions.parse({name.lower(): value for name, value in settings.items()}).for_stream()
     return replace(options, namesrv=",".join(name_servers(options.namesrv)))
 
@@ -106,7 +106,7 @@ def ranges_of(frame: DataFrame) -> list[QueueRange]:
 
 
 def shared_out(ranges: Sequence[QueueRange], count: int) -> list[tuple[QueueRange, ...]]:
-    """The ranges in at most `count` shares of as many rows each, in order; queues are cut where a share is full."""
+    """The ranges in at most `count` shares of equal numbers of rows, in order; a queue is cut where a share is full."""
     total = sum(each.rows for each in ranges)
     shares: dict[int, list[QueueRange]] = {}
     done = 0

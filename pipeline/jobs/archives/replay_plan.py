@@ -157,7 +157,7 @@ def _bounded(ranges: Sequence[Any]) -> Sequence[Any]:
 
 
 def _range(value: Any) -> QueueRange:
-    topic, broker, queue_id, start, end, *life = value  # an older version does not say which life of the topic is meant
+    topic, broker, queue_id, start, end, *life = value  # older versions have no incarnation here
     if not (isinstance(topic, str) and isinstance(broker, str)) or len(life) > 1:
         raise ValueError
     if not all(type(number) is int and number >= 0 for number in (queue_id, start, end, *life)) or start > end:

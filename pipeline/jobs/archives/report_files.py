@@ -13,7 +13,7 @@ from .durable_files import write_whole
 
 
 def check_page(key: str, path: str) -> None:
-    """Whether a page can be written there, told before a job begins. No path is fine. Raises ConfigError."""
+    """Checks before a job begins that a page can be written there; an empty path is fine. Raises ConfigError."""
     if not path:
         return
     directory = os.path.dirname(os.path.abspath(path))
@@ -22,7 +22,7 @@ def check_page(key: str, path: str) -> None:
 
 
 def write_page(path: str, title: str, parts: Iterable[Part]) -> Document:
-    """Writes the page, where one is wanted; returns {html: its path} for the summary, or nothing. Raises OSError."""
+    """Writes the page if one is wanted; returns {html: its path} for the summary, or {}. Raises OSError."""
     if not path:
         return {}
     whole = os.path.abspath(path)

@@ -1,7 +1,7 @@
 """Compares archived rows with those of the brokers, mostly by blocks of one queue's offsets without moving rows.
 
-Of each row a hash is made of what it holds, its body's CRC among it; of each block the count of the rows and the XOR of
-their hashes. Only of blocks that differ rows are held side by side.
+Each row gets a hash of its content, including its body's CRC; each block, the count of its rows and the XOR of their
+hashes. Single rows are compared only in blocks that differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BLOCK_ROWS: Final = 4096
-BLOCKS_MAX: Final = 10_000  # of those that differ; more would say no more
+BLOCKS_MAX: Final = 10_000  # of differing blocks; more would not tell more
 PLACE: Final = ("topic", "broker", "queueId")
 HASHED: Final = ("queueOffset", "messageId", "tags", "keys", "storeTimestamp", "bornTimestamp", "flag", "bodyCrc")
 
@@ -24,9 +24,9 @@ HASHED: Final = ("queueOffset", "messageId", "tags", "keys", "storeTimestamp", "
 def differing_rows(
     spark: SparkSession, archived: DataFrame, ranges: Sequence[QueueRange], source: Mapping[str, str]
 ) -> dict[QueueKey, int]:
-    """How many rows of the ranges are not as the broker has them, by queue; rows that one side lacks are not counted.
+    """How many rows of the ranges differ from the broker's, by queue; rows missing on one side are not counted.
 
-    `source`: where the brokers are, as options of the source.
+    `source`: how to reach the brokers, as options of the source.
     """
     from pyspark.sql import functions as f
 
@@ -48,7 +48,7 @@ def differing_rows(
 
 
 def stored_rows(spark: SparkSession, ranges: Sequence[QueueRange], source: Mapping[str, str]) -> DataFrame:
-    """The rows of ranges, one of a queue, as the brokers have them; they must be there, of the topic that is meant."""
+    """The brokers' rows of ranges, one per queue; they must exist, in the right incarnation of the topic."""
     starts = {each.key: each.start for each in ranges}
     ends = {each.key: each.end for each in ranges}
     lives = {(each.topic, each.broker): each.incarnation for each in ranges if each.incarnation}

@@ -1,4 +1,4 @@
-"""Runs of rows in an Arrow batch: neighbours of one queue with consecutive offsets. Pure."""
+"""Runs of rows in an Arrow batch: adjacent rows of one queue with consecutive offsets. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .manifest import FileRange
 
 
 def codes(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """A number for each text of a column, equal where they are equal."""
+    """A number for each text of a column; equal texts have equal numbers."""
     found: np.ndarray[Any, np.dtype[np.int32]] = column.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     return found
 
@@ -20,7 +20,7 @@ def codes(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
 def runs(batch: pa.RecordBatch, *others: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, FileRange]]:
     """(first row, row behind the last, offsets) of each run of a batch with broker, queueId and queueOffset.
 
-    `others`: more columns, a change of which ends a run.
+    `others`: more columns; a change in one ends a run.
     """
     if batch.num_rows == 0:
         return
@@ -37,7 +37,7 @@ def runs(batch: pa.RecordBatch, *others: np.ndarray[Any, Any]) -> Iterator[tuple
 
 
 def joined(ranges: list[FileRange], new: FileRange) -> None:
-    """Puts a run behind those of a file, as one with the last where it goes on with it."""
+    """Appends a run to those of a file, merged with the last one if it continues that."""
     last = ranges[-1] if ranges else None
     if last is not None and (last.broker, last.queue_id, last.end) == (new.broker, new.queue_id, new.begin):
         ranges[-1] = FileRange(last.broker, last.queue_id, last.begin, new.end)

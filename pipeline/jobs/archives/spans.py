@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
-"""Of a set: ascending, none empty, none touching the next."""
+"""A set: ascending, none empty, none adjacent to the next."""
 
 
 def union(spans: Iterable[Span]) -> Spans:
-    """The set of all offsets that are in any of the spans, which may overlap and come in any order."""
+    """The set of all offsets in the spans, which may overlap and come in any order."""
     joined: list[Span] = []
     for begin, end in sorted(spans):
         if begin >= end:
@@ -24,7 +24,7 @@ def union(spans: Iterable[Span]) -> Spans:
 
 
 def count(spans: Iterable[Span]) -> int:
-    """How many offsets the spans hold, those of overlaps as often as they are in there."""
+    """The number of offsets in the spans, with repetitions."""
     return sum(end - begin for begin, end in spans if end > begin)
 
 
@@ -54,7 +54,7 @@ def missing(spans: Spans, begin: int, end: int) -> Spans:
 
 
 def common(left: Spans, right: Spans) -> Spans:
-    """The offsets that are in both sets."""
+    """The offsets in both sets."""
     found = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -69,5 +69,5 @@ def common(left: Spans, right: Spans) -> Spans:
 
 
 def first_and_end(spans: Sequence[Span]) -> Span | None:
-    """From the first offset of a set to the one behind its last; None of the empty set."""
+    """From the first offset of a set to the one behind its last; None for the empty set."""
     return (spans[0][0], spans[-1][1]) if spans else None

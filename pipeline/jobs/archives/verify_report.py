@@ -1,9 +1,9 @@
 """The findings of `verify`, by queue and in total. Pure.
 
-Compared are three things: the rows that are in the files, the ranges that the manifests list, and the offsets that the
-broker has. Findings are what should not be: gaps between archived rows, rows twice, rows beyond the broker's end, rows
-that differ from the broker's, files that are damaged, missing, or there without a manifest. Not yet archived
-(`rows_behind`) and no longer at the broker are none.
+It compares three things: the rows in the files, the ranges in the manifests, and the offsets at the broker. Findings are
+errors: gaps between archived rows, repeated rows, rows beyond the broker's end, rows that differ from the broker's, files
+that are damaged, missing, or without a manifest. Rows that are not yet archived (`rows_behind`) or no longer at the broker
+are not findings.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _FOR_EVER: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A queue: the offsets of its archived rows, as often as there are rows; what the broker has (None: no such queue); how
-    many rows differ from the broker's.
+    """A queue: the offsets of its archived rows, with repetitions; the broker's range (None: no such queue); how many rows
+    differ from the broker's.
     """
 
     key: QueueKey
@@ -34,14 +34,14 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class FileFinding:
-    """A file that is not as its manifest says, and in what."""
+    """A file that does not match its manifest, and how."""
 
     path: str
     problem: str
 
 
 def comparable(facts: QueueFacts) -> Span | None:
-    """The offsets from the first to the last that archive and broker both have; None where there are none."""
+    """The offsets from the first to the last that archive and broker share; None if there are none."""
     return first_and_end(common(union(facts.archived), (facts.broker,) if facts.broker else ()))
 
 
@@ -76,7 +76,7 @@ def queue_document(facts: QueueFacts) -> dict[str, Any]:
 def report(
     queues: Iterable[QueueFacts], files: Sequence[FileFinding], file_count: int, *, quick: bool
 ) -> dict[str, Any]:
-    """The whole report. `passed`: nothing was found. `quick`: rows were not compared with the broker's."""
+    """The whole report. `passed`: there are no findings. `quick`: rows were not compared with the broker's."""
     rows = [queue_document(facts) for facts in queues]
     sums = {name: sum(row[name] for row in rows) for name in _FINDINGS}
     found = sum(sums.values()) + len(files)
