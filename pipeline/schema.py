@@ -1,8 +1,8 @@
 """The row of a topic: one table from which the Spark schema and the Arrow schema are made.
 
-Spark takes a batch only where its Arrow schema equals the one that it would have made itself, types and nullability
-included (string, not large_string; timestamps in microseconds, UTC); it looks at the first batch only, and what differs
-later crashes the JVM. So there is one schema object for each choice of columns, used for every batch.
+Spark accepts a batch only if its Arrow schema equals the one that Spark itself would make, including types and nullability
+(string, not large_string; timestamps in microseconds, UTC). It checks only the first batch; a later difference crashes the
+JVM. So there is one schema object for each choice of columns, used for every batch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..model.errors import InvalidParameter
 from .column_names import BODY, COLUMN_NAMES, PROPERTIES, SYS_FLAG
 
 Group = Literal["place", "header", "body", "properties"]
-"""Where a column comes from: where the message lies, the record's fixed fields, its body, its properties."""
+"""The origin of a column: the message's place, the record's fixed fields, its body, its properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; null where the message has no such thing."""
+    """One column; null if the message has no such value."""
 
     name: str
     spark: DataType
@@ -85,9 +85,9 @@ def spark_schema(names: Iterable[str] = COLUMN_NAMES) -> StructType:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema asks for, which may be fewer than there are, in any order.
+    """The columns of a schema, perhaps not all of a topic's, in any order.
 
-    Raises InvalidParameter for one that a topic has not, or has of another type.
+    Raises InvalidParameter for one that a topic does not have, or has with another type.
     """
     for field in schema.fields:
         column = _BY_NAME.get(field.name)

@@ -1,6 +1,6 @@
 """The format "zenit" of Spark: Spark creates it by name, and gets readers and writers from it.
 
-Imported in every Python process that Spark starts: what is heavy comes in with the method that needs it.
+Imported in every Python process that Spark starts: heavy modules are imported by the methods that need them.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ class ZenitDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What comes after `format`."""
+        """The name for `format`."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns that the options ask for. Raises what is wrong with the options."""
+        """The columns requested by the options. Raises errors about the options."""
         from .schema import spark_schema
 
         return spark_schema(self._read_options().columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of a batch."""
+        """The reader of a batch."""
         from .reading.batch_reader import BatchReader, FilteringBatchReader
 
         options = self._columns_of(schema).for_batch()
         return FilteringBatchReader(options) if options.pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """Of a stream."""
+        """The reader of a stream."""
         from .reading.stream_reader import StreamReader
 
         return StreamReader(self._columns_of(schema).for_stream())
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Of a batch."""
+        """The writer of a batch."""
         from .writing.sink import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # Spark's name
-        """Of a stream."""
+        """The writer of a stream."""
         from .writing.sink import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
@@ -64,8 +64,8 @@ class ZenitDataSource(DataSource):
         return ReadOptions.parse(dict(self.options))
 
     def _columns_of(self, schema: StructType) -> ReadOptions:
-        """The options with the columns of the schema (the user may have given one), and with the name servers as the driver
-        knows them: an executor may run elsewhere.
+        """The options with the columns of the schema (the user may have given one), and with the driver's name servers: an
+        executor may run elsewhere.
         """
         from dataclasses import replace
 

@@ -1,7 +1,7 @@
 """SQL over topics and archives: each name in a query is a table of that name while the query runs.
 
-A topic has the columns of the source (schema.COLUMNS); those that the query does not name are not read. Conditions on
-time, queue and tags are looked for by the brokers. Names that are no plain words stand in back-quotes: `%DLQ%group`.
+A topic has the columns of the source (schema.COLUMNS); those that the query does not name are not read. The brokers
+evaluate conditions on time, queue and tags. Names that are not plain words need back-quotes: `%DLQ%group`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .reports.sql_words import columns_named, quoted, sql_reason, sql_words, tab
 
 @dataclass(frozen=True, slots=True)
 class SqlOptions:
-    """A query, and what there is to ask. `archives`: {name: directory}; `rows_max`: rows wanted at most."""
+    """A query, and its possible tables. `archives`: {name: directory}; `rows_max`: the most rows wanted."""
 
     query: str
     namesrv: str | None = None
@@ -38,7 +38,7 @@ class SqlOptions:
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """Rows as plain values under the names of their columns. `is_cut`: there were more."""
+    """Rows as plain values, with the names of their columns. `is_cut`: there were more."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -47,7 +47,7 @@ class SqlResult:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The tables that a query names: topics with the columns that it needs of them, and archives."""
+    """The tables that a query names: topics with the columns that it needs, and archives."""
 
     topics: dict[str, tuple[str, ...]]
     archives: dict[str, str]
@@ -55,10 +55,10 @@ class _Named:
 
 
 def run_sql(options: SqlOptions, session: Session) -> SqlResult:
-    """Runs one query. `session`: starts Spark; it is called once the tables are found.
+    """Runs one query. `session`: starts Spark; called after the tables are found.
 
-    Raises InvalidParameter where the text is no query, QueryFailed with what Spark says of it in one line, and what
-    Spark raises where a task fails.
+    Raises InvalidParameter if the text is not a query, QueryFailed with Spark's error about it in one line, and Spark's
+    exception if a task fails.
     """
     named = _named(options)
     spark = session()
@@ -70,7 +70,7 @@ def run_sql(options: SqlOptions, session: Session) -> SqlResult:
         return _result(spark.sql(options.query.strip().rstrip(";")), options.rows_max)
     except PySparkException as error:
         if "Traceback (most recent call last)" in str(error):
-            raise  # of a worker: not of the query
+            raise  # of a worker, not of the query
         raise _failure(error, named.known) from error
     finally:
         for name in (*named.topics, *named.archives):
@@ -92,13 +92,13 @@ def _run(options: SqlOptions, session: Session, report: Report) -> Document:
 
 
 SQL_JOB: Final = Job("sql", SqlOptions, _plan, _run)
-"""For the runner of jobs, which starts Spark and keeps what it says; `result` in its summary is the SqlResult."""
+"""For the runner of jobs, which starts Spark and captures its output; `result` in the summary is the SqlResult."""
 
 
 def hush_spark() -> None:
-    """Ends Spark's own telling of wrong queries: JSON of thousands of characters on stderr, beside the exception.
+    """Suppresses Spark's own reports of wrong queries: JSON of thousands of characters on stderr, besides the exception.
 
-    For a program of ours; in a user's the loggers are the user's.
+    For programs of ours; in a user's program the loggers are the user's.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -121,7 +121,7 @@ def _named(options: SqlOptions) -> _Named:
 
 
 def _topics(namesrv: str | None, *, has_others: bool) -> list[str]:
-    """The cluster's topics; none where there is no cluster and the query has other tables to read."""
+    """The cluster's topics; empty if there is no cluster and the query has other tables to read."""
     try:
         with Admin(namesrv) as admin:
             return admin.topics()
@@ -132,7 +132,7 @@ def _topics(namesrv: str | None, *, has_others: bool) -> list[str]:
 
 
 def _result(frame: DataFrame, rows_max: int) -> SqlResult:
-    """A row more than is wanted is asked for, to know whether there is one."""
+    """The rows; requests one more than wanted, to know whether there are more."""
     names = unique_names(frame.columns)
     renamed = frame.toDF(*names)
     for name, kind in renamed.dtypes:

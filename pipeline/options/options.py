@@ -189,7 +189,7 @@ class ReadOptions:
         return replace(told, columns=columns)
 
     def for_batch(self) -> ReadOptions:
-        """These of a batch, from earliest to latest unless told. Raises OptionRefused."""
+        """These options for a batch, from earliest to latest by default. Raises OptionRefused."""
         self._refuse("stream", "is for streams")
         starting = self.starting or EARLIEST
         if starting.kind == "latest" or LATEST_MARK in starting.offsets.values():
@@ -197,7 +197,7 @@ class ReadOptions:
         return replace(self, starting_offsets=self.starting_offsets or EARLIEST)
 
     def for_stream(self) -> ReadOptions:
-        """These of a stream, from latest on unless told. Raises OptionRefused."""
+        """These options for a stream, from latest on by default. Raises OptionRefused."""
         self._refuse("batch", "is for batches")
         if self.rows_min and 0 < self.rows_max < self.rows_min:
             raise OptionRefused("minOffsetsPerTrigger", "is above maxOffsetsPerTrigger")
@@ -210,28 +210,28 @@ class ReadOptions:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those told by name, and those of the group. None: `pattern` or `assigned` says what to read."""
+        """The named topics, and those of the group. Empty: `pattern` or `assigned` says what to read."""
         of_group = {"retry": retry_topic, "dlq": dead_letter_topic}
-        group = self.group or ""  # which retries and dead letters need
+        group = self.group or ""  # retries and dead letters require it
         return (*self.subscribe, *(topic(group) for kind, topic in of_group.items() if kind in self.message_types))
 
     @property
     def starting(self) -> Boundary | None:
-        """As Kafka's source has it: one time goes before times by queue, and these before offsets. None: not told."""
+        """As in Kafka's source: one time has priority over times per queue, and these over offsets. None: not given."""
         return self.starting_moment or self.starting_moments or self.starting_offsets
 
     @property
     def ending(self) -> Boundary:
-        """The same of the end."""
+        """The same for the end."""
         return self.ending_moment or self.ending_moments or self.ending_offsets
 
     @property
     def reading_group(self) -> str:
-        """The group that pulls are made for."""
+        """The group named in pulls."""
         return self.group or "spark-zenit-source"
 
     def reads(self, key: QueueKey) -> bool:
-        """Whether a queue is among those to be read."""
+        """Whether a queue is to be read."""
         if self.assigned:
             return key in self.assigned
         return key.topic in self.topics or (self.pattern is not None and matches(self.pattern, key.topic))
@@ -241,12 +241,12 @@ READ_OPTIONS: Final = tuple(options_of(ReadOptions).values())
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a pattern matches the whole of a name."""
+    """Whether a pattern matches a whole name."""
     return re.fullmatch(pattern, topic) is not None
 
 
 def _refuse_contradictions(given: Given) -> None:
-    """Raises OptionRefused where what was given does not go together, before each value is read."""
+    """Raises OptionRefused for options that contradict each other, before their values are read."""
     group = given.value("group")
     if given.value("commit_offsets") and group is None:
         raise OptionRefused("commitOffsets", "needs the option group")
@@ -272,7 +272,7 @@ def _refuse_contradictions(given: Given) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a writer was told. `topic` None: the rows say; `batch_id` None: a stream says, or nobody."""
+    """The options of a writer. `topic` None: the rows have it; `batch_id` None: from a stream, or not given."""
 
     namesrv: str | None = option("namesrv", text, "as of the source")
     topic: str | None = option(

@@ -1,6 +1,7 @@
-"""What the text of an option stands for where it names topics, groups, queues or messages in them. Pure.
+"""The values of options' texts that name topics, groups, queues or messages in them. Pure.
 
-Each of these takes the option's name and its text, which is not empty. Each raises InvalidParameter where nothing else is said.
+Each function takes the option's name and its text, which is not empty, and raises InvalidParameter unless it says
+otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def topic_name(name: str, text: str) -> str:
 
 
 def topics(name: str, text: str) -> tuple[str, ...]:
-    """Topics, separated by commas. Raises InvalidName too."""
+    """Topics, separated by commas. Also raises InvalidName."""
     return tuple(check_topic(topic) for topic in names(name, text))
 
 
@@ -53,7 +54,7 @@ def pattern(name: str, text: str) -> str:
 
 
 def queues(name: str, text: str) -> tuple[QueueKey, ...]:
-    """Single queues, as JSON. Raises InvalidName too."""
+    """Single queues, as JSON. Also raises InvalidName."""
     shape = 'JSON of the shape {"topic": {"broker": [0, 1]}}'
     try:
         document = json.loads(text) if len(text) <= JSON_LENGTH_MAX else {}
@@ -75,7 +76,7 @@ def queues(name: str, text: str) -> tuple[QueueKey, ...]:
 
 
 def message_types(name: str, text: str) -> tuple[str, ...]:
-    """Of normal, retry, dlq. Raises OptionRefused for what RocketMQ has as a type of topic."""
+    """Some of normal, retry, dlq. Raises OptionRefused for RocketMQ's types of topics."""
     types = names(name, text)
     for each in types:
         if each in _NO_TYPES:
@@ -100,7 +101,7 @@ def condition(name: str, text: str) -> str:
 
 
 def read_from(name: str, text: str) -> Literal["broker", "replica"]:
-    """Whom to pull from. Raises OptionRefused for what is not built."""
+    """The kind of brokers to pull from. Raises OptionRefused for an unsupported one."""
     servers = _SERVERS(name, text)
     if servers == "tiered":
         raise OptionRefused(name, "this version has no tiered storage; broker or replica")

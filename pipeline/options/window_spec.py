@@ -1,9 +1,9 @@
-"""What the job `window` is to count, read from a small TOML file. Pure.
+"""What the job `window` counts, read from a small TOML file. Pure.
 
     topics = ["orders"]
-    window = "1m"                   # of this length; with `slide`, one begins every so often
+    window = "1m"                   # length; with `slide`, a new one begins at this interval
     slide = "20s"
-    watermark = "10s"               # how late a message may come; a window is told of once it is over for so long
+    watermark = "10s"               # how late a message may come; a window is written this long after its end
     time = "stored"                 # when the broker got it; "born": when its producer made it
     key = ["region", "user.id"]     # fields of the JSON body; @topic, @tags, @keys, @messageGroup of the message
 
@@ -11,7 +11,7 @@
     orders = "count"
     revenue = "sum(amount)"         # sum, min, max, avg, count of a field of the body
 
-A field that is not there, or no number where one is wanted, counts as absent, as it does in SQL.
+A missing field, or one that is not a number where one is needed, counts as NULL, as in SQL.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """The whole of it. `slide_ms` equals `window_ms` where windows do not overlap."""
+    """The whole specification. `slide_ms` equals `window_ms` if windows do not overlap."""
 
     topics: tuple[str, ...]
     window_ms: int
@@ -68,7 +68,7 @@ class WindowSpec:
 
 
 def parse_window_spec(text: str) -> WindowSpec:
-    """Reads the file's text. Raises ConfigError, which names the key."""
+    """Parses the file's text. Raises ConfigError, which names the key."""
     if len(text) > SPEC_CHARACTERS_MAX:
         raise ConfigError("spec", f"{len(text)} characters", f"at most {SPEC_CHARACTERS_MAX}")
     try:
@@ -93,7 +93,7 @@ def parse_window_spec(text: str) -> WindowSpec:
         keys=tuple(_key(field) for field in _texts(table, "key", at_least=0)),
         aggregates=_aggregates(table.get("aggregates")),
     )
-    seen = {"window", "batch"}  # what Spark calls a window, and a directory of files a batch
+    seen = {"window", "batch"}  # Spark's name for a window, and the name of a batch's directory
     for name in spec.columns:
         if name.lower() in seen:
             raise ConfigError("aggregates", name, "a name for each column of the result that no other has")
@@ -149,7 +149,7 @@ def _aggregate(name: str, what: object) -> ResultColumn:
 
 
 def _json_field(key: str, field: str) -> str:
-    """The text of a field of the body. Its name is checked, so nothing else gets into the expression."""
+    """The expression for a field of the body. The name is checked, so nothing else gets into the expression."""
     if _FIELD.fullmatch(field) is None:
         raise ConfigError(key, field, "a field of the JSON body, such as amount or user.id")
     return f"get_json_object(cast(body AS string), '$.{field}')"

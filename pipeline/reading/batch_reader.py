@@ -1,6 +1,6 @@
 """A batch read: the driver plans its ranges, and tasks read them; each task looks up the brokers itself.
 
-Two classes, since Spark refuses a reader that takes filters while its session does not push any.
+Two classes, because Spark refuses a reader that takes filters in a session that does not push any.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _OPERATORS: Final[dict[type[Filter], str]] = {
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the queues hold between two boundaries. Pickled to executors: options only, no sockets."""
+    """Reads the queues' messages between two boundaries. Pickled to executors: options only, no sockets."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._narrowed = Narrowed()
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges, on the driver. Raises why they cannot be told."""
+        """The ranges, on the driver. Raises if they cannot be determined."""
         options, narrowed = self._options, self._narrowed
         positions = TopicPositions(options)
         held = positions.look()
@@ -70,7 +70,7 @@ class BatchReader(DataSourceReader):
         return [RangePartition(piece, hold) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range, in an executor. Of an empty read there is one partition, of nothing."""
+        """The rows of one range, in an executor. An empty read has one empty partition."""
         from .queue_reader import read_range
 
         if not isinstance(partition, RangePartition):
@@ -96,10 +96,10 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """The same, of what filters of the query leave. For sessions that push filters."""
+    """The same, narrowed by filters of the query. For sessions that push filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Takes what says where rows lie; returns what Spark has to test itself."""
+        """Takes the filters on the places of rows; returns those that Spark must test itself."""
         may_filter_tags = self._options.filter is None and self._options.sql_filter is None
         predicates = [_predicate_of(item) for item in filters]
         self._narrowed, done = narrow(predicates, may_filter_tags=may_filter_tags)

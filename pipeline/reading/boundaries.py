@@ -1,7 +1,7 @@
 """Computes the begin and end offsets of a read from its options and the queues' ranges. Pure.
 
-What a queue holds is `[minimum, end)`, `end` confirmed by its replica group. Times were looked up by the brokers before:
-`at_time` is the first offset stored at or after the time asked for, the queue's end where there is none.
+A queue's range is `[minimum, end)`, with `end` confirmed by its replica group. The brokers have looked up times before:
+`at_time` is the first offset stored at or after the requested time, or the queue's end if there is none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Side = Literal["starting", "ending"]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the queues hold that are to be read. `lives`: of which topic, as its broker tells."""
+    """The ranges of the queues to read. `lives`: the incarnation of each topic at its broker."""
 
     minimum: Offsets
     end: Offsets
@@ -27,7 +27,7 @@ class Held:
 
 
 def times_wanted(boundary: Boundary, held: Held) -> Offsets:
-    """The time, in milliseconds since the epoch, to be looked up for each queue; nothing where none is."""
+    """The time, in milliseconds since the epoch, to be looked up for each queue; empty if there are none."""
     if boundary.kind == "time":
         return dict.fromkeys(held.end, boundary.time_ms)
     if boundary.kind == "times":
@@ -43,9 +43,9 @@ def offsets_at(
     side: Side,
     none_from_time: Literal["error", "latest"],
 ) -> Offsets:
-    """The offset of each queue. `none_from_time`: what a start is where nothing was stored from its time on.
+    """The offset of each queue. `none_from_time`: what to do at the start if nothing was stored from its time on.
 
-    Raises OffsetsIncomplete, InvalidParameter, OffsetOutOfRange, and TopicReplaced where it is of a topic that is no more.
+    Raises OffsetsIncomplete, InvalidParameter, OffsetOutOfRange, and TopicReplaced if it belongs to a deleted topic.
     """
     for (topic, broker), life in sorted(boundary.lives.items()):
         if held.lives.get((topic, broker), life) != life:
@@ -62,12 +62,12 @@ def offsets_at(
 
 
 def beyond_minimum(start: Mapping[QueueKey, int], minimum: Mapping[QueueKey, int]) -> Offsets:
-    """{queue: how many of its messages have expired from `start` on}; a queue that is not in `start` began with 0."""
+    """{queue: how many of its messages from `start` on have expired}; a queue that is not in `start` began with 0."""
     return {key: offset - start.get(key, 0) for key, offset in minimum.items() if offset > start.get(key, 0)}
 
 
 def raised(start: Mapping[QueueKey, int], lost: Mapping[QueueKey, int]) -> Offsets:
-    """The start behind what was lost."""
+    """The start, moved behind the lost messages."""
     return {key: offset + lost.get(key, 0) for key, offset in start.items()}
 
 
@@ -94,7 +94,7 @@ def _given(key: QueueKey, offset: int, held: Held) -> int:
 
 
 def _for_each(boundary: Boundary, queues: Iterable[QueueKey]) -> Offsets:
-    """What was given for each queue. All of them have to be named, and no others."""
+    """The given offset of each queue. All of them must be named, and no others."""
     wanted = set(queues)
     for key in sorted(wanted - boundary.offsets.keys()):
         raise OffsetsIncomplete(boundary.option, str(key), "is not named; every queue that is read has to be")

@@ -1,7 +1,7 @@
-"""Converts pulled records to Arrow record batches, without an object a message and with one copy of its bytes.
+"""Converts pulled records to Arrow record batches, without an object per message and with one copy of its bytes.
 
-The column kernel fills buffers of Arrow's; what is built of them here has exactly the schema of the columns asked for,
-since Spark looks at the first batch of a task only.
+The column kernel fills Arrow's buffers. The batches made of them have exactly the schema of the requested columns, because
+Spark checks only the first batch of a task.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ..column_names import SYS_FLAG
 from ..schema import arrow_schema
 
 ROWS_MAX: Final = 16_384
-BODIES_BYTES: Final = 4 << 20  # of one batch; a single larger body has a batch of its own
-_TEXT_BYTES: Final = 48  # a row; with more a batch has fewer rows
-_MAP_BYTES: Final = 128  # a row, of names and of values each
-_MAP_ENTRIES: Final = 8  # a row
+BODIES_BYTES: Final = 4 << 20  # of one batch; a single larger body gets a batch of its own
+_TEXT_BYTES: Final = 48  # per row; if texts are longer, a batch has fewer rows
+_MAP_BYTES: Final = 128  # per row, of names and of values each
+_MAP_ENTRIES: Final = 8  # per row
 
 _INTS: Final = ("queueId", "reconsumeTimes", "flag", SYS_FLAG)
 _LONGS: Final = ("queueOffset", "bodyCrc", "bornTimestamp", "storeTimestamp")
 _TEXTS: Final = ("messageId", "keys", "tags", "messageGroup", "traceparent")
 
 Build = Callable[[int], pa.Array]
-"""A column of so many rows, of what the kernel has filled."""
+"""Makes a column of so many rows from what the kernel has filled."""
 
 
 class BatchBuilder:
@@ -44,7 +44,7 @@ class BatchBuilder:
         rows_max: int = ROWS_MAX,
         bodies_bytes: int = BODIES_BYTES,
     ) -> None:
-        """`names`: the columns. `tags`: messages with one of these alone; None = all. `bodies_bytes`: of a batch."""
+        """`names`: the columns. `tags`: only messages with one of these; None = all. `bodies_bytes`: of a batch."""
         self._schema = arrow_schema(names)
         self._places = {"topic": topic, "broker": broker}
         self._tags = tags
@@ -54,21 +54,21 @@ class BatchBuilder:
         self._begin(bodies_bytes)
 
     def _begin(self, bodies_bytes: int) -> None:
-        """New buffers: those of the batch before belong to it."""
+        """Allocates new buffers: the old ones belong to the last batch."""
         filled: dict[str, Any] = {}
         self._build = {name: self._new_column(name, filled, bodies_bytes) for name in self._schema.names}
         self._filler = ColumnFiller(self._rows_max, filled, tags=self._tags, check_crc=self._check_crc)
 
     @property
     def rows(self) -> int:
-        """How many there are so far."""
+        """The number of rows so far."""
         return int(self._filler.rows)
 
     def add(self, batch: MessageBatch, first: int, begin: int, end: int) -> tuple[int, int]:
-        """Takes messages from number `first` on, those with queue offsets [begin, end).
+        """Takes messages from index `first` on, those with queue offsets [begin, end).
 
-        Returns the number of the first not taken, and why it ended there: the kernel's ALL_TAKEN, BEHIND_END, NO_ROOM
-        (`finish`, then go on), or the reason why that message cannot be taken at all.
+        Returns the index of the first one not taken, and why it stopped there: the kernel's ALL_TAKEN, BEHIND_END, NO_ROOM
+        (call `finish`, then continue), or the reason why that message cannot be taken at all.
         """
         index = self._filler.fill(batch, first, begin, end)
         if self._filler.status == NO_ROOM and not self._filler.rows:
@@ -77,7 +77,7 @@ class BatchBuilder:
         return index, self._filler.status
 
     def finish(self) -> pa.RecordBatch:
-        """The rows so far; the next batch begins."""
+        """Returns the rows so far, and begins the next batch."""
         rows = self.rows
         batch = pa.RecordBatch.from_arrays(
             [self._build[name](rows) for name in self._schema.names], schema=self._schema
@@ -86,7 +86,7 @@ class BatchBuilder:
         return batch
 
     def _new_column(self, name: str, filled: dict[str, Any], bodies_bytes: int) -> Build:
-        """Puts what the kernel is to fill into `filled`; returns how it becomes a column."""
+        """Adds the buffers for the kernel to `filled`; returns the function that makes a column of them."""
         if name in self._places:
             place = self._places[name]
             return lambda rows: pa.repeat(pa.scalar(place, pa.string()), rows)

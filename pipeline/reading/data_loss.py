@@ -1,4 +1,4 @@
-"""Rows that expired before they were read: an error, or skipped and counted in the log, as the user chose."""
+"""Rows that expired before they were read: an error, or skipped and counted in the log, by the user's choice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def passed_over(start: Mapping[QueueKey, int], minimum: Mapping[QueueKey, int], *, fail: bool) -> Offsets:
-    """The start, moved behind what is not there any more. Raises DataLost where it is to fail."""
+    """The start, moved behind expired rows. Raises DataLost if `fail`."""
     lost = beyond_minimum(start, {key: minimum[key] for key in minimum if key in start})
     for key, rows in sorted(lost.items()):
         if fail:

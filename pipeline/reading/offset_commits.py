@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def commit_for_show(options: ReadOptions, offsets: Mapping[QueueKey, int], cluster_id: str) -> None:
-    """Commits for the group of the options, where brokers answer; what fails is logged, and tried again with the next."""
+    """Commits for the group in the options, if brokers answer; an error is logged, and the next commit tries again."""
     assert options.group is not None
     queues = {MessageQueue(key.topic, key.broker, key.queue_id): offset for key, offset in offsets.items()}
     try:

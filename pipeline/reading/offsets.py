@@ -1,10 +1,10 @@
 """Offsets of many queues at once: ranges, their limits and their splits. Pure.
 
-A range is `[start, end)`: the end of one batch is the start of the next. As JSON: {"topic": {"broker": {"0": 17}}},
-keys sorted (queues by number), whole numbers only, so that equal offsets are equal texts. Beside the queues of a broker may
-stand "incarnation": which life of the topic the offsets are of, as its broker tells it; a topic that was deleted and made again
-has another one. Beside the topics may stand "@cluster": the id of the cluster that the offsets are of; no topic has such
-a name.
+A range is `[start, end)`: the end of one batch is the start of the next. As JSON: {"topic": {"broker": {"0": 17}}}, keys
+sorted (queues by number), integers only, so that equal offsets are equal texts. A broker's queues may have an entry
+"incarnation" beside them: the topic's incarnation at that broker, which changes if the topic is deleted and created again.
+The topics may have an entry "@cluster" beside them: the id of the cluster that the offsets belong to; no topic can have
+such a name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUEUES_MAX: Final = 100_000
 PARTITIONS_MAX: Final = 100_000
 JSON_LENGTH_MAX: Final = 16 * 1024 * 1024
 OFFSET_MAX: Final = (1 << 63) - 1
-EARLIEST_MARK: Final = -2  # in a user's offsets, as Kafka's source has them
+EARLIEST_MARK: Final = -2  # in a user's offsets, as in Kafka's source
 LATEST_MARK: Final = -1
 INCARNATION: Final = "incarnation"
 CLUSTER: Final = "@cluster"
@@ -32,7 +32,7 @@ _SHAPE: Final = 'JSON of the shape {"topic": {"broker": {"0": 17}}}'
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueKey:
-    """A queue, by the names of the columns that tell it."""
+    """A queue, with the names of its columns."""
 
     topic: str
     broker: str
@@ -44,16 +44,18 @@ class QueueKey:
 
 Offsets = dict[QueueKey, int]
 Lives = dict[tuple[str, str], int]
-"""{(topic, broker): the topic's incarnation there}; who is not in it is not known."""
+"""{(topic, broker): the topic's incarnation there}; a missing one is not known."""
 NO_LIVES: Final[Mapping[tuple[str, str], int]] = {}
 OffsetsDocument = dict[str, Any]
-"""{topic: {broker: {queue: offset}}}, and what else stands there."""
+"""{topic: {broker: {queue: offset}}}, with the other entries."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """The messages [start, end) of one queue: what one task reads; `incarnation`: of the topic that is meant, 0 = not known;
-    `cluster_id`: of the cluster, "" = not known. Raises OffsetsBackwards where start is beyond end."""
+    """The messages [start, end) of one queue: what one task reads. Raises OffsetsBackwards if start is beyond end.
+
+    `incarnation`: of the topic, 0 = not known; `cluster_id`: of the cluster, "" = not known.
+    """
 
     topic: str
     broker: str
@@ -74,7 +76,7 @@ class QueueRange:
 
     @property
     def rows(self) -> int:
-        """How many offsets it spans."""
+        """The number of offsets in it."""
         return self.end - self.start
 
 
@@ -82,12 +84,12 @@ class QueueRange:
 
 
 def parse_offsets(name: str, text: str, *, lowest: int = 0) -> Offsets:
-    """The offsets that a text holds. `name`: the option, for the error. Raises InvalidParameter."""
+    """The offsets in a text. `name`: the option, for the error. Raises InvalidParameter."""
     return offsets_of(_document(name, text), name=name, lowest=lowest)
 
 
 def parse_lives(name: str, text: str) -> Lives:
-    """Which lives of their topics the offsets that a text holds are of. Raises InvalidParameter."""
+    """The incarnations of topics in a text of offsets. Raises InvalidParameter."""
     return lives_of(_document(name, text), name=name)
 
 
@@ -119,7 +121,7 @@ def offsets_of(document: object, *, name: str = "offsets", lowest: int = 0) -> O
 
 
 def lives_of(document: object, *, name: str = "offsets") -> Lives:
-    """Which lives of their topics the offsets of a decoded document are of. Raises InvalidParameter."""
+    """The incarnations of topics in a decoded document of offsets. Raises InvalidParameter."""
     lives: Lives = {}
     for topic, brokers in _topics(document, name):
         for broker, queues in _items(brokers, name):
@@ -132,7 +134,7 @@ def lives_of(document: object, *, name: str = "offsets") -> Lives:
 
 
 def cluster_of(document: object, *, name: str = "offsets") -> str:
-    """The id of the cluster that the offsets of a decoded document are of; "" = it names none. Raises InvalidParameter."""
+    """The id of the cluster in a decoded document of offsets; "" if it names none. Raises InvalidParameter."""
     cluster_id = dict(_items(document, name)).get(CLUSTER, "")
     if type(cluster_id) is not str:
         raise InvalidParameter(name, str(cluster_id)[:64], f"a cluster's id beside {CLUSTER}")
@@ -142,7 +144,7 @@ def cluster_of(document: object, *, name: str = "offsets") -> str:
 def document_of(
     offsets: Mapping[QueueKey, int], lives: Mapping[tuple[str, str], int] = NO_LIVES, cluster_id: str = ""
 ) -> OffsetsDocument:
-    """The document of offsets, in the one order that it has."""
+    """The document of offsets, in its canonical order."""
     document: OffsetsDocument = {}
     for key in sorted(offsets):
         document.setdefault(key.topic, {}).setdefault(key.broker, {})[str(key.queue_id)] = offsets[key]
@@ -174,7 +176,7 @@ def _items(document: object, name: str) -> Iterable[tuple[str, object]]:
 
 
 def row_count(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> int:
-    """How many messages lie between; a queue that is not in `start` begins with its first."""
+    """How many messages are between; a queue that is not in `start` begins with its first message."""
     return sum(max(0, offset - start.get(key, 0)) for key, offset in end.items())
 
 
@@ -184,9 +186,10 @@ def ranges_between(
     lives: Mapping[tuple[str, str], int] = NO_LIVES,
     cluster_id: str = "",
 ) -> list[QueueRange]:
-    """What is to be read, by queue; nothing of a queue where nothing is new. A queue not in `start` begins with its first.
+    """What is to be read, by queue, without queues that have nothing new. A queue not in `start` begins with its first
+    message.
 
-    Raises OffsetsBackwards where any start is beyond its end: rows would be left out without a word.
+    Raises OffsetsBackwards if a start is beyond its end: rows would be left out silently.
     """
     found = [
         QueueRange(
@@ -200,9 +203,9 @@ def ranges_between(
 
 
 def within_rows(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], rows_max: int) -> Offsets:
-    """The end brought down to about `rows_max` rows in all, in proportion to what each queue has.
+    """The end, reduced to about `rows_max` rows in all, in proportion to what each queue has.
 
-    Every queue that has any gets one at least, so that none starves; only so can it be more than `rows_max`.
+    Every queue that has rows gets at least one, so that none starves; only for this the sum may exceed `rows_max`.
     """
     return within_bytes(start, end, rows_max, dict.fromkeys(end, 1))
 
@@ -213,11 +216,11 @@ def within_bytes(
     bytes_max: int,
     row_bytes: Mapping[QueueKey, int],
 ) -> Offsets:
-    """The same for bytes. `row_bytes`: how large a row of each queue is taken to be, at least 1."""
+    """The same for bytes. `row_bytes`: the assumed size of a row of each queue, at least 1."""
     rows = {key: end[key] - start.get(key, 0) for key in sorted(end) if end[key] > start.get(key, 0)}
     if sum(count * row_bytes[key] for key, count in rows.items()) <= bytes_max:
         return dict(end)
-    room = max(0, bytes_max - sum(row_bytes[key] for key in rows))  # beyond one row of each
+    room = max(0, bytes_max - sum(row_bytes[key] for key in rows))  # beyond one row of each queue
     beyond = {key: (count - 1) * row_bytes[key] for key, count in rows.items()}
     total = max(1, sum(beyond.values()))
     shares = {key: 1 + size * room // total // row_bytes[key] for key, size in beyond.items()}
@@ -230,10 +233,10 @@ def within_bytes(
 
 
 def split_ranges(ranges: Iterable[QueueRange], *, partitions_min: int = 0, rows_max: int = 0) -> list[QueueRange]:
-    """The same messages in more ranges: each of `rows_max` at most (0 = any number), and `partitions_min` of them where
-    there are so many messages; the longest are cut first, each into even parts. In order.
+    """The same messages in more ranges: each of at most `rows_max` (0 = any number), and at least `partitions_min` of them
+    if there are so many messages. The longest are cut first, each into equal parts. In order.
 
-    Raises InvalidParameter where that would be more than PARTITIONS_MAX.
+    Raises InvalidParameter if there would be more than PARTITIONS_MAX.
     """
     whole = sorted(ranges)
     parts = [max(1, -(-item.rows // rows_max)) if rows_max else 1 for item in whole]

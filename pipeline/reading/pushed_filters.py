@@ -1,8 +1,8 @@
 """Narrows a read by the query's filters: topics, queues, offsets, times, tags. Pure.
 
-Only what is exact is taken over from Spark: a queue's place and its tags. A time narrows what is read, by the brokers'
-look-up, but Spark filters again: store times follow the broker's clock, which may be set back, so the look-up goes
-TIME_SLACK_MS further than asked on both sides.
+Only exact filters are taken over from Spark: a queue's place and its tags. A time narrows the read, by the brokers'
+look-up, but Spark filters again: store times follow the broker's clock, which may be set back. So the look-up extends
+TIME_SLACK_MS further than requested on both sides.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What is left to be read. None: not narrowed. Offsets: [offset_begin, offset_end); times: ms since the epoch, as
-    widened: [stored_begin_ms, stored_end_ms). `tags`: the only ones wanted.
+    """What remains to be read.
+
+    None: not narrowed. Offsets: [offset_begin, offset_end); times: ms since the epoch, widened: [stored_begin_ms,
+    stored_end_ms). `tags`: the only wanted ones.
     """
 
     topics: frozenset[str] | None = None
@@ -48,7 +50,7 @@ class Narrowed:
     tags: frozenset[str] | None = None
 
     def wants(self, key: QueueKey) -> bool:
-        """Whether a queue may have rows that are wanted."""
+        """Whether a queue may have wanted rows."""
         return (
             (self.topics is None or key.topic in self.topics)
             and (self.brokers is None or key.broker in self.brokers)
@@ -57,21 +59,21 @@ class Narrowed:
         )
 
     def cut(self, item: QueueRange) -> QueueRange:
-        """The part of a range that may have rows that are wanted; an empty one at its start where none."""
+        """The part of a range that may have wanted rows; an empty one at its start if there is none."""
         start = min(max(item.start, self.offset_begin), item.end)
         end = max(start, min(item.end, self.offset_end))
         return replace(item, start=start, end=end)
 
     @property
     def tag_expression(self) -> str | None:
-        """The tags as an expression that brokers take."""
+        """The tags as an expression for brokers."""
         return None if self.tags is None else " || ".join(sorted(self.tags))
 
 
 def narrow(predicates: Iterable[Predicate | None], *, may_filter_tags: bool) -> tuple[Narrowed, list[bool]]:
-    """(what is left, for each predicate whether Spark need not test it). None: a filter that is not understood here.
+    """(what remains, for each predicate whether Spark need not test it). None: a filter that is not understood here.
 
-    `may_filter_tags`: no other expression is evaluated at the brokers.
+    `may_filter_tags`: the brokers evaluate no other expression.
     """
     narrowed = Narrowed()
     done: list[bool] = []
@@ -147,7 +149,7 @@ def _take_tags(narrowed: Narrowed, predicate: Predicate) -> tuple[Narrowed, bool
 
 
 def _is_expressible(tags: frozenset[str]) -> bool:
-    """Whether a tag expression can say exactly this: not where a tag holds "||", or begins or ends with a blank."""
+    """Whether a tag expression can mean exactly these: not if a tag contains "||", or begins or ends with a blank."""
     if sum(len(tag) + 4 for tag in tags) > TAG_EXPRESSION_LENGTH_MAX:
         return False
     return all(tag.isprintable() and "||" not in tag and Subscription.parse("", tag).tags == {tag} for tag in tags)
@@ -164,7 +166,7 @@ def _texts(predicate: Predicate) -> frozenset[str] | None:
 
 
 def _span(predicate: Predicate) -> tuple[int, int] | None:
-    """The whole numbers [begin, end) that pass."""
+    """The integers [begin, end) that pass."""
     value = predicate.value
     if type(value) is not int:
         return None

@@ -1,7 +1,8 @@
 """Reads one range of one queue as Arrow record batches: the work of one task.
 
-The calling thread asks, waits and decodes; answers come by the connection's I/O thread. The next pulls are sent before
-an answer is decoded, so that the broker works meanwhile. What to ask for, and what an answer means: range_pulls.
+The calling thread requests, waits and decodes; answers come from the connection's I/O thread. The next pulls are sent
+before an answer is decoded, so that the broker works meanwhile. For what to request, and what an answer means, see
+range_pulls.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WAIT_MS: Final = 1_000  # the longest wait for an answer before the time is looked at
+WAIT_MS: Final = 1_000  # the longest wait for an answer between two checks of the time
 TRY_MS_MIN: Final = 1_000
 
 _Answer = tuple[NextPull, Reply | None, bytes, ZenitError | None]
 
 
 def read_range(options: ReadOptions, item: QueueRange) -> Iterator[pa.RecordBatch]:
-    """The messages of a range, in order, as batches of the columns that `options` name; each call reads them anew.
+    """The messages of a range, in order, as batches of the columns in `options`; each call reads them again.
 
-    Brokers are looked up now and whenever one fails or says that it is not the master. What is lost or damaged is an
-    error, or passed over and logged, as `options` say. Raises TopicNotFound, DataLost, OffsetOutOfRange, RangeUnread,
-    DamagedMessage, WrongCluster where another cluster than the range's is there, and what a broker refuses.
+    Brokers are looked up now and whenever one fails or says that it is not the master. Lost or damaged messages are an
+    error, or are skipped and logged, as `options` say. Raises TopicNotFound, DataLost, OffsetOutOfRange, RangeUnread,
+    DamagedMessage, WrongCluster if the range's cluster is not there, and errors that a broker answers.
     """
     if item.rows:
         with connection(options.namesrv, item.cluster_id) as shared:
@@ -73,7 +74,7 @@ class _RangeReader:
             is_filtered=bool(self._tag_codes or self._sql),
             is_replica_good=options.read_from == "replica",
         )
-        self._doubted = -1  # the message that was asked for once more last
+        self._doubted = -1  # the message that was requested again last
         self._builder = BatchBuilder(
             options.columns,
             topic=item.topic,
@@ -92,10 +93,10 @@ class _RangeReader:
         if self._builder.rows:
             yield self._builder.finish()
 
-    # ---- asking
+    # ---- requests
 
     def _next_taken(self) -> Taken | None:
-        """The next answer in order, waited for; None where all was read. Further pulls are on their way before it returns."""
+        """The next answer in order, after waiting; None if all was read. Sends further pulls before it returns."""
         pulls = self._pulls
         while True:
             taken = pulls.take()
@@ -109,7 +110,7 @@ class _RangeReader:
             self._take_answers(wait_ms)
 
     def _take_answers(self, wait_ms: int) -> None:
-        """What has come; waits for the first."""
+        """Takes the answers that have come; waits for the first."""
         try:
             answer = self._answers.get(timeout=wait_ms / 1000)
             while True:
@@ -157,7 +158,7 @@ class _RangeReader:
             on_reply(None, b"", error)
 
     def _replica(self) -> int:
-        """A slave of the queue's group, by the queue's number, so that all of them get their share; the master without any."""
+        """A slave of the queue's group, chosen by the queue's number to spread the load; the master if there is none."""
         route = self._shared.routes.cached(self._item.topic)
         brokers = route.brokers if route is not None else ()
         slaves = [
@@ -172,7 +173,7 @@ class _RangeReader:
     # ---- decoding
 
     def _filled(self, taken: Taken) -> Iterator[pa.RecordBatch]:
-        """Puts an answer's messages into columns; yields a batch each time one is full."""
+        """Converts an answer's messages to columns; yields each batch when it is full."""
         damage: CorruptRecordError | None = None
         payload = taken.payload
         if taken.missing:
@@ -200,7 +201,7 @@ class _RangeReader:
                 self._pulls.restart(offset + 1)
 
     def _is_first_doubt(self, offset: int) -> bool:
-        """True where it is asked for once more, in doubt: the broker looks at its log, and a replica may have it whole."""
+        """True if it is requested once more, as doubted: the broker then checks its log, and a replica may have it whole."""
         if offset == self._doubted:
             return False
         self._doubted = offset
@@ -208,7 +209,7 @@ class _RangeReader:
         return True
 
     def _on_damage(self, offset: int, reason: str) -> None:
-        """Raises DamagedMessage, or says that it is passed over."""
+        """Raises DamagedMessage, or logs that it is skipped."""
         if self._options.on_corrupt == "fail":
             raise DamagedMessage(str(self._item.key), offset, reason)
         log.warning("damaged message passed over queue=%s offset=%d reason=%s", self._item.key, offset, reason)

@@ -1,8 +1,8 @@
 """Retention holds of a batch read: one hold of all its queues, taken at planning, renewed while it runs.
 
-Each task renews it when it begins and while it reads; nobody ends it, so it ends by itself HOLD_S after the last of
-them. A hold is help, not a condition: where brokers do not give it, the batch runs all the same, and rows that expire
-before they are read are seen to be lost.
+Each task renews it when it begins and while it reads. Nobody releases it; it expires HOLD_S after the last task. A hold
+helps, but is not required: if brokers do not grant it, the batch runs nevertheless, and rows that expire before they are
+read are detected as lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _B = TypeVar("_B")
 
 
 def hold_ranges(options: ReadOptions, ranges: Iterable[QueueRange], cluster_id: str) -> RetentionHold | None:
-    """Holds the queues of ranges from their starts on; None where there is nothing to hold, or brokers do not hold it."""
+    """Holds the queues of ranges from their starts on; None if there is nothing to hold, or brokers do not grant it."""
     offsets = {MessageQueue(item.topic, item.broker, item.queue_id): item.start for item in ranges}
     if not offsets:
         return None

@@ -9,7 +9,7 @@ from .offsets import QueueRange
 
 
 class RangePartition(InputPartition):
-    """Reads one range; travels to an executor. `hold`: what keeps it from expiring, of a batch."""
+    """Reads one range; pickled to an executor. `hold`: the retention hold of a batch."""
 
     value: QueueRange
 

@@ -2,9 +2,9 @@
 
     begin <= position <= ... strips in order ... <= end          queue offsets
 
-Without a filter a message is an offset, so the range is cut into strips of about one answer each, and several are asked
-for at the same time. An answer that is shorter than its strip is followed by a question for the rest. With a filter
-nobody knows how far an answer reaches: there is one strip, asked for one answer at a time. Answers are handed out in order.
+Without a filter each offset has a message, so the range is cut into strips of about one answer each, and several are
+requested at the same time. If an answer is shorter than its strip, the rest is requested. With a filter nobody knows how
+far an answer reaches: there is one strip, with one request at a time. Answers are returned in order.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ...model.get_status import GetStatus
 from ...remoting.commands import PullReply
 
 STRIPS_MAX: Final = 3
-READY_MAX: Final = 2  # answers of a strip that wait to be taken, before it is asked for more
-MESSAGES_MAX: Final = 65_536  # of one answer; the broker's own bound is lower
-ANSWER_BYTES: Final = 1 << 20  # what an answer is taken to bear at first
-ROW_BYTES: Final = 1_280  # and a record
+READY_MAX: Final = 2  # answers of a strip that wait to be taken, before more is requested
+MESSAGES_MAX: Final = 65_536  # of one answer; the broker's own limit is lower
+ANSWER_BYTES: Final = 1 << 20  # the assumed size of an answer at first
+ROW_BYTES: Final = 1_280  # and of a record
 ANSWER_BYTES_MIN: Final = 4_096
 PAUSE_MS: Final = 50
 PAUSE_MS_MAX: Final = 2_000
@@ -29,7 +29,7 @@ PAUSE_MS_MAX: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """How patient a read is: it fails once more than `retries` tries in a row brought nothing, or `timeout_ms` of tries."""
+    """When a read fails: after more than `retries` tries in a row without a result, or `timeout_ms` of such tries."""
 
     bytes_max: int  # of one answer
     timeout_ms: int
@@ -39,8 +39,10 @@ class PullLimits:
 
 @dataclass(frozen=True, slots=True)
 class NextPull:
-    """A pull to send now: messages [offset, end), at most `messages_max` of them. `is_doubted`: what was answered here before
-    was damaged."""
+    """A pull to send now: messages [offset, end), at most `messages_max` of them.
+
+    `is_doubted`: the last answer for this offset was damaged.
+    """
 
     strip: int
     offset: int
@@ -52,7 +54,7 @@ class NextPull:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """An answer whose turn it is: of its records those in [begin, end) count. `missing`: offsets there without a record."""
+    """The next answer in order: its records in [begin, end) count. `missing`: offsets there without a record."""
 
     payload: bytes
     begin: int
@@ -62,7 +64,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Offsets [begin, end) that are not there any more. `is_damage`: their bytes rotted, else retention was faster."""
+    """Offsets [begin, end) that do not exist any more.
+
+    `is_damage`: their bytes are damaged; otherwise retention deleted them.
+    """
 
     begin: int
     end: int
@@ -72,7 +77,7 @@ class Lost:
 @dataclass(slots=True)
 class _Strip:
     number: int
-    position: int  # what is asked for next
+    position: int  # the next offset to request
     end: int
     in_flight: bool = False
     not_before_ms: int = 0
@@ -84,18 +89,18 @@ class _Strip:
 
 
 class RangePulls:
-    """One range of one queue. One thread; times are given."""
+    """The reading of one range of one queue. One thread; times are passed in."""
 
     def __init__(
         self, queue: str, begin: int, end: int, limits: PullLimits, *, is_filtered: bool, is_replica_good: bool
     ) -> None:
-        """`is_filtered`: by the broker. `is_replica_good`: a replica may be asked, until one has not what is asked for."""
+        """`is_filtered`: by the broker. `is_replica_good`: a replica may be asked, until one lacks the requested messages."""
         self._queue = queue
         self._end = end
         self._limits = limits
         self._is_filtered = is_filtered
         self._is_replica_good = is_replica_good
-        self._next = begin  # the first offset that is in no strip yet
+        self._next = begin  # the first offset that is not in a strip yet
         self._number = 0
         self._strips: deque[_Strip] = deque()
         self._answer_bytes = min(limits.bytes_max, ANSWER_BYTES)
@@ -106,7 +111,7 @@ class RangePulls:
 
     @property
     def is_done(self) -> bool:
-        """Whether all was handed out."""
+        """Whether all was returned."""
         return not self._strips and self._next >= self._end
 
     def asks(self, now_ms: int) -> list[NextPull]:
@@ -122,16 +127,16 @@ class RangePulls:
                 strip.in_flight = True
                 messages = MESSAGES_MAX if self._is_filtered else min(MESSAGES_MAX, strip.end - strip.position)
                 is_doubted = strip.position == self._doubted
-                is_replica_good = self._is_replica_good and not is_doubted  # the master's is mended
+                is_replica_good = self._is_replica_good and not is_doubted  # the master's copy may have been repaired
                 found.append(NextPull(strip.number, strip.position, strip.end, messages, is_replica_good, is_doubted))
         return found
 
     def next_due_ms(self) -> int | None:
-        """When `asks` has more by time alone; None: an answer must come first."""
+        """When `asks` will have more without an answer; None: an answer must come first."""
         return min((strip.not_before_ms for strip in self._strips if strip.is_wanting), default=None)
 
     def take(self) -> Taken | None:
-        """The next answer in order; None where it has not come yet, or all was handed out."""
+        """The next answer in order; None if it has not come yet, or all was returned."""
         while self._strips:
             strip = self._strips[0]
             if strip.ready:
@@ -142,13 +147,13 @@ class RangePulls:
         return None
 
     def restart(self, offset: int, *, is_doubted: bool = False) -> None:
-        """Begins anew at `offset`: what was pulled beyond it and not handed out is dropped."""
+        """Begins again at `offset`: drops what was pulled beyond it and not returned."""
         self._strips.clear()
         self._next = offset
         self._doubted = offset if is_doubted else None
 
     def on_error(self, ask: NextPull, error: ZenitError, now_ms: int) -> None:
-        """A pull failed. Raises the error where trying again cannot help, RangeUnread where it did not for too long."""
+        """A pull failed. Raises the error if a retry cannot help, RangeUnread if retries did not help for too long."""
         strip = self._answered(ask)
         if strip is None:
             return
@@ -158,7 +163,7 @@ class RangePulls:
             raise RangeUnread(self._queue, ask.offset, now_ms - self._failing_since_ms, str(error))
 
     def on_reply(self, ask: NextPull, reply: PullReply, payload: bytes, now_ms: int) -> Lost | None:
-        """Takes an answer in; says what was lost, where that is no error.
+        """Takes an answer; returns what was lost, if that is no error.
 
         Raises DataLost, OffsetOutOfRange (the queue ends before the range does), RangeUnread, RemoteProtocolError.
         """
@@ -187,14 +192,14 @@ class RangePulls:
             raise RemoteProtocolError(f"a pull at {ask.offset} found {reply.count} messages up to {reply.next_offset}")
         self._row_bytes = max(1, len(payload) // reply.count)
         if not self._is_filtered:
-            if reply.next_offset < ask.end:  # it bore no more
+            if reply.next_offset < ask.end:  # no more fitted into it
                 self._answer_bytes = max(ANSWER_BYTES_MIN, len(payload), self._answer_bytes // 2)
             else:
                 self._answer_bytes = min(self._limits.bytes_max, self._answer_bytes * 9 // 8)
         self._hand_out(strip, reply.next_offset, payload, reply.count)
 
     def _on_lost(self, strip: _Strip, reply: PullReply) -> Lost | None:
-        """What lies before the lost messages was looked at: a filter passed none of it."""
+        """The messages before the lost ones were examined: a filter passed none of them."""
         if reply.lost_from > strip.position:
             self._hand_out(strip, reply.lost_from, b"", 0)
         if strip.position >= strip.end:
@@ -203,24 +208,24 @@ class RangePulls:
         return Lost(lost.begin, lost.end, is_damage=True)
 
     def _hand_out(self, strip: _Strip, offset: int, payload: bytes, count: int) -> None:
-        """The strip was answered up to `offset`, by `count` records."""
+        """Stores an answer for the strip up to `offset`, with `count` records."""
         begin = strip.position
         self._move(strip, offset)
         missing = 0 if self._is_filtered else max(0, offset - begin - count)
         strip.ready.append(Taken(payload, begin, strip.position, missing))
 
     def _give_up(self, strip: _Strip, offset: int) -> Lost:
-        """Nothing below `offset` will come."""
+        """Skips everything below `offset`, which cannot be read."""
         begin = strip.position
         self._move(strip, offset)
         return Lost(begin, strip.position)
 
     def _rows(self) -> int:
-        """How many rows a strip has, so that one answer bears them."""
+        """The number of rows in a strip, so that one answer can hold them."""
         return max(1, min(MESSAGES_MAX, self._answer_bytes * 15 // 16 // self._row_bytes))
 
     def _answered(self, ask: NextPull) -> _Strip | None:
-        """The strip of an answer; None where it is asked for no more."""
+        """The strip of an answer; None if it was dropped meanwhile."""
         for strip in self._strips:
             if strip.number == ask.strip:
                 strip.in_flight = False
@@ -232,9 +237,10 @@ class RangePulls:
         self._failures = 0
 
     def _is_hopeless(self, strip: _Strip, ask: NextPull, now_ms: int) -> bool:
-        """A try brought nothing: True where no other is to follow, else it follows after a pause that grows.
+        """After a try without a result: True if there is to be no other; otherwise the next one follows after a growing
+        pause.
 
-        Where a replica was asked, the master is from now on, and at once.
+        If a replica was asked, the master is asked from now on, and at once.
         """
         if ask.is_replica_good:
             self._is_replica_good = False

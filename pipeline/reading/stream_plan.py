@@ -11,7 +11,7 @@ from .offsets import Offsets, QueueKey, row_count, within_bytes, within_rows
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Of one trigger; 0 = none. `delay_max_ms`: how long `rows_min` may be waited for."""
+    """The limits of one trigger; 0 = none. `delay_max_ms`: how long to wait for `rows_min`."""
 
     rows_min: int = 0
     rows_max: int = 0
@@ -20,25 +20,25 @@ class BatchLimits:
 
     @staticmethod
     def of(options: ReadOptions) -> BatchLimits:
-        """Those of a reader."""
+        """The limits in a reader's options."""
         return BatchLimits(options.rows_min, options.rows_max, options.bytes_max, options.delay_max_ms)
 
     def without_minimum(self) -> BatchLimits:
-        """Those of a run that reads what is there and ends: it waits for nothing."""
+        """The limits of a run that reads what is there and ends: it waits for nothing."""
         return BatchLimits(0, self.rows_max, self.bytes_max, 0)
 
 
 def reachable(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
-    """How far each queue can be read: what is there, and for a queue of `start` never less than that.
+    """How far each queue can be read: its end, and for a queue of `start` never less than that.
 
-    A queue of `start` that is not in `end` stays where it is: its broker is away, or it is not read any more.
+    A queue of `start` that is not in `end` stays where it is: its broker is down, or it is not read any more.
     """
     known = {key: max(offset, end.get(key, offset)) for key, offset in start.items()}
     return known | {key: offset for key, offset in end.items() if key not in start}
 
 
 def until(target: Mapping[QueueKey, int], start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
-    """The end brought down to a target that was fixed before: no queue that is not in it, none below its start."""
+    """The end, reduced to a fixed target: without queues that are not in it, and never below the start."""
     return {
         key: max(start.get(key, 0), min(offset, target.get(key, 0)))
         for key, offset in end.items()
@@ -56,7 +56,7 @@ def is_waiting(
 def next_end(
     start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], limits: BatchLimits, row_bytes: Mapping[QueueKey, int]
 ) -> Offsets:
-    """The end of the next batch. `row_bytes`: of each queue that has something new, where `bytes_max` is set."""
+    """The end of the next batch. `row_bytes`: of each queue with new rows, if `bytes_max` is set."""
     taken = dict(end)
     if limits.rows_max:
         taken = within_rows(start, taken, limits.rows_max)
@@ -66,14 +66,14 @@ def next_end(
 
 
 def made_anew(before: Mapping[tuple[str, str], int], now: Mapping[tuple[str, str], int]) -> frozenset[tuple[str, str]]:
-    """The (topic, broker) at which another topic of the name is now than before. What is not known is taken for the same."""
+    """The (topic, broker) at which the topic was recreated. An unknown incarnation counts as the same."""
     return frozenset(place for place, life in before.items() if now.get(place, life) != life)
 
 
 def begun_anew(
     start: Mapping[QueueKey, int], minimum: Mapping[QueueKey, int], anew: Collection[tuple[str, str]]
 ) -> Offsets:
-    """The start, at the first row of those topics that were made anew; without the queues that the new ones do not have."""
+    """The start, at the first row for recreated topics, without queues that the new topics do not have."""
     return {
         key: minimum[key] if (key.topic, key.broker) in anew else offset
         for key, offset in start.items()
@@ -82,5 +82,5 @@ def begun_anew(
 
 
 def shrunk(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
-    """{queue: how far its end is below its start}: it was deleted and made again, or its log was lost."""
+    """{queue: how far its end is below its start}: it was deleted and created again, or its log was lost."""
     return {key: offset - end[key] for key, offset in start.items() if key in end and end[key] < offset}

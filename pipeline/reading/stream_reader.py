@@ -1,12 +1,12 @@
 """A stream's reader: its begin, the end offsets of each trigger, and its ranges.
 
-Spark keeps the position (its checkpoint), and asks for the beginning whenever no batch of the query is committed yet, in
-each run anew. A beginning such as "latest" would be another one each time, and rows between the two would be left out;
-so it is found once a run, and kept at the brokers under `queryName` for the runs to come. On the driver all of this runs
-in one Python process, one call at a time; only `read` runs in executors.
+Spark stores the position (its checkpoint), and asks for the beginning in each run until a batch of the query is committed.
+A beginning such as "latest" would be different each time, and the rows in between would be left out. So it is determined
+once, and stored at the brokers under `queryName` for later runs. On the driver all of this runs in one Python process, one
+call at a time; only `read` runs in executors.
 
-A query is of one cluster: the first one that answers it, or the one that its checkpoint names. Whoever else is found at the
-addresses is refused (WrongCluster), however alike its topics are.
+A query belongs to one cluster: the first one that answers it, or the one in its checkpoint. Another one at the same
+addresses is refused (WrongCluster), even if it has the same topics.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes to the queues. Pickled to executors: options only, no sockets."""
+    """Reads new messages of the queues. Pickled to executors: options only, no sockets."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -76,13 +76,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- how far
 
     def initialOffset(self) -> OffsetsDocument:  # noqa: N802  # Spark's name
-        """Where the query begins; the same however often it is asked in a run."""
+        """Where the query begins; the same at each call in a run."""
         if self._initial is None:
             self._initial = self._begin()
         return document_of(*self._initial, self._positions.cluster_id)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """That there is a limit: Spark knows limits of one kind at a time, `latestOffset` applies all that were given."""
+        """Tells Spark that there is a limit: it knows limits of one kind at a time, `latestOffset` applies all of them."""
         if self._limits.rows_max:
             return ReadMaxRows(self._limits.rows_max)
         if self._limits.bytes_max:
@@ -92,11 +92,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """This run ends at what is there now."""
+        """Makes this run end at the present ends."""
         self._target = self._positions.look().end
 
     def latestOffset(self, start: OffsetsDocument, limit: ReadLimit) -> OffsetsDocument:  # noqa: N802  # Spark's name
-        """The end of the next batch; `start` where there is nothing new, or too little."""
+        """The end of the next batch; `start` if there is nothing new, or too little."""
         begin, before = offsets_of(start), lives_of(start)
         self._positions.mean(cluster_of(start))
         held = self._positions.look(begin)
@@ -119,22 +119,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return document_of(end, lives, self._positions.cluster_id)
 
     def reportLatestOffset(self) -> OffsetsDocument | None:  # noqa: N802  # Spark's name
-        """What there is in all, for the progress of the query: its distance from the end of a batch is the lag."""
+        """The present ends, for the progress of the query: their distance from the end of a batch is the lag."""
         return None if self._available is None else document_of(*self._available, self._positions.cluster_id)
 
     # ---- what
 
     def partitions(self, start: OffsetsDocument, end: OffsetsDocument) -> list[InputPartition]:
-        """The ranges of a batch. Raises OffsetsBackwards, DataLost where rows of it have expired, TopicReplaced, and
-        WrongCluster."""
-        self._positions.mean(cluster_of(end) or cluster_of(start))  # as the checkpoint has it, whoever was met before
+        """The ranges of a batch. Raises OffsetsBackwards, DataLost if rows of it have expired, TopicReplaced, WrongCluster."""
+        self._positions.mean(
+            cluster_of(end) or cluster_of(start)
+        )  # the cluster of the checkpoint, whichever answered before
         begin, behind, lives = offsets_of(start), offsets_of(end), lives_of(end)
         begin = begun_anew(begin, dict.fromkeys(behind, 0), made_anew(lives_of(start), lives))
-        ranges_between(begin, behind)  # before anything is passed over: a start beyond its end is an error
+        ranges_between(begin, behind)  # before anything is skipped: a start beyond its end is an error
         begin = dict.fromkeys(behind, 0) | {key: offset for key, offset in begin.items() if key in behind}
         if any(offset > begin[key] for key, offset in behind.items()):
             held = self._positions.look(behind)
-            gone = made_anew(lives, held.lives)  # since the batch was planned: it is of rows that are no more
+            gone = made_anew(lives, held.lives)  # since the batch was planned: its rows do not exist any more
             self._check_replaced(behind, gone)
             begin |= {key: offset for key, offset in behind.items() if (key.topic, key.broker) in gone}
             minimum = {key: first for key, first in held.minimum.items() if (key.topic, key.broker) not in gone}
@@ -155,12 +156,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(read_range(self._options, partition.value))
 
     def commit(self, end: OffsetsDocument) -> None:
-        """Spark is past these offsets. It says so one batch late, and of the last one never: for show only."""
+        """Spark is past these offsets. It reports that one batch late, and never for the last one: for display only."""
         if self._options.commit_offsets:
             commit_for_show(self._options, offsets_of(end), cluster_of(end) or self._positions.cluster_id)
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
     # ---- beginning
 
@@ -193,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found, held.lives
 
     def _check_replaced(self, read: Offsets, anew: frozenset[tuple[str, str]]) -> None:
-        """Topics that were made anew since they were read. Raises TopicReplaced."""
+        """Checks for topics that were recreated since they were read. Raises TopicReplaced."""
         for topic, broker in sorted(anew):
             offset = max(
                 (offset for key, offset in read.items() if (key.topic, key.broker) == (topic, broker)), default=0
@@ -207,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _check_shrunk(self, start: Offsets, end: Offsets) -> None:
-        """A queue that ends before where we are is another one of the same name. Raises DataLost."""
+        """Checks for queues that end before the present position: they are other queues of the same name. Raises DataLost."""
         for key, rows in sorted(shrunk(start, end).items()):
             if self._options.fail_on_data_loss:
                 raise DataLost(str(key), start[key], end[key])

@@ -1,7 +1,6 @@
-"""The offset ranges of topics' queues, asked from name servers and brokers. The driver's side of a reader; any thread.
+"""The offset ranges of topics' queues, requested from name servers and brokers. The driver's side of a reader; any thread.
 
-Every question has a deadline over all its tries. Answers are of masters: the end of a queue is what its replica group
-has confirmed.
+Every request has a deadline over all its tries. Masters answer: the end of a queue is what its replica group has confirmed.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_ROWS: Final = 32
 SAMPLE_BYTES: Final = 64 * 1024
-AWAY_MS: Final = 500  # for what did not answer the last time either
+AWAY_MS: Final = 500  # for a broker or topic without an answer the last time
 BACKOFF_MS: Final = 50
 BACKOFF_MS_MAX: Final = 1000
 
@@ -50,36 +49,38 @@ _R = TypeVar("_R")
 
 
 class TopicPositions:
-    """The questions of one reader. Holds no connection: one a process is shared (connections). All go to one cluster, the first
-    one that answered or the one that `mean` named, however long it takes to come back.
+    """The requests of one reader.
+
+    Has no connection of its own: a process shares one (connections). All requests go to one cluster, the first one that
+    answered or the one that `mean` named, even if it is away for a long time.
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self.cluster_id = ""  # of the cluster that is asked; "" = none has answered yet
+        self.cluster_id = ""  # of the cluster in use; "" = none has answered yet
         self._options = options
-        self._seen: set[str] = set()  # topics that were there
-        self._away: set[str] = set()  # what did not answer when it was asked last
+        self._seen: set[str] = set()  # topics that existed
+        self._away: set[str] = set()  # brokers and topics without an answer the last time
         self._policy = RetryPolicy(
             tries_max=options.retries + 1, backoff_ms=BACKOFF_MS, backoff_ms_max=BACKOFF_MS_MAX, try_ms_max=10_000
         )
 
     def mean(self, cluster_id: str) -> None:
-        """From now on this cluster is asked, and no other; "" = whichever it is already."""
+        """Makes this cluster the only one in use; "" = no change."""
         self.cluster_id = cluster_id or self.cluster_id
 
     @contextmanager
     def cluster(self) -> Iterator[Connection]:
-        """A connection to the cluster. Raises WrongCluster where another one answers at its addresses."""
+        """A connection to the cluster. Raises WrongCluster if another one answers at its addresses."""
         with connection(self._options.namesrv, self.cluster_id) as shared:
             yield shared
             self.mean(self.cluster_id or shared.remoting.cluster_id)
 
     def look(self, known: Collection[QueueKey] = ()) -> Held:
-        """What the queues to be read hold now. `known`: some that there were before; their brokers are asked, too, when no
-        name server tells of them any more.
+        """The present ranges of the queues to read. `known`: queues that existed before; their brokers are asked too, even
+        if no name server lists them any more.
 
-        Queues whose broker does not answer are left out where that is tolerated. Raises TopicNotFound, OffsetsIncomplete
-        for an assigned queue that there is not, and why a broker or all name servers did not answer.
+        Queues whose broker does not answer are left out if that is tolerated. Raises TopicNotFound, OffsetsIncomplete for
+        an assigned queue that does not exist, and the error of a broker or of all name servers.
         """
         minimum: Offsets = {}
         end: Offsets = {}
@@ -95,14 +96,14 @@ class TopicPositions:
         return Held(minimum, end, lives)
 
     def at_times(self, times_ms: Mapping[QueueKey, int]) -> Offsets:
-        """For each queue its first offset stored at or after a time; the end where there is none."""
+        """For each queue its first offset stored at or after a time; the end if there is none."""
         return {
             key: self._ask(key.topic, key.broker, SearchOffset(key.topic, key.queue_id, at_ms), _offset)
             for key, at_ms in times_ms.items()
         }
 
     def row_bytes(self, start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
-        """How large a row of each queue is, by its first few from `start` on; of queues that have something new."""
+        """The size of a row of each queue with new rows, by its first few from `start` on."""
         sizes: Offsets = {}
         for key, offset in end.items():
             at = start.get(key, 0)
@@ -113,7 +114,7 @@ class TopicPositions:
                 sizes[key] = self._ask(key.topic, key.broker, request, _mean_bytes)
         return sizes
 
-    # ---- what to ask about
+    # ---- topics and brokers
 
     def _topics(self) -> Iterable[str]:
         options = self._options
@@ -141,7 +142,7 @@ class TopicPositions:
         return [row for row in found if self._options.reads(row[0])]
 
     def _tolerated(self, what: str, ask: Callable[[], list[_R]]) -> list[_R]:
-        """Nothing, where what is asked about is away and may be; it is not waited for long the next time."""
+        """Returns [] if the answer fails and that is tolerated; the next time it waits only briefly."""
         try:
             rows = ask()
         except ZenitError as error:
@@ -154,13 +155,13 @@ class TopicPositions:
         self._away.discard(what)
         return rows
 
-    # ---- asking
+    # ---- requests
 
     def _route(self, topic: str) -> TopicRoute:
         return self._until_answered(lambda timeout_ms: self._refreshed(topic, timeout_ms), on_stale=None, what=topic)
 
     def _refreshed(self, topic: str, timeout_ms: int) -> TopicRoute:
-        """Raises TopicNotFound for a topic that was never there, NoRoute for one that was: a name server may have lost it."""
+        """Raises TopicNotFound for a topic that never existed, NoRoute for one that did: a name server may have lost it."""
         try:
             with self.cluster() as shared:
                 route = run_blocking(shared.routes.refresh(topic, Blocking(shared.remoting), timeout_ms=timeout_ms))
@@ -181,7 +182,7 @@ class TopicPositions:
         return self._until_answered(once, on_stale=None, what=type(request).__name__)
 
     def _ask(self, topic: str, broker: str, request: RequestFor[_Reply], decode: Callable[[_Reply, bytes], _R]) -> _R:
-        """Asks a broker's master, wherever it is by then."""
+        """Asks a broker's master, wherever it is at that time."""
 
         def once(timeout_ms: int) -> _R:
             with self.cluster() as shared:

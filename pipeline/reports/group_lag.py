@@ -11,13 +11,13 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LagLimits:
-    """How far behind is too far; None = no limit."""
+    """Limits of lag; None = no limit."""
 
     lag: int | None = None
     lag_seconds: float | None = None
 
     def broken_by(self, group: GroupLag) -> str | None:
-        """Which of them the group is beyond, in words; what is unknown of it breaks none."""
+        """The limits that the group exceeds, as text; an unknown lag exceeds none."""
         broken = []
         if self.lag is not None and group.lag is not None and group.lag > self.lag:
             broken.append(f"messages > {self.lag}")
@@ -28,8 +28,11 @@ class LagLimits:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """One group at one time. `lag`: messages, of all queues; `lag_seconds`: of the queue furthest behind; None = unknown.
-    `queues`: as `Admin.describe_group` has them."""
+    """One group at one time.
+
+    `lag`: messages, of all queues; `lag_seconds`: of the queue furthest behind; None = unknown. `queues`: as in
+    `Admin.describe_group`.
+    """
 
     group: str
     at_ms: int
@@ -40,7 +43,7 @@ class GroupLag:
 
     @staticmethod
     def of(described: Mapping[str, Any], at_ms: int) -> GroupLag:
-        """From what `Admin.describe_group` answers."""
+        """From the result of `Admin.describe_group`."""
         seconds = [row["lag_seconds"] for row in described["queues"] if row["lag_seconds"] is not None]
         return GroupLag(
             described["group"],
@@ -53,9 +56,9 @@ class GroupLag:
 
 
 def lag_summary(looks: Sequence[Sequence[GroupLag]], limits: LagLimits) -> Document:
-    """{rows, lag, samples, passed, groups, queues, over_time}: the groups and queues of the last look, furthest behind first.
+    """{rows, lag, samples, passed, groups, queues, over_time}: groups and queues of the last sample, furthest behind first.
 
-    `rows`: queues looked at; `over_time`: of every look, if there was more than one.
+    `rows`: number of queues; `over_time`: of every sample, if there was more than one.
     """
     last = sorted(looks[-1], key=lambda group: (-(group.lag or 0), group.group))
     broken = {group.group: limits.broken_by(group) for group in last}

@@ -1,7 +1,8 @@
 """A report as one HTML file: facts, tables and charts, without external files, in light and dark mode. Pure.
 
-Whatever text comes in is escaped, and what cannot be shown in it (control characters, halves of characters) becomes a
-blank. The page is XML as well. It holds no script and loads nothing; what is too much for a page is left out and said.
+All text is escaped; characters that cannot be shown (control characters, unpaired surrogates) become blanks. The page is
+also valid XML. It has no script and loads nothing; if there is too much for a page, the rest is left out, and the page says
+so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _STEPS_MS: Final = (
     *(1000 * seconds for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)),
     *(3_600_000 * hours for hours in (1, 2, 3, 6, 12, 24)),
 )
-"""Between two ticks of time."""
+"""Between two ticks of a time axis."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1a202c; --soft: #4a5568; --line: #cbd5e0; --ground: #ffffff; }
@@ -51,7 +52,7 @@ span.key i { display: inline-block; width: .8em; height: .8em; margin-right: .3e
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with their values, a line each."""
+    """Names with their values, one per line."""
 
     title: str
     values: Mapping[str, object]
@@ -68,7 +69,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Named amounts, none below 0, the first on top. `unit`: of the amounts, for the title."""
+    """Named amounts, none negative, the first on top. `unit`: of the amounts, for the title."""
 
     title: str
     unit: str
@@ -77,7 +78,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Amounts over time, none below 0: {name: [(ms since the epoch, amount), ...] in order of time}."""
+    """Amounts over time, none negative: {name: [(ms since the epoch, amount), ...] in order of time}."""
 
     title: str
     unit: str
@@ -88,7 +89,7 @@ Part = Facts | Table | Bars | Lines
 
 
 def render(title: str, parts: Iterable[Part], *, made_at_ms: int) -> str:
-    """The whole page. `made_at_ms`: when its facts were looked up."""
+    """The whole page. `made_at_ms`: the time of its data."""
     made = datetime.fromtimestamp(made_at_ms // 1000, tz=UTC).isoformat(sep=" ")
     parts = list(parts)
     colours = line_colours(part.series for part in parts if isinstance(part, Lines))
@@ -102,7 +103,7 @@ def render(title: str, parts: Iterable[Part], *, made_at_ms: int) -> str:
 
 
 def shown(value: object, characters_max: int = CELL_CHARACTERS) -> str:
-    """A value as text of a page: escaped, cut, in a form for people."""
+    """A value as text of a page: escaped, cut, readable."""
     match value:
         case None:
             text = "-"
@@ -122,7 +123,7 @@ def shown(value: object, characters_max: int = CELL_CHARACTERS) -> str:
 
 
 def line_colours(charts: Iterable[Mapping[str, Sequence[object]]]) -> dict[str, str]:
-    """The colour of each line by its name, in all charts of a page: they begin anew where there are more lines than colours."""
+    """The colour of each line by its name, in all charts of a page; colours repeat if there are more lines than colours."""
     names = dict.fromkeys(name for series in charts for name, points in series.items() if points)
     return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
 
@@ -240,7 +241,7 @@ def _svg(height: int, drawn: Sequence[str]) -> str:
 
 
 def time_ticks(first_ms: int, last_ms: int) -> list[tuple[int, str]]:
-    """Moments of an axis with their texts (UTC), at most seven, at round times; no text is there twice."""
+    """Times on an axis with their texts (UTC), at most seven, at round times; no text twice."""
     span_ms = last_ms - first_ms
     step_ms = next((step for step in _STEPS_MS if span_ms // step < 6), 0) or _DAY_MS * math.ceil(span_ms / _DAY_MS / 6)
     form = "%H:%M:%S" if span_ms < _DAY_MS else "%m-%d %H:%M" if step_ms < _DAY_MS else "%Y-%m-%d"
@@ -256,7 +257,7 @@ def _time_text(moment_ms: int, form: str, *, with_ms: bool) -> str:
 
 def ticks(highest: float) -> list[float]:
     """Levels of an axis from 0 to `highest` or just above: three to six steps of 1, 2 or 5 times a power of ten."""
-    if not highest > 1e-9:  # nor of what is no number
+    if not highest > 1e-9:  # nor NaN
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(highest))
     step = next(part * power for part in (0.2, 0.5, 1.0, 2.0) if highest / (part * power) <= 5)

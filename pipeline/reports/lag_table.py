@@ -1,9 +1,9 @@
-"""The lag of a streaming query, queue by queue, from Spark's progress of each batch. Pure.
+"""The lag of a streaming query, queue by queue, from Spark's progress report of each batch. Pure.
 
     endOffset ..... latestOffset      of a source, {"topic": {"broker": {"queue": offset}}}: read so far, and to be read
 
-Sources of another kind are passed over. What nobody knows is None: the rows of a queue that the query has not begun, or
-of a source that does not say its latest offset; the seconds where the store time of the next row was not found.
+Sources of another kind are skipped. Unknown values are None: the rows of a queue that the query has not begun, or of a
+source without a latest offset; the seconds if the store time of the next row was not found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUEUES_IN_LINE_MAX: Final = 3
 Document = dict[str, Any]
 
 StoredAt = Callable[[Mapping[QueueKey, int]], Mapping[QueueKey, int]]
-"""{queue: offset of a message} -> {queue: when that was stored, ms since the epoch}, of those that were found."""
+"""{queue: offset of a message} -> {queue: its store time, ms since the epoch}, for those that were found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True)
 class LagTable:
-    """One query after one batch. `rows`: of the batch; `late_rows`: came behind the watermark and were dropped."""
+    """One query after one batch. `rows`: of the batch; `late_rows`: behind the watermark and dropped."""
 
     query: str
     batch_id: int
@@ -49,20 +49,20 @@ class LagTable:
 
     @property
     def rows_behind(self) -> int | None:
-        """Of all queues; None where that of any is unknown."""
+        """Of all queues; None if that of any is unknown."""
         found = [queue.rows_behind for queue in self.queues]
         return None if None in found else sum(rows for rows in found if rows is not None)
 
     @property
     def seconds_behind(self) -> float | None:
-        """Of the queue that is furthest behind; None where that of any is unknown."""
+        """Of the queue furthest behind; None if that of any is unknown."""
         found = [queue.seconds_behind for queue in self.queues]
         known = [seconds for seconds in found if seconds is not None]
         return None if len(known) < len(found) else max(known, default=0.0)
 
 
 def lag_table(progress: Mapping[str, Any], stored_at: StoredAt, *, now_ms: int) -> LagTable:
-    """Of a progress document as Spark writes it (StreamingQueryProgress.json). Asks `stored_at` once, if at all."""
+    """The table of a progress report of Spark (StreamingQueryProgress.json). Calls `stored_at` at most once."""
     read_to: Offsets = {}
     latest: Offsets = {}
     for source in progress.get("sources", ()):
@@ -96,17 +96,17 @@ def _queue_lag(
 
 
 def queue_offsets(value: object) -> Offsets:
-    """The offsets of a source as Spark tells them, an object or its JSON text; none where they are not of our form."""
+    """The offsets of a source as Spark gives them, an object or its JSON text; empty if they are not in our form."""
     with contextlib.suppress(InvalidParameter):
         return parse_offsets("offsets", value) if isinstance(value, str) else offsets_of(value)
     return {}
 
 
-# ---- how it is told
+# ---- output
 
 
 def lag_document(table: LagTable) -> Document:
-    """As JSON. Times in ms since the epoch; what is unknown is null."""
+    """The table as JSON. Times in ms since the epoch; unknown values are null."""
     return {
         "query": table.query,
         "batch_id": table.batch_id,
@@ -132,7 +132,7 @@ def lag_document(table: LagTable) -> Document:
 
 
 def lag_line(table: LagTable) -> str:
-    """One line for a log: the whole, and the queues that are furthest behind."""
+    """One line for a log: the total, and the queues furthest behind."""
     behind = [lag for lag in table.queues if lag.rows_behind]
     behind.sort(key=lambda lag: lag.rows_behind or 0, reverse=True)
     worst = ",".join(
@@ -152,7 +152,7 @@ def _known(number: float | None) -> str:
 
 
 def prometheus_text(tables: Iterable[LagTable]) -> str:
-    """The text file that Prometheus' node exporter collects; what is unknown has no sample."""
+    """The text file for Prometheus' node exporter; unknown values have no sample."""
     tables = sorted(tables, key=lambda table: table.query)
     metrics: list[tuple[str, str, list[tuple[str, float]]]] = [
         (

@@ -1,9 +1,9 @@
 """Measures how fast Spark reads and writes topics here, compared with the same rows in Parquet.
 
-Each figure is one job over all rows: rows of a batch are counted while they are read and thrown away (`noop`). The first
-read and the first write of a session start Python workers and have Java compile what it runs, so they have figures of
-their own; so has what a job takes that reads next to nothing, and what ten times the rows need of time and of the
-driver's memory. What is archived is archived by the job of that name, and read from its files.
+Each figure is one job over all rows: the rows are counted while they are read and thrown away (`noop`). The first read and
+the first write of a session start Python workers and make Java compile its code, so they have figures of their own. So have
+a job that reads almost nothing, and the time and driver memory for ten times the rows. The job `archive` writes the
+archive, and its files are read.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from ..jobs import archive
 from ..jobs.archived_rows import archive_frame
 
 FOUR_COLUMNS: Final = "topic,queueId,queueOffset,body"
-STREAM_ROWS: Final = 200_000  # a micro-batch of the stream that is measured
+STREAM_ROWS: Final = 200_000  # rows of a micro-batch of the measured stream
 _SEND_BATCH: Final = 500
-_BODIES: Final = 4_000  # different ones
+_BODIES: Final = 4_000  # distinct ones
 
 Tell = Callable[[str], None]
-"""Told what comes next."""
+"""Called with the name of the next step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkLoad:
-    """What is measured: `messages` of `size` body bytes in a topic of `queues`. Files go to `directory`, which is empty."""
+    """The load: `messages` of `size` body bytes in a topic of `queues`. Files go to `directory`, which is empty."""
 
     namesrv: str
     topic: str
@@ -49,14 +49,14 @@ class SparkLoad:
     messages: int
     size: int
     directory: str
-    floor_batches: int = 20  # micro-batches of next to nothing
-    floor_jobs: int = 5  # reads of next to nothing
+    floor_batches: int = 20  # micro-batches with almost no rows
+    floor_jobs: int = 5  # reads of almost no rows
 
 
 def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
     """Fills the topic and measures; {name: {rows, seconds, rows_per_second}, ..., growth, job_ms, micro_batch_ms}.
 
-    Raises SystemFault where rows are missing or too many, and what broker or Spark fail with.
+    Raises SystemFault if rows are missing or too many, and errors of broker or Spark.
     """
     tell("fill")
     filled = _rate(load.messages, lambda: _fill(load, load.topic, load.messages))
@@ -93,7 +93,7 @@ def _rate(rows: int, work: Callable[[], object]) -> dict[str, Any]:
 
 
 def checked_rate(name: str, rows: int, work: Callable[[], int]) -> dict[str, Any]:
-    """The rate of a work that says how many rows it has seen. Raises SystemFault where it saw others than `rows`."""
+    """The rate of `work`, which returns its number of rows. Raises SystemFault if that is not `rows`."""
     seen: list[int] = []
     rate = _rate(rows, lambda: seen.append(work()))
     if seen != [rows]:
@@ -114,21 +114,21 @@ def _topic(spark: SparkSession, load: SparkLoad, **options: str) -> DataFrame:
 
 
 def _seen(frame: DataFrame) -> int:
-    """Reads every row and column; returns how many rows there were."""
+    """Reads every row and column; returns the number of rows."""
     seen = Observation()
     frame.observe(seen, count(lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
     return int(seen.get["rows"])
 
 
 def _streamed(spark: SparkSession, load: SparkLoad, batches: list[dict[str, Any]]) -> int:
-    """Puts the progress of each micro-batch into `batches`."""
+    """Adds the progress of each micro-batch to `batches`."""
     checkpoint = os.path.join(load.directory, "checkpoint")
     batches += _stream(spark, load, load.topic, checkpoint, rows_max=STREAM_ROWS)
     return sum(int(batch["numInputRows"]) for batch in batches)
 
 
 def _batch_rate(batch: dict[str, Any]) -> float:
-    """Rows a second of one micro-batch, all that Spark did for it counted."""
+    """Rows a second of one micro-batch, with all of Spark's work for it."""
     return float(batch["numInputRows"]) * 1000 / float(batch["durationMs"]["triggerExecution"])
 
 
@@ -164,8 +164,8 @@ def _sunk(spark: SparkSession, load: SparkLoad, archived: str) -> int:
 
 
 def _growth(spark: SparkSession, load: SparkLoad) -> dict[str, Any]:
-    """A tenth of the topic, then all of it, every column: the rates, how many times as long that took, and how much memory
-    the driver had afterwards: Java's heap without its garbage, and the most that this process ever had.
+    """Reads a tenth of the topic, then all of it, every column: the rates, the ratio of the times, and the driver's memory
+    afterwards: Java's heap without garbage, and the maximum of this process.
     """
     ends = _ends(load)
     tenths = {queue: end // 10 for queue, end in ends.items()}
@@ -182,7 +182,7 @@ def _growth(spark: SparkSession, load: SparkLoad) -> dict[str, Any]:
 
 
 def _memory_bytes(spark: SparkSession) -> dict[str, int]:
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # Java is reached no other way
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # the only way to reach Java
     jvm.java.lang.System.gc()
     runtime = jvm.java.lang.Runtime.getRuntime()
     return {
@@ -192,7 +192,7 @@ def _memory_bytes(spark: SparkSession) -> dict[str, int]:
 
 
 def _job_ms(spark: SparkSession, load: SparkLoad) -> float:
-    """What a read of one row a queue takes, in the median: planning, and a task a queue."""
+    """The median time of a read of one row per queue: planning, and one task per queue."""
     ones = {queue: min(1, end) for queue, end in _ends(load).items()}
     rates = [
         checked_rate("job", sum(ones.values()), lambda: _seen(_until(spark, load, ones)))
@@ -202,13 +202,13 @@ def _job_ms(spark: SparkSession, load: SparkLoad) -> float:
 
 
 def _ends(load: SparkLoad) -> dict[MessageQueue, int]:
-    """Of the topic's queues."""
+    """The ends of the topic's queues."""
     with Admin(load.namesrv) as admin:
         return {queue: int(admin.max_offset(queue)) for queue in admin.queues(load.topic)}
 
 
 def _until(spark: SparkSession, load: SparkLoad, ends: Mapping[MessageQueue, int]) -> DataFrame:
-    """Every column, up to an offset a queue."""
+    """Every column, up to one offset per queue."""
     by_broker: dict[str, dict[str, int]] = {}
     for queue, end in ends.items():
         by_broker.setdefault(queue.broker_name, {})[str(queue.queue_id)] = end
@@ -216,7 +216,7 @@ def _until(spark: SparkSession, load: SparkLoad, ends: Mapping[MessageQueue, int
 
 
 def _floor_ms(spark: SparkSession, load: SparkLoad) -> float:
-    """What a micro-batch of one row a queue takes, in the median."""
+    """The median time of a micro-batch of one row per queue."""
     with _own_topic(load) as topic:
         with Producer("bench-spark", namesrv=load.namesrv) as producer:
             for _ in range(load.floor_batches):
@@ -228,7 +228,7 @@ def _floor_ms(spark: SparkSession, load: SparkLoad) -> float:
 
 @contextmanager
 def _own_topic(load: SparkLoad) -> Iterator[str]:
-    """Another topic, deleted afterwards."""
+    """A topic that is deleted afterwards."""
     topic = f"{load.topic}-{secrets.token_hex(4)}"
     with Admin(load.namesrv) as admin:
         admin.create_topic(topic, queues=load.queues)

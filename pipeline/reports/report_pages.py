@@ -12,7 +12,7 @@ Document = Mapping[str, Any]
 
 
 def dead_letter_parts(summary: Document) -> list[Part]:
-    """Of the job dlq-report."""
+    """The page of the job dlq-report."""
     classes = summary["classes"]
     return [
         Facts(
@@ -62,7 +62,7 @@ def dead_letter_parts(summary: Document) -> list[Part]:
 
 
 def lag_parts(summary: Document) -> list[Part]:
-    """Of the job lag-report."""
+    """The page of the job lag-report."""
     groups = summary["groups"]
     return [
         Facts(
@@ -94,7 +94,7 @@ def lag_parts(summary: Document) -> list[Part]:
 
 
 def trace_parts(summary: Document) -> list[Part]:
-    """Of the job trace-report."""
+    """The page of the job trace-report."""
     hops = summary["hops"]
     slowest_hops = sorted(hops, key=lambda each: each["p99_ms"], reverse=True)
     return [
@@ -175,7 +175,7 @@ def trace_parts(summary: Document) -> list[Part]:
 
 
 def series(rows: Iterable[Document], name: str, at: str, amount: str) -> dict[str, Sequence[tuple[int, float]]]:
-    """Rows as lines over time, by the name that they share; those without an amount are left out. The largest line first."""
+    """Rows as lines over time, by a common name; rows without an amount are left out. The largest line first."""
     lines: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         if row[amount] is not None:
@@ -187,7 +187,7 @@ def series(rows: Iterable[Document], name: str, at: str, amount: str) -> dict[st
 
 
 def moment(at_ms: int | None) -> str | None:
-    """A time for people, UTC, to the second."""
+    """A time as text, UTC, to the second."""
     return None if at_ms is None else datetime.fromtimestamp(at_ms // 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

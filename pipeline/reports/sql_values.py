@@ -11,7 +11,7 @@ from typing import Any
 
 
 def plain(value: object) -> Any:
-    """Bytes as text where they are some, else in base64; times in UTC; what is not finite as text."""
+    """Bytes as text if they are valid text, else in base64; times in UTC; infinite and NaN as text."""
     match value:
         case None | bool() | int() | str():
             return value

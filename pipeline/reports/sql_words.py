@@ -1,7 +1,7 @@
 """Finds the names in an SQL text, without parsing it, to know which tables to offer. Pure.
 
-The text is Spark's to parse, and its errors are Spark's to tell. Names are looked for more widely than they mean something
-(columns and functions among them), never less.
+Spark parses the text and reports its errors. The search finds more names than are tables (columns and functions too), never
+fewer.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _WHOLE_ROWS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SqlWords:
-    """Of one query. `names`: bare and back-quoted, as written; `wants_all_columns`: whether it may mean columns that it
-    does not name (a star, a natural join, ...)."""
+    """The names in a query: bare and back-quoted, as written; `wants_all_columns`: whether it may need columns that it does
+    not name (a star, a natural join, ...).
+    """
 
     names: frozenset[str]
     wants_all_columns: bool
 
 
 def sql_words(query: str) -> SqlWords:
-    """Reads a query. Raises InvalidParameter for what is none: `zenit sql` reads only."""
+    """Reads a query. Raises InvalidParameter for anything else: `zenit sql` only reads."""
     if len(query) > SQL_CHARACTERS_MAX:
         raise InvalidParameter("query", f"{len(query)} characters", f"at most {SQL_CHARACTERS_MAX}")
     tokens = [match for match in _TOKEN.finditer(query) if match.lastgroup != "comment"]
@@ -58,15 +59,15 @@ def sql_words(query: str) -> SqlWords:
 
 
 def _has_star(tokens: list[str]) -> bool:
-    """Any but that of count(*), which needs no column."""
+    """Whether there is a star other than in count(*), which needs no column."""
     stars = [index for index, text in enumerate(tokens) if text == "*"]
     return any([*tokens[max(0, at - 2) : at], *tokens[at + 1 : at + 2]] != ["count", "(", ")"] for at in stars)
 
 
 def tables_named(words: SqlWords, known: Iterable[str]) -> list[str]:
-    """Those of the `known` tables that a query mentions, sorted; in their case, or in another where that is one alone.
+    """Those of the `known` tables that a query mentions, sorted; in their own case, or in another if that is unambiguous.
 
-    Raises InvalidParameter where two differ in case only and both are meant: Spark knows no such difference.
+    Raises InvalidParameter if two that differ only in case are mentioned: Spark cannot distinguish them.
     """
     by_lower: dict[str, set[str]] = {}
     for name in known:
@@ -82,7 +83,7 @@ def tables_named(words: SqlWords, known: Iterable[str]) -> list[str]:
 
 
 def columns_named(words: SqlWords, columns: Iterable[str]) -> tuple[str, ...]:
-    """Those of a topic's columns that the query may need, in their order: all, or what it names; one at least."""
+    """Those of a topic's columns that the query may need, in their order: all, or the named ones; at least one."""
     listed = tuple(columns)
     if words.wants_all_columns:
         return listed
@@ -91,12 +92,12 @@ def columns_named(words: SqlWords, columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes any."""
+    """A name in back-quotes, as SQL accepts any name."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def unique_names(columns: Iterable[str]) -> list[str]:
-    """Names of a result's columns; of those that share one, the later ones get a number."""
+    """Unique names of a result's columns: repeated ones get a number."""
     names: list[str] = []
     for column in columns:
         name, number = column, 2
@@ -107,7 +108,7 @@ def unique_names(columns: Iterable[str]) -> list[str]:
 
 
 def sql_reason(text: str) -> str:
-    """What Spark says of a query in one line: its first one, and where in the query it means."""
+    """Spark's error about a query in one line: its first line, and the place in the query."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     reason = lines[0] if lines else "failed"
     place = _PLACE.search(text)

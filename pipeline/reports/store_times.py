@@ -1,7 +1,7 @@
-"""Looks up store times of messages at their brokers, to turn rows behind into seconds behind.
+"""Looks up store times of messages at their brokers, to convert rows behind into seconds behind.
 
-A look-up reads one message of a queue. Each waits at most CALL_TIMEOUT_MS, all of one question together TOTAL_TIMEOUT_MS;
-what was not found by then is left out.
+A look-up reads one message of a queue. Each waits at most CALL_TIMEOUT_MS, and all of one call together TOTAL_TIMEOUT_MS;
+those not found by then are left out.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_MS: Final = 500
 TOTAL_TIMEOUT_MS: Final = 2_000
 QUEUES_MAX: Final = 64
-READER: Final = "ZENIT_PIPELINE"  # a pull names a group; this one commits nothing
+READER: Final = "ZENIT_PIPELINE"  # a pull names a group; this one never commits
 
 
 class StoreTimes:
-    """One cluster's. Any thread; one look-up at a time."""
+    """The look-ups in one cluster. Any thread; one look-up at a time."""
 
     def __init__(self, namesrv: str | None) -> None:
         self._namesrv = namesrv
-        self._cluster_id = ""  # which answered last
+        self._cluster_id = ""  # the cluster that answered last
 
     def __call__(self, wanted: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
-        """See `lag_table.StoredAt`; of the first QUEUES_MAX queues."""
+        """See `lag_table.StoredAt`; for the first QUEUES_MAX queues."""
         deadline_ms = monotonic_ms() + TOTAL_TIMEOUT_MS
         found: dict[QueueKey, int] = {}
         for queue, offset in list(wanted.items())[:QUEUES_MAX]:
@@ -45,7 +45,7 @@ class StoreTimes:
                 stored_ms = self._stored_ms(queue, offset, min(left_ms, CALL_TIMEOUT_MS))
             except ZenitError as error:
                 if isinstance(error, WrongCluster):
-                    self._cluster_id = ""  # a figure for show: of whichever cluster is there
+                    self._cluster_id = ""  # a figure for display: from whichever cluster is there
                 log.debug("the store time of a message was not found queue=%s offset=%s error=%s", queue, offset, error)
                 continue
             if stored_ms is not None:
@@ -53,7 +53,7 @@ class StoreTimes:
         return found
 
     def _stored_ms(self, queue: QueueKey, offset: int, timeout_ms: int) -> int | None:
-        """Of the first message at or behind `offset`; None where there is none now."""
+        """The store time of the first message at or behind `offset`; None if there is none now."""
         request = PullMessages(READER, queue.topic, queue.queue_id, offset, 1, 1)
         with connection(self._namesrv, self._cluster_id) as shared:
             waits = Blocking(shared.remoting)

@@ -1,7 +1,7 @@
 """The records of trace messages as rows of one table, so that Spark can count and join them. Pure.
 
-A body that cannot be read becomes one row of kind DAMAGED, and is counted like everything else. So does a record whose
-numbers cannot be: any client may write to the trace topic.
+An unreadable body becomes one row of kind DAMAGED, and is counted like the others. So does a record with impossible
+numbers: any client may write to the trace topic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRACE_TYPE: Final = (
     "array<struct<kind:string,at_ms:bigint,producer_or_group:string,topic:string,message_id:string,request_id:string,"
     "cost_ms:bigint,ok:boolean,code:string,attempt:int,from_check:boolean>>"
 )
-"""Of what `trace_rows` returns, as Spark takes it."""
+"""Spark's type of the result of `trace_rows`."""
 
 
 class TraceRow(NamedTuple):
@@ -49,7 +49,7 @@ class TraceRow(NamedTuple):
 
 
 def trace_rows(body: bytes | bytearray | None) -> list[TraceRow]:
-    """The rows of one trace message, by its body."""
+    """The rows of one trace message's body."""
     try:
         rows = [_row(record) for record in decode_trace(bytes(body or b""))]
     except TraceDamaged:
@@ -58,7 +58,7 @@ def trace_rows(body: bytes | bytearray | None) -> list[TraceRow]:
 
 
 def _is_possible(row: TraceRow) -> bool:
-    """Whether times are of a calendar and the others fit their columns. A cost is below 0 where a clock was set back."""
+    """Whether times are valid and the other numbers fit their columns. A cost is negative if a clock was set back."""
     return (
         0 <= (row.at_ms or 0) <= TIME_MS_MAX
         and -TIME_MS_MAX <= (row.cost_ms or 0) <= TIME_MS_MAX

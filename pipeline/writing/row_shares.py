@@ -1,9 +1,9 @@
 """Decides to which queue each row of a write goes, and which rows go together. Pure.
 
-With delivery=dedup a batch that is written again must go the same ways, row by row, whatever became of the topic
-meanwhile: its queues are pinned when a query first writes to it, and a row's queue follows from its number in its task,
-or from its message group, and from nothing else. Rows without a group change queues in blocks: BLOCK_ROWS side by side
-share one, so that a request holds many rows of one queue.
+With delivery=dedup a repeated batch must go to the same queues, row by row, whatever happened to the topic meanwhile. So
+its queues are pinned when a query first writes to it, and a row's queue follows only from its number in its task, or from
+its message group. Rows without a group change queues in blocks: BLOCK_ROWS adjacent rows share one, so that a request has
+many rows of one queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Destination = Callable[[str, str | None, int], MessageQueue | None]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Rows (indexes in a batch, in order) that go one way."""
+    """Rows (indexes in a batch, in order) with one destination."""
 
     topic: str
     queue: MessageQueue | None
@@ -32,7 +32,7 @@ class Share:
 
 
 def shares(rows: ArrowRows, first_row: int, destination: Destination) -> list[Share]:
-    """The ways of a batch's rows; within one way rows keep their order. `first_row`: the batch's first, in its task."""
+    """A batch's rows by destination, each in order. `first_row`: the index of the batch's first row in its task."""
     if isinstance(rows.topics, str) and rows.groups is None:
         found = []
         begin = 0
@@ -51,7 +51,7 @@ def shares(rows: ArrowRows, first_row: int, destination: Destination) -> list[Sh
 
 
 def pinned_queue(queues: Sequence[MessageQueue], group: str | None, salt: int, block: int) -> MessageQueue:
-    """The queue of a row, of those that are pinned. `salt`: sets tasks and batches apart."""
+    """The queue of a row, among the pinned ones. `salt`: distributes tasks and batches differently."""
     if group is not None:
         return shard_queue(queues, group)
     return queues[(salt + block) % len(queues)]

@@ -1,10 +1,10 @@
 """Lanes: several requests of one task in flight, those of one queue one after another.
 
-A lane is a thread that runs what it is given in order. A task gives all that goes to one queue to the same lane, so the
-queue's order is the task's, and no request of a queue leaves before the one ahead of it was answered. Once one has
-failed, nothing of the task is begun any more: what a queue would get behind a hole could never be filled in again.
+A lane is a thread that runs its requests in order. A task gives all requests of one queue to the same lane, so the queue's
+order is the task's, and no request of a queue is sent before the one ahead of it was answered. After a failure no request
+of the task is started any more: a gap in a queue could never be filled again.
 
-The threads belong to the process, as its connections do: a task comes and goes, and finds them.
+The threads belong to the process, as its connections do; tasks share them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 LANES: Final = 2
-UNDER_WAY_MAX: Final = 4  # requests of a task that are sent, or wait to be
+UNDER_WAY_MAX: Final = 4  # requests of a task that are in flight, or wait for it
 THREAD_NAME: Final = "zenit-sink"
 
 _kept: Final[list[ThreadPoolExecutor]] = []
 
 
 class TaskLanes:
-    """Those of one task, and how many rows its requests found stored before. One thread."""
+    """The lanes of one task, and how many of its rows were stored before. One thread."""
 
     def __init__(self) -> None:
         self.duplicates = 0
@@ -32,21 +32,21 @@ class TaskLanes:
         self._has_failed = False
 
     def add(self, lane: int, request: Callable[[], int]) -> None:
-        """Runs `request` in a lane; it returns how many of its rows were there already. Waits where enough are under way.
+        """Runs `request` in a lane; it returns how many of its rows were stored before. Waits if enough are in flight.
 
-        Raises what an earlier one failed with.
+        Raises the error of an earlier one.
         """
         if len(self._waiting) >= UNDER_WAY_MAX:
             self._take_oldest()
         self._waiting.append(self._threads[lane % LANES].submit(self._run, request))
 
     def finish(self) -> None:
-        """Waits for all. Raises what one failed with."""
+        """Waits for all. Raises the error of one."""
         while self._waiting:
             self._take_oldest()
 
     def abandon(self) -> None:
-        """Begins nothing more, and waits for what is under way: nobody sends behind the back of a task that has ended."""
+        """Starts nothing more, and waits for the requests in flight: nothing is sent after a task has ended."""
         self._has_failed = True
         while self._waiting:
             self._waiting.popleft().exception()
@@ -65,7 +65,7 @@ class TaskLanes:
 
 
 def _threads() -> list[ThreadPoolExecutor]:
-    """The process's."""
+    """The lanes' threads of this process."""
     if not _kept:
         _kept.extend(ThreadPoolExecutor(1, THREAD_NAME) for _ in range(LANES))
     return _kept

@@ -1,11 +1,11 @@
 """The writers of the format "zenit": rows of a data frame become messages.
 
-    writer(schema, options)        planned in a process of the driver: columns and options are checked, the cluster says its id
+    writer(schema, options)        planned in a process of the driver: checks columns and options, asks for the cluster's id
         write(batches)             in a task: rows -> shares (row_shares) -> requests -> queues (row_sends) -> counts
-        commit | abort(counts)     in the driver: the counts are told
+        commit | abort(counts)     in the driver: reports the counts
 
-A row is visible to consumers as soon as it is stored: a topic takes nothing back. So `commit` has nothing to do, and what a
-failed or repeated task stored stays, which is what `delivery` is about: at-least-once, or dedup.
+Consumers see a row as soon as it is stored; a topic cannot take it back. So `commit` does not make rows visible, and the
+rows of a failed or repeated task stay. `delivery` says what that means: at-least-once, or dedup.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QUERY_ID: Final = "sql.streaming.queryId"  # what Spark tells a task of a stream
+QUERY_ID: Final = "sql.streaming.queryId"  # Spark's property for a task of a stream
 BATCH_ID: Final = "streaming.sql.batchId"
 SPECULATION: Final = "spark.speculation"
 IDENTITY_LENGTH_MAX: Final = 64
-QUERIES_MAX: Final = 1024  # that a process remembers
-PLAN_TIMEOUT_MS: Final = 2_000  # a stream is planned at each batch, and once more when that is committed
+QUERIES_MAX: Final = 1024  # remembered by a process
+PLAN_TIMEOUT_MS: Final = 2_000  # a stream is planned at each batch, and again when that is committed
 
-_met: Final[dict[str, str]] = {}  # query id -> the cluster that its tasks in this process met first
+_met: Final[dict[str, str]] = {}  # query id -> the first cluster of its tasks in this process
 
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """A batch that is written with delivery=dedup: who writes it, its number, the attempt at it, the cluster that has it.
+    """A batch that is written with delivery=dedup: its writer, its number, the attempt, the cluster.
 
-    `finish`: the name under which it is kept that it is written whole; "" where that is not.
+    `finish`: the name under which its completion is stored; "" if it is not.
     """
 
     identity: str
@@ -62,8 +62,8 @@ class BatchName:
 class TaskCounts(WriterCommitMessage):
     """What one task wrote: rows, bytes of their bodies, requests; `duplicates`: rows that were stored before.
 
-    `partition_id`: which task it is. `batch`: of what batch it is, where that is written once; `topics`: that the task had rows
-    for; `came_again`: rows of it may have been stored before.
+    `partition_id`: of the task. `batch`: its batch, if that is written once; `topics`: of the task's rows; `came_again`:
+    rows of it may have been stored before.
     """
 
     rows: int = 0
@@ -78,8 +78,10 @@ class TaskCounts(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """All that a task needs to know; travels to it. `cluster_id`: of the cluster that all tasks write to; "" = not known.
-    `attempt`: a name that no other attempt at a batch has."""
+    """Everything that a task needs; pickled to it.
+
+    `cluster_id`: of the cluster that all tasks write to; "" = not known. `attempt`: unique for each attempt at a batch.
+    """
 
     options: WriteOptions
     columns: WriteColumns
@@ -87,7 +89,7 @@ class Writing:
     attempt: str = ""
 
     def run(self, batches: Iterator[pa.RecordBatch], *, is_stream: bool) -> TaskCounts:
-        """Writes a task's rows. Raises InvalidParameter, UnwritableColumn, and what kept rows from being sent."""
+        """Writes a task's rows. Raises InvalidParameter, UnwritableColumn, and errors of sends."""
         from ..session.connections import connection
         from .arrow_records import rows_of
         from .row_shares import shares
@@ -116,11 +118,10 @@ class Writing:
         return _named(counts, sends)
 
     def check_whole(self, messages: Sequence[WriterCommitMessage | None], *, is_stream: bool) -> None:
-        """All tasks are done; where the batch came again, no task of an earlier attempt wrote more. From now on nothing new
-        may come of it. Raises BatchChanged, BatchOutdated, and why it cannot be told.
+        """Called when all tasks are done: if the batch was repeated, checks that no earlier task wrote more, then closes
+        the batch for new rows. Raises BatchChanged, BatchOutdated, and errors of requests.
 
-        A batch that is not a stream's may be one of several that are written under its name and number, each to topics of
-        its own.
+        A batch outside a stream may be one of several that are written under its name and number, each to its own topics.
         """
         from ..session.connections import connection
         from .written_rows import check_whole_batch, finish_batch
@@ -171,7 +172,7 @@ class Writing:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Of `df.write`."""
+    """The writer of `df.write`."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
@@ -186,12 +187,12 @@ class BatchWriter(DataSourceArrowWriter):
         log.info("batch written %s", summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """One of them failed for good; what others stored stays."""
+        """A task failed for good; rows of others stay."""
         log.warning("batch given up, of tasks that ended there are stored: %s", summary(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Of `df.writeStream`."""
+    """The writer of `df.writeStream`."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
@@ -206,7 +207,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         log.info("batch written batch=%s %s", batchId, summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """One of them failed for good; what others stored stays, and the batch comes again when the query does."""
+        """A task failed for good; rows of others stay, and the batch is repeated when the query restarts."""
         log.warning("batch given up batch=%s, of tasks that ended there are stored: %s", batchId, summary(messages))
 
 
@@ -235,7 +236,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def plan(options: Mapping[str, str], schema: StructType) -> Writing:
-    """What both have in common. Name servers are those that the driver knows: an executor may run elsewhere."""
+    """The common plan of both. Uses the driver's name servers: an executor may run elsewhere."""
     parsed = WriteOptions.parse(options)
     columns = plan_columns(
         ((field.name, field.dataType.simpleString()) for field in schema.fields),
@@ -247,16 +248,20 @@ def plan(options: Mapping[str, str], schema: StructType) -> Writing:
 
 
 def with_cluster(writing: Writing, timeout_ms: int) -> Writing:
-    """The same, for the cluster that is there now: no task of the batch takes another one for it. Raises NoRoute, and why the
-    name servers did not answer."""
+    """The plan for the cluster that is there now: no task of the batch accepts another one.
+
+    Raises NoRoute, and errors of the name servers.
+    """
     from ..session.connections import cluster_that_answers
 
     return replace(writing, cluster_id=cluster_that_answers(writing.options.namesrv, timeout_ms=timeout_ms))
 
 
 def cluster_of_query(query: str, cluster_id: str) -> str:
-    """The cluster that a query writes to: Spark plans a writer for each batch anew, so every process that runs its tasks
-    remembers the first one."""
+    """The cluster of a query.
+
+    Spark plans a new writer for each batch, so every process that runs its tasks remembers the first one.
+    """
     while len(_met) >= QUERIES_MAX and query not in _met:
         del _met[next(iter(_met))]
     _met[query] = _met.get(query) or cluster_id
@@ -264,21 +269,21 @@ def cluster_of_query(query: str, cluster_id: str) -> str:
 
 
 def check_speculation(task: TaskContext) -> None:
-    """Raises InvalidParameter where Spark may run a task twice at the same time: both would store its rows."""
+    """Raises InvalidParameter if Spark may run a task twice at the same time: both would store its rows."""
     if str(task.getLocalProperty(SPECULATION)).lower() == "true":
         raise InvalidParameter(SPECULATION, "true", "false for a sink: two tasks would each store the rows")
 
 
 def identity_of(task: TaskContext, options: WriteOptions, *, is_stream: bool) -> tuple[str, int]:
-    """Who writes, and the number of the batch: what a stream is, and what a batch says. Raises InvalidParameter.
+    """The name of the writer, and the number of the batch: from the stream, or from the options. Raises InvalidParameter.
 
-    A batch that a stream writes (foreachBatch) is one of that stream: the batches of a new checkpoint begin at 0 again, and
-    under the name alone its rows would pass for those of the checkpoint before.
+    A batch that a stream writes (foreachBatch) belongs to that stream: the batches of a new checkpoint begin at 0 again,
+    and under the name alone its rows would pass for those of the checkpoint before.
     """
     if not is_stream:
         assert options.query_name is not None
         assert options.batch_id is not None
-        stream = task.getLocalProperty(QUERY_ID)  # where it is written from foreachBatch
+        stream = task.getLocalProperty(QUERY_ID)  # set if it is written from foreachBatch
         is_told = not stream or stream == options.query_name
         return short_identity(options.query_name if is_told else f"{options.query_name}/{stream}"), options.batch_id
     query_id, batch_id = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
@@ -288,12 +293,12 @@ def identity_of(task: TaskContext, options: WriteOptions, *, is_stream: bool) ->
 
 
 def short_identity(name: str) -> str:
-    """A name as part of a producer's; a long one by its hash."""
+    """A name as a part of a producer's name; a hash if it is long."""
     return name if len(name) <= IDENTITY_LENGTH_MAX else hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def _named(counts: TaskCounts, sends: RowSends) -> TaskCounts:
-    """The same, with the batch that they are of, where that is written once."""
+    """The counts, with their batch if that is written once."""
     from .row_sends import PinnedSends
 
     if not isinstance(sends, PinnedSends):
@@ -304,7 +309,7 @@ def _named(counts: TaskCounts, sends: RowSends) -> TaskCounts:
 
 
 def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """The counts of all tasks together."""
+    """The sums of all tasks' counts."""
     counts = [message for message in messages if isinstance(message, TaskCounts)]
     return (
         f"tasks={len(counts)} rows={sum(count.rows for count in counts)}"

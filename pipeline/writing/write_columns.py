@@ -1,7 +1,7 @@
 """The meaning of a data frame's columns for the sink, checked when a write is planned. Pure.
 
-Names are those of the source, so that rows of a topic can be written to another; `value` and `key` are Kafka's for `body`
-and `messageGroup`. A column that the sink does not know is refused rather than lost.
+Names are those of the source, so that rows of a topic can be written to another; `value` and `key` are Kafka's names for
+`body` and `messageGroup`. A column that the sink does not know is refused, so that it is not lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """Where in a row each thing is; None: nowhere. `names`: as the data frame calls them, for errors."""
+    """The index of each column; None: absent. `names`: the data frame's names, for errors."""
 
     names: tuple[str, ...]
     body: int
@@ -46,7 +46,7 @@ class WriteColumns:
 
 
 def plan_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool, is_dedup: bool) -> WriteColumns:
-    """`fields`: (name, Spark's simple type name). `has_topic`: an option says where rows go, whatever they say.
+    """`fields`: (name, Spark's simple type name). `has_topic`: an option gives the topic of all rows.
 
     Raises UnwritableColumn, which names the column.
     """

@@ -1,8 +1,8 @@
 """Reads back the rows of a batch written with delivery=dedup, to compare a repeated batch with them.
 
-The pin of the query says from where on rows of its batch lie (batch_pins); each of them says in its property PSEQ which task
-wrote it, and as which row of the task in its queue. Of each row a digest is kept. A process that runs several tasks of a batch
-reads each queue once, and only what came since when it looks again. Any thread.
+The pin of the query says from where on there may be rows of its batch (batch_pins). The property PSEQ of each row says
+which task wrote it, and its index among the task's rows in its queue. A digest of each row is kept. A process that runs
+several tasks of a batch reads each queue once, and later only new messages. Any thread.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from .batch_pins import (
     queue_key,
 )
 
-BATCH_SHIFT: Final = 32  # a sequence is (batch id << 32) + n-th row of the task in the queue
+BATCH_SHIFT: Final = 32  # a sequence is (batch id << 32) + index of the task's row in the queue
 DIGEST_BYTES: Final = 8
-BATCHES_MAX: Final = 8  # of which a process remembers what was written
+BATCHES_MAX: Final = 8  # whose rows a process remembers
 PINS_MAX: Final = 256
 
 _OF_ATTEMPTS: Final = (SEQUENCE, UNIQUE_KEY)  # properties in which two attempts at one row differ
 
 
 def producer_name(identity: str, partition_id: int) -> str:
-    """The producer that a task of a query is."""
+    """The producer name of a task of a query."""
     return f"spark/{identity}/{partition_id}"
 
 
@@ -69,10 +69,10 @@ def begun_batch(
     batch_id: int,
     attempt: str,
 ) -> Pin:
-    """The pin of a query for a topic once this batch was begun; a process asks once for each attempt.
+    """The pin of a query for a topic after this batch was begun; a process asks once per attempt.
 
-    `attempt`: of this one; the pin names the first of the batch. Raises BatchOutdated where a later batch was begun,
-    TopicNotFound, NoRoute, and what the brokers refuse.
+    `attempt`: this one; the pin names the first of the batch. Raises BatchOutdated if a later batch was begun,
+    TopicNotFound, NoRoute, and errors of the brokers.
     """
     timeout_ms = options.request_timeout_ms
     calls = PipelineCalls(connection, timeout_ms=timeout_ms)
@@ -95,12 +95,12 @@ def finished_batch(
     *,
     identity: str,
     batch_id: int,
-    attempt: str,  # noqa: ARG001  # another one asks anew
+    attempt: str,  # noqa: ARG001  # part of the cache key: another attempt asks again
     timeout_ms: int,
 ) -> Finish:
-    """Which batch of a query was written whole last, as it is when an attempt begins; a process asks once for each `attempt`.
+    """Which batch of a query was completely written last, at the begin of an attempt; a process asks once per `attempt`.
 
-    `name`: of `finish_name`. Raises BatchOutdated where that is a later one.
+    `name`: of `finish_name`. Raises BatchOutdated if that is a later one.
     """
     finish = parse_finish(name, PipelineCalls(connection, timeout_ms=timeout_ms).query_offsets(name))
     if finish.batch > batch_id:
@@ -117,10 +117,10 @@ def finish_batch(
     rows: int,
     timeout_ms: int,
 ) -> None:
-    """A batch is written whole, and nothing new may come of it any more.
+    """Stores that a batch is completely written, so that no new rows of it are accepted.
 
-    `rows`: how many it has. Raises BatchChanged where another attempt finished the batch with fewer or more, BatchOutdated
-    where a later batch is finished.
+    `rows`: its number of rows. Raises BatchChanged if another attempt finished the batch with fewer or more, BatchOutdated
+    if a later batch is finished.
     """
     calls = PipelineCalls(connection, timeout_ms=timeout_ms)
     finish = parse_finish(name, calls.keep_query_offsets(name, finish_text(Finish(batch_id, rows))))
@@ -135,7 +135,7 @@ def finish_batch(
 def _begin(
     pin: Pin | None, route: TopicRoute, topic: str, options: ReadOptions, cluster_id: str, batch_id: int, attempt: str
 ) -> Pin:
-    """The pin as it is when a batch begins: with the queues that it had, but for a topic that was made anew since."""
+    """The pin at the begin of a batch: with the old pin's queues, unless the topic was recreated since."""
     positions = TopicPositions(options)
     positions.mean(cluster_id)
     held = positions.look(() if pin is None else tuple(map(queue_key, pin.queues)))
@@ -144,33 +144,33 @@ def _begin(
     queues = shard_layout(route) if pin is None or is_anew else pin.queues
     if not queues:
         raise NoRoute(topic, "no queue takes messages")
-    # A pin without a batch was written by an older version: what its batch wrote may lie anywhere.
+    # A pin without a batch is from an older version: rows of its batch may be anywhere.
     ends = held.minimum if pin is not None and pin.batch == NO_BATCH else held.end
     return begun(queues, batch_id, attempt, ends, held.lives)
 
 
 def reading(options: WriteOptions, topic: str) -> ReadOptions:
-    """How a topic is read where rows of it are compared."""
+    """The options for reading a topic to compare its rows."""
     given = {"subscribe": topic, "columns": "body,properties,flag", "requestTimeoutMs": str(options.request_timeout_ms)}
     parsed = ReadOptions.parse(given | ({"namesrv": options.namesrv} if options.namesrv else {})).for_batch()
     return replace(parsed, columns=(*parsed.columns, SYS_FLAG))
 
 
 def record_digests(payload: bytes) -> bytes:
-    """The digests of records that are to be sent, one behind the other."""
+    """The digests of records that are to be sent, concatenated."""
     return b"".join(
         row_digest(message.body, message.flag, message.properties.items()) for message in decode_batch(payload, "")
     )
 
 
 def row_digest(body: bytes, flag: int, properties: Iterable[tuple[str, str]]) -> bytes:
-    """DIGEST_BYTES that tell rows apart: of all that is written, but what names the attempt."""
+    """DIGEST_BYTES that identify a row: of all its content, without what names the attempt."""
     own = sorted((name, value) for name, value in properties if name not in _OF_ATTEMPTS)
     return hashlib.blake2b(f"{flag} {own!r} ".encode() + body, digest_size=DIGEST_BYTES).digest()
 
 
 class WrittenRows:
-    """Those of one batch of a query in one topic."""
+    """The stored rows of one batch of a query in one topic."""
 
     def __init__(self, options: ReadOptions, cluster_id: str, identity: str, batch_id: int, pin: Pin) -> None:
         self._options = options
@@ -185,8 +185,7 @@ class WrittenRows:
         self._lock = threading.Lock()
 
     def look(self) -> None:
-        """Reads what came since it was read last. Raises BatchChanged where rows of the batch may be gone, and why they cannot
-        be read."""
+        """Reads what came since the last call. Raises BatchChanged if rows of the batch may be gone, and errors of reading."""
         with self._lock:
             held = self._positions.look(tuple(map(queue_key, self._next)))
             for queue, offset in self._next.items():
@@ -200,12 +199,12 @@ class WrittenRows:
                     self._next[queue] = behind
 
     def digests(self, queue: MessageQueue, partition_id: int) -> bytes:
-        """Of the rows that a task has in a queue, in their order, DIGEST_BYTES each."""
+        """The digests of a task's rows in a queue, in order, DIGEST_BYTES each."""
         with self._lock:
             return bytes(self._digests.get((queue, partition_id), b""))
 
     def counts(self) -> dict[int, int]:
-        """How many rows each task has in all queues."""
+        """The number of rows of each task in all queues."""
         counts: dict[int, int] = {}
         with self._lock:
             for (_, partition_id), digests in self._digests.items():
@@ -223,7 +222,7 @@ class WrittenRows:
             raise BatchChanged(self._identity, self._batch_id, reason) from error
 
     def _add(self, queue: MessageQueue, batch: pa.RecordBatch) -> None:
-        """Takes the rows of the batch: records that say so, and of which the broker says that they are of a sequence."""
+        """Takes the rows of the batch: records whose PSEQ says so, and which the broker has marked as sequenced."""
         is_sequenced = pc.not_equal(pc.bit_wise_and(batch.column(SYS_FLAG), SEQUENCED), 0)
         names = pc.map_lookup(batch.column("properties"), pa.scalar(SEQUENCE), "first")
         is_ours = pc.fill_null(pc.starts_with(names, producer_name(self._identity, 0)[:-1]), False)
@@ -240,7 +239,7 @@ class WrittenRows:
 
 
 def _place(sequence: str, identity: str) -> tuple[int, int, int] | None:
-    """(task, batch, n-th row of the task in the queue) that a record says; None for one of another query."""
+    """(task, batch, index of the task's row in the queue) in a record's sequence; None for one of another query."""
     name, _, digits = sequence.rpartition(":")
     who, _, partition = name.rpartition("/")
     if f"{who}/" != producer_name(identity, 0)[:-1] or not partition.isdigit():
@@ -253,7 +252,7 @@ def _place(sequence: str, identity: str) -> tuple[int, int, int] | None:
 def written_rows(
     options: WriteOptions, topic: str, cluster_id: str, identity: str, batch_id: int, pin: Pin
 ) -> WrittenRows:
-    """The process's."""
+    """The object of this process."""
     return WrittenRows(reading(options, topic), cluster_id, identity, batch_id, pin)
 
 
@@ -270,11 +269,11 @@ def check_whole_batch(
     rows: Mapping[int, int],
     came_again: bool,
 ) -> None:
-    """A batch that came again is the one that was written: no task of an earlier attempt wrote more than its rows.
+    """Checks that a repeated batch is the one that was written: no task of an earlier attempt wrote more rows.
 
-    `attempt`: this one; `topics`: where its rows are; None: in all that the query writes. `written`: those that tasks had rows
-    for; `came_again`: they found that it did. `rows`: how many each task wrote or found written. Raises BatchChanged, and why
-    it cannot be told.
+    `attempt`: this one; `topics`: of its rows; None: all that the query writes. `written`: topics for which tasks had rows;
+    `came_again`: tasks found rows stored before. `rows`: how many each task wrote or found written. Raises BatchChanged,
+    and errors of requests.
     """
     calls = PipelineCalls(connection, timeout_ms=options.request_timeout_ms)
     if topics is None:
@@ -296,7 +295,9 @@ def check_whole_batch(
 
 
 def _begun_topics(calls: PipelineCalls, identity: str, batch_id: int) -> list[str]:
-    """The topics for which a query has begun this batch; a broker of an older version does not tell for which."""
+    """The topics for which a query has begun this batch; brokers of an older version do not report versions, so all of
+    theirs.
+    """
     prefix, version = pin_name(identity, ""), batch_id + 1
     return [
         row["query"].removeprefix(prefix)
@@ -306,7 +307,7 @@ def _begun_topics(calls: PipelineCalls, identity: str, batch_id: int) -> list[st
 
 
 def _pins_of(calls: PipelineCalls, identity: str, batch_id: int, topics: Iterable[str]) -> dict[str, Pin]:
-    """Those of a query for some topics, where they are of this batch."""
+    """The pins of a query for some topics, if they are of this batch."""
     texts = {topic: calls.query_offsets(pin_name(identity, topic)) for topic in topics}
     pins = {topic: parse_pin(topic, text) for topic, text in texts.items() if text is not None}
     return {topic: pin for topic, pin in pins.items() if pin.batch == batch_id}
