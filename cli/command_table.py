@@ -1,7 +1,7 @@
 """The table of `zenit` commands, in the order of the help: each one's module and its line of help.
 
-The help of all and the completion of a name read this table alone. A command's module is imported, and its parser built, when
-the command is asked for.
+The main help and the completion of command names read only this table. A command's module is imported, and its parser
+built, when the command is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,  # plain help: it is read in pipes too, and starts in half the time
     "pretty_exceptions_enable": False,
 }
-"""What every parser is made with."""
+"""The arguments of every parser."""
 
 
 class CommandRow(NamedTuple):
@@ -57,20 +57,20 @@ COMMANDS: Final = {
 
 
 class CommandLine(TyperGroup):
-    """The parser of the whole command line. It lists commands that cannot run, and makes the one that is asked for."""
+    """The parser of the whole command line. It lists commands without importing them, and builds the one that is used."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = {name: TyperCommand(name, help=row.summary) for name, row in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As a group does: its name, the command, and what follows."""
+        """As for a group: (the command's name, the command, the remaining arguments)."""
         name, _, following = super().resolve_command(ctx, args)
         return name, None if name is None else command_of(name), following
 
 
 def command_of(name: str) -> Any:
-    """The parser of one command and of those below it, with the options that many commands share."""
+    """The parser of one command and of its subcommands, with the options that many commands share."""
     from .help_text import complete_help
     from .options import add_context_option
     from .watch import add_watch_option

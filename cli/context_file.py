@@ -1,9 +1,9 @@
-"""The named contexts of `zenit context`: names for name servers, in one file of the user's.
+"""The named contexts of `zenit context`: names for name servers, in a file of the user.
 
     $XDG_CONFIG_HOME/zenit/contexts.json    {"contexts": {"prod": "mq1:9876,mq2:9876"}, "current": "prod"}
 
-`$XDG_CONFIG_HOME` is ~/.config where it is not set. The file is replaced whole, is readable by its user alone, and one
-process at a time changes it, by a lock on its directory. A name has no colon and no dot: it is never taken for an address.
+`$XDG_CONFIG_HOME` defaults to ~/.config. The file is replaced as a whole, is readable by its user only, and one process at
+a time changes it, by a lock on its directory. A name has no colon and no dot, so it cannot be an address.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ..model.errors import InvalidParameter, StoreFormatError
 
 CONTEXT_KEY: Final = "ZENIT_CONTEXT"
 LOCK_WAIT_MS: Final = 5_000
-"""For another command that changes the file: it takes as long as a small file takes to be written."""
+"""For another command that changes the file, which takes only as long as writing a small file."""
 LOCK_LOOK_MS: Final = 20
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """{name: addresses as the user gave them}; `current`: the one in use, None where none is."""
+    """{name: addresses as given by the user}; `current`: the one in use, None if there is none."""
 
     addresses: Mapping[str, str] = field(default_factory=dict)
     current: str | None = None
 
     def address_of(self, name: str) -> str:
-        """Raises InvalidParameter for a name that is none."""
+        """Raises InvalidParameter for an unknown name."""
         if name not in self.addresses:
             known = ", ".join(sorted(self.addresses))
             expected = f"one of {known}" if known else "a context; there is none yet: zenit context add NAME HOST:PORT"
@@ -44,20 +44,20 @@ class Contexts:
         return self.addresses[name]
 
     def with_context(self, name: str, addresses: str) -> Contexts:
-        """With one more, or with another meaning of a name. Raises InvalidParameter."""
+        """With one more context, or a changed one. Raises InvalidParameter."""
         if not NAME.fullmatch(name):
             raise InvalidParameter("context", name, "letters, digits, - and _, at most 64, a letter or digit first")
         parse_addresses("HOST:PORT", addresses)
         return replace(self, addresses={**self.addresses, name: addresses})
 
     def using(self, name: str | None) -> Contexts:
-        """With that one in use. Raises InvalidParameter."""
+        """With that context in use. Raises InvalidParameter."""
         if name is not None:
             self.address_of(name)
         return replace(self, current=name)
 
     def without(self, name: str) -> Contexts:
-        """Without one; none is in use where that one was. Raises InvalidParameter."""
+        """Without one context; if that was in use, none is. Raises InvalidParameter."""
         self.address_of(name)
         left = {known: addresses for known, addresses in self.addresses.items() if known != name}
         return Contexts(left, None if self.current == name else self.current)
@@ -66,8 +66,10 @@ class Contexts:
 def choose(
     address: str | None, name: str | None, environ: Mapping[str, str], read: Callable[[], Contexts]
 ) -> str | None:
-    """The name servers of a command: of `--namesrv`, `--context`, $ZENIT_NAMESRV, $ZENIT_CONTEXT, the context in use, in this
-    order; None where the client is to look for a cluster of this machine. Raises InvalidParameter, and what `read` does."""
+    """The name servers of a command, from `--namesrv`, `--context`, $ZENIT_NAMESRV, $ZENIT_CONTEXT, the context in use, in
+    this order; None if the client is to look for a cluster of this machine. Raises InvalidParameter, and what `read`
+    raises.
+    """
     if address is not None and name is not None:
         raise InvalidParameter("--context", name, "nothing beside --namesrv")
     if address is not None:
@@ -85,7 +87,7 @@ def choose(
 
 
 def decode_contexts(text: str, path: str) -> Contexts:
-    """What `encode_contexts` wrote. Raises StoreFormatError for anything else."""
+    """The reverse of `encode_contexts`. Raises StoreFormatError for anything else."""
     try:
         document = json.loads(text)
         contexts = Contexts()
@@ -104,13 +106,13 @@ def encode_contexts(contexts: Contexts) -> str:
 
 
 def contexts_path() -> str:
-    """Where the file is."""
+    """The path of the file."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return os.path.join(base, "zenit", "contexts.json")
 
 
 def read_contexts() -> Contexts:
-    """None at all where there is no file. Raises StoreFormatError, OSError."""
+    """The stored contexts; empty if there is no file. Raises StoreFormatError, OSError."""
     path = contexts_path()
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -120,8 +122,7 @@ def read_contexts() -> Contexts:
 
 
 def change_contexts(change: Callable[[Contexts], Contexts]) -> Contexts:
-    """Reads, changes and replaces the file, and returns what it says now. Raises InvalidParameter, StoreFormatError,
-    OSError."""
+    """Reads, changes and replaces the file, and returns its new content. Raises InvalidParameter, StoreFormatError, OSError."""
     path = contexts_path()
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -141,7 +142,7 @@ def change_contexts(change: Callable[[Contexts], Contexts]) -> Contexts:
 
 
 def _take_lock(lock: int, directory: str) -> None:
-    """Raises OSError where another process holds it for LOCK_WAIT_MS: one that is stopped, perhaps."""
+    """Raises OSError if another process, perhaps a stopped one, holds the lock for LOCK_WAIT_MS."""
     deadline_ms = monotonic_ms() + LOCK_WAIT_MS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""How a command ends when it is interrupted: no process that it started outlives it."""
+"""The end of an interrupted command: no process that it started outlives it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Endings:
 
     def __init__(self) -> None:
         self.number = signal.SIGINT
-        """The signal that came last."""
+        """The last signal."""
         self.has_come = False
-        """Whether one came."""
+        """Whether a signal came."""
         self._are_ignored = False
 
     def take(self, *, ignored_too: bool = False) -> None:
-        """From now on SIGTERM and SIGHUP end the command as Ctrl-C does: by KeyboardInterrupt, so that it tidies up.
+        """Makes SIGTERM and SIGHUP end the command as Ctrl-C does: by KeyboardInterrupt, so that it cleans up.
 
-        A signal that the starter had us ignore stays ignored: by `nohup`, or a shell that starts a command in its background.
-        `ignored_too`: SIGINT and SIGTERM do not.
+        A signal that was ignored at the start stays ignored, as under `nohup`, or in a background command of a shell.
+        `ignored_too`: but not SIGINT and SIGTERM.
         """
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             is_ignored = signal.getsignal(number) is signal.SIG_IGN
@@ -34,7 +34,7 @@ class Endings:
                 signal.signal(number, self._on_signal)
 
     def ignore(self) -> None:
-        """What is left to do is short, and must be done whatever comes."""
+        """Ignores further signals, for a short last step that must be completed."""
         self._are_ignored = True
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -49,14 +49,14 @@ ENDINGS: Final = Endings()
 
 @contextmanager
 def no_child_outlives() -> Iterator[None]:
-    """What was started inside, and what that started, has ended on the way out: Spark's Java goes on by itself else, for
-    seconds, or for ever where it was left while it started.
+    """Ends all processes that were started inside, with their descendants. Otherwise Spark's Java would continue for
+    seconds, or for ever if it was left while starting.
 
-    Whatever the libraries of Spark made of the KeyboardInterrupt of a signal is one again on the way out.
+    If the libraries of Spark converted a signal's KeyboardInterrupt to another exception, it is raised again.
     """
     from ..deploy.processes import descendants_of, end_descendants
 
-    before = descendants_of(os.getpid())  # of whatever program became this command
+    before = descendants_of(os.getpid())  # of the program that became this command
     try:
         yield
     except Exception as error:

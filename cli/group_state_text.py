@@ -18,7 +18,7 @@ REACH_COLUMNS: Final = ("replica", "role", "set", "newest_epoch", "written_offse
 
 
 def state_document(group: str, state: GroupState, reaches: Mapping[str, ReplicaReach]) -> dict[str, Any]:
-    """The document of `zenit controller status --json`; what a replica did not tell is null."""
+    """The document of `zenit controller status --json`; values that a replica did not report are null."""
     document: dict[str, Any] = {"broker_name": group, "blocked": None if state.lost is None else str(state.lost)}
     if state.known is None:
         return document | {
@@ -36,7 +36,7 @@ def state_document(group: str, state: GroupState, reaches: Mapping[str, ReplicaR
 
 
 def print_state(document: dict[str, Any]) -> None:
-    """The same, as text."""
+    """Prints the document as text."""
     names = ("broker_name", "group_id", "epoch", "master")
     print_facts({name: document[name] for name in names})
     print_table(REACH_COLUMNS, [[replica[name] for name in REACH_COLUMNS] for replica in document["replicas"]])
@@ -48,7 +48,7 @@ def print_state(document: dict[str, Any]) -> None:
 
 
 def note_reaches(node: GroupNode, reaches: Mapping[str, ReplicaReach]) -> None:
-    """How far the logs reach, on stderr: an operator is about to choose."""
+    """Prints how far the logs reach to stderr, before an operator's choice."""
     rows = [_replica(node, replica.name, reaches) for replica in node.replicas]
     note(table(REACH_COLUMNS, [[row[name] for name in REACH_COLUMNS] for row in rows]).rstrip())
 

@@ -1,4 +1,4 @@
-"""Help texts that the parser would leave out or cut: `N` for a number, a whole clause for each command of a list. Pure."""
+"""Completes help texts that the parser would leave out or cut: `N` for a number, a whole clause per listed command. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ VALUES: Final = {
     "float range": ("N", "number"),
     "str": ("TEXT", "text"),
 }
-"""By the parser's word for a type: what stands behind the option in the help, and the type's name in an error."""
+"""By the parser's name of a type: the text behind the option in the help, and the type's name in errors."""
 
 
 def complete_help(command: Any) -> None:
-    """Changes a parser and those below it.
+    """Changes a parser and its subcommands.
 
-    A list of commands shows what each does in full, up to the first `;` or full stop: the parser's own way cuts it at the width
+    A list of commands shows the help of each up to the first `;` or full stop; the parser itself would cut it at the width
     of the terminal.
     """
     for below in getattr(command, "commands", {}).values():
@@ -30,11 +30,11 @@ def complete_help(command: Any) -> None:
             metavar, type_name = VALUES[parameter.type.name]
             if parameter.param_type_name == "option":
                 parameter.metavar = parameter.metavar or metavar
-            parameter.type = copy.copy(parameter.type)  # the parser shares one object of most types
+            parameter.type = copy.copy(parameter.type)  # the parser shares one object for most types
             parameter.type.name = type_name
 
 
 def _first_clause(text: str) -> str:
-    """With a full stop. `;` and `.` count where a blank or the end follows."""
+    """The first clause, with a full stop. `;` and `.` count only before a blank or the end."""
     clause = re.split(r"[;.](?=\s|$)", " ".join(text.split()), maxsplit=1)[0]
     return f"{clause}." if clause else ""

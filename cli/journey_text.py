@@ -7,7 +7,7 @@ from typing import Any
 
 
 def journey_row(event: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(what happened; who told of it, or where it lies; how it went)."""
+    """(the event; who reported it, or where the copy is; the result)."""
     who = (
         f"{event['group']} at {event['client']}" if "group" in event else f"{event['broker_name']}:{event['queue_id']}"
     )

@@ -1,8 +1,8 @@
 """The `zenit` command: one file per subject in `commands/`, put together here.
 
 Each command is thin: it calls the client, a service or a tool below, and prints. `command_table` imports a file under
-`commands/` when one of its commands is asked for; what a command needs is imported when it runs. Exit codes:
-0 done, 1 the thing failed (one line on stderr: what, and what to do), 2 wrong usage, 128 + N ended by signal N.
+`commands/` when one of its commands is used; a command imports what it needs when it runs. Exit codes: 0 done, 1 failed
+(one line on stderr: what, and what to do), 2 wrong usage, 128 + N ended by signal N.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .output import STDOUT, reader_is_gone
 from .watch import with_seconds
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
-SIGNALLED = 128  # and the number of the signal, as shells have it
+SIGNALLED = 128  # plus the number of the signal, as in shells
 NAMES_TIMEOUT_S = 1.0
 
 
@@ -50,7 +50,7 @@ def _root(
 
 
 def application() -> typer.Typer:
-    """All of the command line; each command is imported when it is asked for."""
+    """The whole command line; each command is imported when it is used."""
     app = typer.Typer(
         cls=CommandLine,
         name="zenit",
@@ -65,7 +65,7 @@ def application() -> typer.Typer:
 def run() -> None:
     """The console script. Ends the process with the exit code; a user never sees a traceback."""
     if "ZENIT_DEBUG" not in os.environ:
-        logging.getLogger().addHandler(logging.NullHandler())  # a failure is one line, told below
+        logging.getLogger().addHandler(logging.NullHandler())  # a failure is one line, printed below
     sys.exit(_outcome())
 
 
@@ -76,23 +76,23 @@ def _outcome() -> int:
         parser: Any = typer.main.get_command(application())
         code = parser(with_seconds(sys.argv[1:]), standalone_mode=False, obj=chosen)
         sys.stdout.flush()
-        if code == INTERRUPTED:  # typer's own way out of KeyboardInterrupt
+        if code == INTERRUPTED:  # typer's exit code for KeyboardInterrupt
             raise KeyboardInterrupt
         return code if isinstance(code, int) else DONE
     except UsageError as error:
         return _tell(_usage_text(error), WRONG_USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return SIGNALLED + ENDINGS.number
-    except SystemExit as ending:  # the parser's own way out of a broken pipe, and of a shell's completion
+    except SystemExit as ending:  # raised by the parser for a broken pipe, and for a shell's completion
         if isinstance(ending.__context__, BrokenPipeError) and reader_is_gone():
-            os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is still buffered is wanted by nobody
+            os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # nobody reads the rest of the buffer
             return DONE
         if ending.__context__ is None:
             raise
         return _tell(f"internal error: {ending.__context__!r}", FAILED)
     except (TopicNotFound, GroupNotFound) as error:
         return _tell(_not_found_text(error, chosen.get("namesrv")), FAILED)
-    except (InvalidName, SqlSyntaxError) as error:  # texts that nobody could take, whatever there is
+    except (InvalidName, SqlSyntaxError) as error:  # invalid whatever the cluster has
         return _tell(str(error), WRONG_USAGE)
     except ZenitError as error:
         return _tell(str(error), FAILED)
@@ -107,7 +107,7 @@ def _outcome() -> int:
 
 
 def _not_found_text(error: TopicNotFound | GroupNotFound, namesrv: str | None) -> str:
-    """What is not there, and what was perhaps meant: the cluster is asked for a moment what it has."""
+    """What does not exist, and the most similar name: asks the cluster briefly for its names."""
     from ..client.admin import Admin
     from .near_names import not_found_text
 

@@ -30,15 +30,15 @@ FIELDS: Final[dict[str, Callable[[StoredMessage], object]]] = {
     "stored_at_ms": lambda message: message.stored_at_ms,
     "reconsume_times": lambda message: message.reconsume_times,
 }
-"""What `--format` may name, beside `body`."""
+"""The fields for `--format`, besides `body`."""
 
 _ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\\\": "\\"}
 
 
 def message_document(message: StoredMessage) -> dict[str, Any]:
-    """The JSON object of a message. `body` where it is UTF-8, else `body_base64`.
+    """The JSON object of a message. `body` if it is UTF-8, else `body_base64`.
 
-    A body that cannot be read stands there as it is stored, beside a `damaged` that says why.
+    An unreadable body is shown as stored, with a field `damaged` that says why.
     """
     properties = message.properties
     document: dict[str, Any] = {
@@ -62,7 +62,7 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
 
 
 def record_document(message: StoredMessage) -> dict[str, Any]:
-    """The same with what only the log knows: where the record lies and its flags."""
+    """The same with what only the log has: the record's place and flags."""
     return message_document(message) | {
         "physical_offset": message.physical_offset,
         "size_bytes": message.size_bytes,
@@ -72,9 +72,10 @@ def record_document(message: StoredMessage) -> dict[str, Any]:
 
 
 def compile_format(text: str) -> Callable[[StoredMessage], bytes]:
-    """A function that prints a message as `text` says: `{queue_id}:{queue_offset} {body}`; \\t and \\n are understood.
+    """A function that prints a message by the format `text`: `{queue_id}:{queue_offset} {body}`; \\t and \\n are
+    understood.
 
-    The body goes out byte for byte. Raises InvalidParameter for a name that is none.
+    The body is printed byte for byte. Raises InvalidParameter for an unknown field.
     """
     for escape, character in _ESCAPES.items():
         text = text.replace(escape, character)

@@ -9,7 +9,7 @@ from ..model.errors import GroupNotFound, TopicNotFound
 
 
 def not_found_text(error: TopicNotFound | GroupNotFound, names: Iterable[str], *, may_create: bool) -> str:
-    """One line with the remedy. `names`: of all that there are; `may_create`: creating it is what the user may want."""
+    """One line with the remedy. `names`: all existing ones; `may_create`: the user may want to create it."""
     kind, name = ("topic", error.topic) if isinstance(error, TopicNotFound) else ("group", error.group)
     near = get_close_matches(name, names, n=1, cutoff=0.7)
     if near:

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ..client.admin import Admin
 
 UsageError: Final[Any] = typer.BadParameter.__mro__[1]
-"""What the parser raises for a wrong command line. It knows the command that was meant."""
+"""The parser's error for a wrong command line. It contains the command."""
 
 CONTEXT: Final = "zenit.context"
 SHELL_TIMEOUT_S: Final = 1.0
 Chosen = dict[str, str | None]
-"""What the command line chose for all of a command: `namesrv`. It is the parser's object, so that errors can be told by it."""
+"""The choices for a whole command line: `namesrv`. It is the parser's object, so that errors can use it."""
 
 
 @contextmanager
 def usage_of_values() -> Iterator[None]:
-    """A value that cannot be is wrong usage: exit code 2. Exit code 1 says that what was asked for failed."""
+    """Converts an error about a value to wrong usage: exit code 2. Exit code 1 means that the command failed."""
     try:
         yield
     except InvalidParameter as error:
@@ -36,8 +36,8 @@ def usage_of_values() -> Iterator[None]:
 
 
 def _choose_name_servers(context: typer.Context, value: str | None) -> str | None:
-    """Chooses before anything is begun, and checks what was given. The client looks further where this finds none."""
-    if context.resilient_parsing:  # a shell completes a line that is not whole yet
+    """Chooses before anything is started, and checks the given values. If this finds none, the client searches further."""
+    if context.resilient_parsing:  # a shell completes an incomplete line
         return value
     from .context_file import choose, read_contexts
 
@@ -59,23 +59,23 @@ def _with_context(
             metavar="NAME",
             help="A cluster of `zenit context list`, instead of --namesrv; else $ZENIT_CONTEXT, the one in use.",
             expose_value=False,
-            is_eager=True,  # read before --namesrv, which decides
+            is_eager=True,  # parsed before --namesrv, which decides
             callback=_keep_context,
         ),
     ] = None,
 ) -> None:
-    """Has the one option that all commands with `--namesrv` are given."""
+    """Carries the option that all commands with `--namesrv` get."""
 
 
 def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
-    """The topics of the cluster that the line is about, for a shell; none where it does not answer within a second."""
+    """The topics of the command line's cluster, for a shell; none if it does not answer within a second."""
     return _names_for_shell(
         context, incomplete, lambda admin: [t["name"] for t in admin.topic_configs() if not t["system"]]
     )
 
 
 def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
-    """The same of groups."""
+    """The same for groups."""
     return _names_for_shell(context, incomplete, lambda admin: [group["name"] for group in admin.groups()])
 
 
@@ -92,7 +92,7 @@ def _names_for_shell(context: typer.Context, incomplete: str, ask: Callable[[Adm
 
 
 def add_context_option(command: Any) -> None:
-    """Gives `--context` to a command, or to each one below it, that takes `--namesrv`."""
+    """Adds `--context` to a command, or to each of its subcommands, that takes `--namesrv`."""
     for below in getattr(command, "commands", {}).values():
         add_context_option(below)
     if any(option.name == "namesrv" for option in command.params):
@@ -119,7 +119,7 @@ ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help
 
 
 def check_directory(directory: str | None) -> str | None:
-    """An empty one is a shell's variable that was not set, and no place for a cluster. Raises typer.BadParameter."""
+    """Refuses "", which is probably an unset shell variable. Raises typer.BadParameter."""
     if directory == "":
         raise typer.BadParameter("'': expected a directory", param_hint="--dir")
     return directory
@@ -146,12 +146,12 @@ def parse_pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def pairs_text(pairs: Mapping[str, str]) -> str | None:
-    """The reverse, for a cell; None where there are none."""
+    """The reverse, for a cell; None if there are none."""
     return " ".join(f"{name}={value}" for name, value in pairs.items()) or None
 
 
 def parse_time_ms(text: str, option: str) -> int:
-    """Milliseconds since the epoch of an ISO 8601 time (local time where no zone is given) or of plain milliseconds.
+    """Milliseconds since the epoch of an ISO 8601 time (local time if it has no zone) or of plain milliseconds.
 
     Raises typer.BadParameter.
     """
@@ -165,7 +165,7 @@ def parse_time_ms(text: str, option: str) -> int:
 
 
 def parse_duration(text: str | None, option: str) -> timedelta | None:
-    """A time span such as 500ms, 5s, 2m, 1h or 10d; None for None. Raises typer.BadParameter."""
+    """A duration such as 500ms, 5s, 2m, 1h or 10d; None for None. Raises typer.BadParameter."""
     if text is None:
         return None
     match = _DURATION.fullmatch(text)

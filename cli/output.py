@@ -1,4 +1,4 @@
-"""How results are printed: JSON on one line, or columns that line up. Nothing else of the command line prints to stdout."""
+"""Prints results: JSON on one line, or aligned columns. No other part of the command line prints to stdout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STDOUT: Final = 1
 
 
 def print_json(document: Any) -> None:
-    """One document on one line, readable as it is where text is not ASCII."""
+    """Prints one document on one line, with readable non-ASCII text."""
     sys.stdout.write(json_line(document) + "\n")
 
 
@@ -27,7 +27,7 @@ def json_line(document: Any) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns under their names, two blanks apart; numbers to the right. Names only where there are no rows."""
+    """Prints columns under their names, two blanks apart; numbers aligned right. Only the names if there are no rows."""
     sys.stdout.write(table(columns, rows))
 
 
@@ -47,10 +47,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
-    """Objects of one kind, at least one, as a table for a person: times readable, texts cut so that a line fits the terminal.
+    """Prints objects of one kind, at least one, as a table: times readable, texts cut so that a line fits the terminal.
 
-    A time is what is named `at_ms` or `..._at_ms`; its column has the name without the unit. A file or a pipe has lines of any
-    length: texts are cut to CELL_CHARACTERS then.
+    A field named `at_ms` or `..._at_ms` is a time; its column has the name without the unit. In a file or a pipe lines may
+    be long: texts are then cut to CELL_CHARACTERS.
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     sys.stdout.write(fitted_table(rows, width))
@@ -92,7 +92,7 @@ def _readable_cell(name: str, value: object) -> object:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """One fact a line: its name, then its value; facts within facts under dotted names."""
+    """Prints one fact per line: its name, then its value; nested facts with dotted names."""
     facts = dict(_flat(facts, ""))
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
@@ -100,19 +100,19 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def note(text: str) -> None:
-    """A line for the person at the terminal, on stderr: stdout is for results."""
+    """Prints a line for the person at the terminal to stderr: stdout is for results."""
     sys.stderr.write(text + "\n")
 
 
 def reader_is_gone() -> bool:
-    """Whether whoever read our output has had enough, as `head` does."""
+    """Whether the reader of our output has closed it, as `head` does."""
     poll = select.poll()
     poll.register(STDOUT, 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def show(document: Any, as_json: bool, otherwise: Callable[[], None]) -> None:
-    """The document as JSON, or whatever `otherwise` prints of it."""
+    """Prints the document as JSON, or calls `otherwise`."""
     if as_json:
         print_json(document)
     else:
@@ -120,29 +120,29 @@ def show(document: Any, as_json: bool, otherwise: Callable[[], None]) -> None:
 
 
 def readable_time(timestamp_ms: int | None) -> str:
-    """Milliseconds since the epoch as 2026-11-21T09:50:00.123Z; "-" for None. A number that is no time stays one."""
+    """Milliseconds since the epoch as 2026-11-21T09:50:00.123Z; "-" for None. A number out of range stays a number."""
     if timestamp_ms is None or timestamp_ms <= 0:
         return "-"
     return iso_text(timestamp_ms).replace("+00:00", "Z")
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """The count with the name of what is counted: "1 range", "2 ranges". `many`: where it is not `one` with an s."""
+    """The count with its noun: "1 range", "2 ranges". `many`: if it is not `one` with an s."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def short_text(text: str) -> str:
-    """A text for one cell of a table: what cannot be printed is a blank, and what is long is cut."""
+    """A text for one cell of a table: unprintable characters become blanks, and a long text is cut."""
     return "".join(c if c.isprintable() else " " for c in shortened(text, CELL_CHARACTERS))
 
 
 def shortened(text: str, characters_max: int) -> str:
-    """The text, cut to so many characters with a … where something is missing."""
+    """The text, cut to so many characters with a … if something is missing."""
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
 def readable_bytes(count: float) -> str:
-    """12.3 MiB."""
+    """A size such as 12.3 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -151,7 +151,7 @@ def readable_bytes(count: float) -> str:
 
 
 def _flat(facts: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """Nested facts under dotted names: latency_us.p99."""
+    """Nested facts with dotted names: latency_us.p99."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

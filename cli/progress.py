@@ -12,12 +12,12 @@ from typing import BinaryIO, Final
 from ..model.clock import monotonic_ms
 
 REPORT_MS: Final = 100
-CHECK_EVERY: Final = 64  # lines between two looks at the clock
+CHECK_EVERY: Final = 64  # lines between two reads of the clock
 
 
 @contextmanager
 def line_progress(stream: BinaryIO) -> Iterator[Callable[[int, int], None]]:
-    """A function to be told (lines, bytes) so far; it draws a bar where a person watches, else does nothing."""
+    """Yields a callback for (lines, bytes) so far; it draws a bar on a terminal, else does nothing."""
     if not sys.stderr.isatty():
         yield lambda _lines, _size_bytes: None
         return
@@ -43,7 +43,7 @@ def line_progress(stream: BinaryIO) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def count_progress(noun: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be told (done, in all); it draws a bar where a person watches, else does nothing."""
+    """Yields a callback for (done, in all); it draws a bar on a terminal, else does nothing."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -57,6 +57,6 @@ def count_progress(noun: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _size_of(stream: BinaryIO) -> int | None:
-    """Bytes of a regular file; None for a pipe or a terminal, whose end is not known."""
+    """The size of a regular file; None for a pipe or a terminal, whose end is unknown."""
     facts = os.fstat(stream.fileno())
     return facts.st_size if stat.S_ISREG(facts.st_mode) else None

@@ -26,8 +26,9 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | None) -> _C:
     """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises typer.BadParameter.
 
-    A fault that ends the process (SIGBUS, SIGSEGV) leaves where each thread was on stderr. Each connection takes a descriptor,
-    and a broker without any stops as on a failed disk: the process takes as many as its hard limit gives, not the usual 1,024.
+    A fatal signal (SIGBUS, SIGSEGV) prints each thread's position to stderr. Each connection takes a descriptor, and a
+    broker without any stops as after a disk failure: so the process raises its limit from the usual 1,024 to its hard
+    limit.
     """
     faulthandler.enable()
     _raise_descriptor_limit()
@@ -40,12 +41,12 @@ def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | 
 
 def _raise_descriptor_limit() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with suppress(OSError, ValueError):  # macOS says "unlimited" and does not give it: the soft limit stays there
+    with suppress(OSError, ValueError):  # macOS reports "unlimited" but refuses it: the soft limit then stays
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """SIGTERM and SIGINT call `stop`, in the main thread."""
+    """Makes SIGTERM and SIGINT call `stop`, in the main thread."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame

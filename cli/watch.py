@@ -1,7 +1,7 @@
 """`--watch [SECONDS]`: repeats a listing until Ctrl-C.
 
-On a terminal each one takes the place of the one before, line by line, so that nothing flickers; the last one stays. In a
-pipe or a file they follow each other: --json a document a line, else with an empty line between.
+On a terminal each one replaces the one before, line by line, without flicker; the last one stays. In a pipe or a file they
+follow each other: --json one document per line, else separated by empty lines.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def watched(function: _F) -> _F:
-    """Marks a command that prints how something stands: it is given --watch."""
+    """Marks a command that prints a state: it gets the option --watch."""
     setattr(function, _MARK, True)
     return function
 
 
 def add_watch_option(command: Any) -> None:
-    """Gives `--watch` to a command that is marked, or to each such one below it."""
+    """Adds `--watch` to a marked command, or to each marked subcommand."""
     for below in getattr(command, "commands", {}).values():
         add_watch_option(below)
     if getattr(command.callback, _MARK, False):
@@ -56,7 +56,7 @@ def add_watch_option(command: Any) -> None:
 
 
 def with_seconds(arguments: Sequence[str]) -> list[str]:
-    """A command line in which each --watch has its seconds: the parser knows no option whose value may be missing."""
+    """The command line with seconds after each --watch: the parser has no options with an optional value."""
     following = [*arguments, ""][1:]
     return [
         f"{OPTION}={USUAL_SECONDS}" if argument == OPTION and not _NUMBER.fullmatch(after) else argument
@@ -65,7 +65,7 @@ def with_seconds(arguments: Sequence[str]) -> list[str]:
 
 
 def screen_text(text: str, *, columns: int, lines: int) -> str:
-    """What draws a text over the one before on a terminal of that size; what has no room on it is left out."""
+    """The output that draws a text over the one before on a terminal of that size; the rest of the text is left out."""
     shown = text.splitlines()
     if len(shown) > lines:
         shown = [*shown[: lines - 1], f"... {len(shown) - lines + 1} lines more"]
@@ -84,7 +84,7 @@ def _with_watch(
         ),
     ] = None,
 ) -> None:
-    """Has the option that all watched commands are given."""
+    """Carries the option that all watched commands get."""
 
 
 def _repeating(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,7 +97,7 @@ def _repeating(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _watch(show: Callable[[], object], seconds: float, *, as_json: bool) -> None:
-    text = _shown(show)  # what is wrong from the start ends it
+    text = _shown(show)  # an error at the start ends the command
     if sys.stdout.isatty() and not as_json:
         _watch_on_terminal(text, show, seconds)
     while True:
@@ -131,7 +131,7 @@ def _watch_on_terminal(text: str, show: Callable[[], object], seconds: float) ->
 
 @contextlib.contextmanager
 def _own_screen() -> Iterator[list[str]]:
-    """The terminal's second screen; what the list holds in the end stays on the first."""
+    """Uses the terminal's second screen; prints the last list on the first one at the end."""
     last: list[str] = []
     sys.stdout.write(ENTER_SCREEN)
     try:
@@ -142,7 +142,7 @@ def _own_screen() -> Iterator[list[str]]:
 
 
 def _shown(show: Callable[[], object]) -> str:
-    """What the command prints."""
+    """The output of the command."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         show()
     return printed.getvalue()

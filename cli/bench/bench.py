@@ -1,4 +1,4 @@
-"""`zenit bench WORK`: how fast this machine is, and how close to its own limit. Measuring is bench/'s; this prints."""
+"""`zenit bench WORK`: how fast this machine is, and how close to its own limit. bench/ measures; this module prints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TYPES: Final = get_type_hints(BenchOptions)
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this subject's commands, one for each work."""
+    """Adds the commands, one per work."""
     bench = typer.Typer()
     for work in MEANINGS:
         bench.command(work, cls=_Work, help=MEANINGS[work])(command_of(work))
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 class _Work(TyperCommand):
-    """The command of a work. Who gives it an option of other works is told which those are."""
+    """The command of a work. An option of other works is refused with the names of those works."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Raises UsageError."""
@@ -65,7 +65,7 @@ def _flags(command: TyperCommand) -> set[str]:
 
 
 def command_of(work: str) -> Callable[..., None]:
-    """The function behind `zenit bench WORK`; its parameters are the options that the work takes."""
+    """The function behind `zenit bench WORK`; its parameters are the work's options."""
 
     def command(**chosen: Any) -> None:
         _run(work, **chosen)
@@ -129,7 +129,7 @@ def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None
 
 
 def _check_can_write(path: str) -> None:
-    """Raises typer.BadParameter, before a run that may take minutes, where its picture could not be written."""
+    """Raises typer.BadParameter, before a run that may take minutes, if its picture could not be written."""
     directory = os.path.dirname(os.path.abspath(path))
     if (
         not path
@@ -143,7 +143,7 @@ def _check_can_write(path: str) -> None:
 
 @contextlib.contextmanager
 def _live_table() -> Iterator[Callable[[BenchProgress], None]]:
-    """A function to be told how the run goes: a live table where a person watches, else a line a phase on stderr."""
+    """Yields a callback for progress: a live table on a terminal, else one line per phase on stderr."""
     if not sys.stderr.isatty():
         phases: set[str] = set()
 

@@ -1,8 +1,8 @@
-"""`zenit bench catch-up`: how fast a wiped replica gets its log back from a master that goes on serving.
+"""`zenit bench catch-up`: how fast a wiped replica gets its log back from a master under load.
 
 A replica group is started for the run and filled. One slave is killed and its disk emptied; it starts again while one
-producer sends a message every few milliseconds. The time runs from the moment its process answers, with nothing of the
-log, to the moment its log has all that the master's had at that moment.
+producer sends a message every few milliseconds. The time runs from the moment its process answers, with an empty log, until
+its log has all that the master's had at that moment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FILL_SECONDS: Final = 5.0  # at a time
 def run_catch_up(options: BenchOptions, replicas: int, report: Report) -> dict[str, Any]:
     """{work, log_bytes, seconds, bytes_per_second, sends, latency_us (of single sends meanwhile), ...}.
 
-    Raises RequestTimeout where the slave does not catch up, RequirementMissing where ZooKeeper cannot run here.
+    Raises RequestTimeout if the slave does not catch up, RequirementMissing if ZooKeeper cannot run here.
     """
     with started_group(options, replicas) as cluster:
         here = replace(
@@ -110,7 +110,7 @@ def _caught_up(cluster: DrilledCluster, report: Report) -> _CaughtUp:
 
 
 def _written(client: RemotingClient, broker: ProcessRecord) -> int | None:
-    """Where a replica's log ends, in bytes; None where it does not answer."""
+    """The end of a replica's log, in bytes; None if it does not answer."""
     try:
         _, payload = client.call(broker.address, GetBrokerStatistics(), timeout_ms=_ASK_MS)
     except (ConnectionLost, RequestTimeout):

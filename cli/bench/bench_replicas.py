@@ -1,6 +1,6 @@
 """`zenit bench --replicas N`: the same work on one broker and on a replica group, one after the other in one run.
 
-Both are started for the run and gone afterwards: the single broker by the benchmark itself, the group as `zenit up` does,
+Both are started for the run and removed afterwards: the single broker by the benchmark itself, the group as by `zenit up`,
 with a controller and ZooKeeper. Every broker keeps its log in segments of the same size.
 """
 
@@ -21,8 +21,8 @@ from ...deploy.drills.drilled_cluster import DrilledCluster
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import InvalidParameter, RequestTimeout
 
-GROUP_FILES: Final = LogFiles(pool_segments=16)  # each replica has its own: three of them are to fit the page cache
-_FILLS: Final = 4  # a slow machine writes over what expires while it fills, and has to be filled again
+GROUP_FILES: Final = LogFiles(pool_segments=16)  # each replica has its own: three of them must fit into the page cache
+_FILLS: Final = 4  # a slow machine reuses expired files while it fills, and must be filled again
 _RECYCLED_MS: Final = 30_000
 _LOOK_MS: Final = 200
 _SINGLE: Final = (
@@ -38,7 +38,7 @@ _SINGLE: Final = (
 def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> BenchResult:
     """The result of the group, with `replicas`, the `single` broker's figures and `share_of_single` beside it.
 
-    Raises InvalidParameter for a work that does not write, RequirementMissing where ZooKeeper cannot run here.
+    Raises InvalidParameter for a work that does not write, RequirementMissing if ZooKeeper cannot run here.
     """
     if options.work not in REPLICATED_WORKS or options.namesrv is not None:
         raise InvalidParameter(
@@ -62,7 +62,7 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
 
 @contextmanager
 def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledCluster]:
-    """A healthy group, which is gone afterwards."""
+    """A healthy group, which is removed afterwards."""
     pages: Pages = "recycled" if options.warm else "fresh"
     settings = store_settings(GROUP_FILES, flush=options.flush, index=options.index, pages=pages)
     if options.directory is not None:
@@ -80,7 +80,7 @@ def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledClust
 
 
 def _warm_up(cluster: DrilledCluster, write_log: Callable[..., None]) -> None:
-    """Until every replica has expired segments to write over, and queues and index go on in such files.
+    """Fills until every replica has expired segments to reuse, and queues and index reuse such files.
 
     Raises RequestTimeout.
     """
@@ -89,7 +89,7 @@ def _warm_up(cluster: DrilledCluster, write_log: Callable[..., None]) -> None:
         deadline_ms = monotonic_ms() + _RECYCLED_MS
         while monotonic_ms() < deadline_ms:
             stores = [broker.store_dir or "" for broker in cluster.brokers()]
-            if all(map(spare_files, stores)):  # one is left at the slowest pace, several at a faster one
+            if all(map(spare_files, stores)):  # one is left at the lowest rate, several at a higher one
                 for store in stores:
                     cache_spares(store)
                 return
@@ -98,5 +98,5 @@ def _warm_up(cluster: DrilledCluster, write_log: Callable[..., None]) -> None:
 
 
 def _text(value: object) -> str:
-    """As `--set` takes it."""
+    """The form for `--set`."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`zenit bench spark`: how fast topics are read and written with Spark, beside Spark reading the same rows from Parquet."""
+"""`zenit bench spark`: how fast Spark reads and writes topics, compared with reading the same rows from Parquet."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ...bench.own_cluster import LogFiles
 from ...bench.target import opened_target
 from ...model.errors import RequirementMissing
 
-MESSAGES: Final = 1_000_000  # unless told otherwise
+MESSAGES: Final = 1_000_000  # the default
 
 
 def run_spark(options: BenchOptions, report: Report) -> dict[str, Any]:
     """{work, master, size, messages, queues, every_column: {rows, seconds, rows_per_second}, ..., growth, job_ms,
     micro_batch_ms, environment}.
 
-    Raises RequirementMissing where Spark is not installed.
+    Raises RequirementMissing if Spark is not installed.
     """
     try:
         from ...pipeline.reports.measure import SparkLoad, measure

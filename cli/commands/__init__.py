@@ -1,1 +1,1 @@
-"""The commands of `zenit`, one file a subject."""
+"""The commands of `zenit`, one file per subject."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...client.admin import Admin
 
 ASK_S: Final = 1.0
-"""Longer: a broker that does not answer holds the list up; shorter: of a busy one nothing is told."""
+"""Longer: a broker that does not answer delays the list; shorter: a busy one would not be shown."""
 COLUMNS: Final = (
     "cluster",
     "cluster_id",
@@ -59,7 +59,7 @@ def cluster(namesrv: Namesrv = None, as_json: Json = False) -> None:
 
 
 def _told(admin: Admin, address: str) -> dict[str, Any]:
-    """A broker's statistics; nothing where it does not answer."""
+    """A broker's statistics; {} if it does not answer."""
     try:
         statistics: dict[str, Any] = admin.scrub_statistics([address], timeout=ASK_S)[address]
     except ZenitError:
@@ -74,7 +74,7 @@ def _leads(broker: dict[str, Any]) -> bool:
 def _role(statistics: dict[str, Any]) -> str | None:
     if not statistics:
         return None
-    replication = statistics.get("replication") or {"role": "master"}  # one that has no other
+    replication = statistics.get("replication") or {"role": "master"}  # a broker without replicas
     return "halted" if replication.get("halted") else str(replication["role"])
 
 

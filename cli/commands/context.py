@@ -65,7 +65,7 @@ def remove(name: Name, as_json: Json = False) -> None:
 
 
 def _changed(change: Callable[[Contexts], Contexts]) -> Contexts:
-    """Once changed. A name or an address that cannot be is wrong usage."""
+    """Changes and stores the contexts. An invalid name or address is wrong usage."""
     with usage_of_values():
         return change_contexts(change)
 

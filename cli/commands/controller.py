@@ -1,5 +1,6 @@
-"""`zenit controller`: a controller in the foreground, as launch scripts call it; and what operators ask of the one that leads:
-`status`, `elect`, `settings`, `remove`, `restore`."""
+"""`zenit controller`: a controller in the foreground, for launch scripts; and operators' requests to the leading one:
+`status`, `elect`, `settings`, `remove`, `restore`.
+"""
 
 from __future__ import annotations
 
@@ -36,19 +37,19 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 10_000
 REPLICA_TIMEOUT_MS: Final = 1_000
-"""One that does not answer for so long is left out of what is shown."""
+"""A replica that does not answer within this time is left out."""
 FLUSH_TIMEOUT_MS: Final = 30_000
 """For a change that waits until replicas have flushed their logs."""
 KAZOO_LOGS_TO: Final = "zenitmq.controller.zookeeper"
 
 
 def _check_group(group: str) -> str:
-    """What cannot be one is wrong usage, whoever would be asked. Raises InvalidName."""
+    """Wrong usage if the name is invalid, whatever the controllers would say. Raises InvalidName."""
     return check_name("group", group)
 
 
 def _check_replica(replica: str | None) -> str | None:
-    """The same; an empty one is a shell's variable that was not set, and not "whoever is best"."""
+    """The same; "" is probably an unset shell variable, and must not mean "the best replica"."""
     return None if replica is None else check_name("replica", replica)
 
 
@@ -95,7 +96,7 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
     from ...controller.config import ControllerConfig
 
     config = load_role(ControllerConfig, "controller", config_file, settings)
-    if not logging.getLogger().isEnabledFor(logging.DEBUG):  # kazoo tells of each try; the service tells once
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):  # kazoo logs each try; the service logs once
         logging.getLogger(KAZOO_LOGS_TO).setLevel(logging.ERROR)
     logging.getLogger(__name__).info("settings config=%s", describe_config(config))
     from ...controller.service import Controller
@@ -272,7 +273,7 @@ def restore(
 
 
 def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, accept_loss: bool) -> None:
-    """Stops an operator who has not seen that another log is worth more, or may be; else shows how far they reach.
+    """Stops an operator who may not know that another log has more, or may have; else shows how far the logs reach.
 
     Raises InvalidParameter.
     """
@@ -281,7 +282,7 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
 
     state = calls.state(group, timeout_ms=TIMEOUT_MS)
     if state.lost is not None or state.known is None:
-        return  # the controller says what is in the way
+        return  # the controller reports the problem
     node = state.known.node
     if replica in {*node.in_sync, *node.eligible}:
         return
@@ -315,7 +316,7 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
 
 @contextmanager
 def _leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
-    """Calls to the controllers that were named, or that are known. Raises InvalidParameter where others answer there."""
+    """Calls to the given controllers, or to the known ones. Raises InvalidParameter if those are of another cluster."""
     from ...client.connection.cluster import name_servers, parse_addresses
     from ...client.connection.controller_calls import ControllerCalls
     from ...remoting.client import RemotingClient
@@ -333,8 +334,11 @@ def _leading(controllers: str | None, namesrv: str | None) -> Iterator[Controlle
 
 
 def _known_controllers(remoting: RemotingClient, name_servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that registered brokers run with. A group without a master may have no broker that registers: then those of the
-    cluster that `zenit up` started last here. Raises InvalidParameter, and why no name server answers."""
+    """The controllers of registered brokers.
+
+    A group without a master may have no registered broker: then those of the cluster that `zenit up` started last here.
+    Raises InvalidParameter, and the errors of name servers if none answers.
+    """
     from ...client.connection.cluster import recorded_controllers
     from ...client.connection.controller_calls import controllers_of
 

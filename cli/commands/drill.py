@@ -125,7 +125,7 @@ def run_drill(
             directory=directory,
             report_directory=report,
         )
-    ENDINGS.take(ignored_too=True)  # a shell that starts a drill in its background has it ignore Ctrl-C
+    ENDINGS.take(ignored_too=True)  # a shell makes background processes ignore Ctrl-C
     with _progress() as say:
         document = run(options, say)
     show(document, as_json, lambda: _print_document(document))
@@ -158,7 +158,7 @@ def run_campaign(
         options = CampaignOptions(
             hours=hours, seed=seed, rate=rate, batch=batch, leg_minutes=leg_minutes, report_directory=report
         )
-    ENDINGS.take(ignored_too=True)  # a shell that starts a drill in its background has it ignore Ctrl-C
+    ENDINGS.take(ignored_too=True)  # a shell makes background processes ignore Ctrl-C
     with _progress() as say:
         document = run_campaign(options, say)
     show(document, as_json, lambda: _print_campaign(document))
@@ -199,7 +199,7 @@ def _print_document(document: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A function to be told how it goes: one line that is drawn anew where a person watches, else a line a change of step."""
+    """Yields a callback for progress: one line that is redrawn on a terminal, else one line per change of step."""
     if not sys.stderr.isatty():
         yield lambda text: None if text.endswith(" acknowledged") else note(text)
         return

@@ -177,7 +177,7 @@ def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
 
 
 def reset_target(text: str) -> tuple[str, int]:
-    """What `--to` means: ("earliest" | "latest", 0), ("offset", n) or ("time", ms). Raises typer.BadParameter."""
+    """Parses `--to`: ("earliest" | "latest", 0), ("offset", n) or ("time", ms). Raises typer.BadParameter."""
     if text in ("earliest", "latest"):
         return text, 0
     if text.isdecimal() and len(text) < 12:
@@ -199,7 +199,7 @@ def _print_clients(document: dict[str, Any]) -> None:
 
 
 def queue_of(topic: str, text: str) -> MessageQueue:
-    """What `--queue` means. Raises typer.BadParameter."""
+    """Parses `--queue`. Raises typer.BadParameter."""
     broker_name, _, number = text.rpartition(":")
     if not broker_name or not (number.isascii() and number.isdigit() and len(number) < 10):
         raise typer.BadParameter(f"{text!r} is not a queue such as broker-a:0", param_hint="--queue")
@@ -223,7 +223,7 @@ def _show_moved(document: dict[str, Any], as_json: bool) -> None:
 
 
 def conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
-    """What is wrong where members subscribe differently, for people."""
+    """Lines about members with different subscriptions."""
     lines = []
     for conflict in conflicts:
         lines.append(
@@ -249,5 +249,5 @@ def _print_group(document: dict[str, Any]) -> None:
 
 
 def known(number: object) -> object:
-    """A number, or the word for one that nobody knows."""
+    """A number, or "unknown"."""
     return "unknown" if number is None else number

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...pipeline.jobs.job import Document, Report
     from ...pipeline.jobs.summary import JobProgress
 
-# Each job has options of its own; they are read by the job, not here.
+# Each job has options of its own, which the job parses.
 TAKES_ANY = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
@@ -117,7 +117,7 @@ def _print_document(document: Document) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Report]:
-    """Whom a job tells how it goes: one line that is drawn anew, where a person watches."""
+    """Yields a callback for progress: one line that is redrawn on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _progress: None
         return

@@ -100,7 +100,7 @@ def up(
 
 
 def _shape(cluster: ProcessCluster, asked: dict[str, Any], no_controller: bool) -> Shape:
-    """What the cluster is to be: as it is, but for what was asked. Raises typer.BadParameter."""
+    """The wanted shape of the cluster: its present one, with the given changes. Raises typer.BadParameter."""
     from ...deploy.cluster_plan import check_shape
     from ...deploy.cluster_record import Shape
     from ...deploy.left_stores import left_shape
@@ -108,7 +108,7 @@ def _shape(cluster: ProcessCluster, asked: dict[str, Any], no_controller: bool) 
 
     record = cluster.read()
     shape = replace(record.shape if record is not None else left_shape(cluster.directory) or Shape(), **asked)
-    if no_controller and shape.is_replicated:  # one replica has none anyway
+    if no_controller and shape.is_replicated:  # a single replica has none anyway
         shape = replace(shape, controllers=0)
     try:
         check_shape(shape)
@@ -153,7 +153,7 @@ def status(
 
 
 def _watch(cluster: ProcessCluster) -> None:
-    """Until a signal raises KeyboardInterrupt. Raises ClusterNotStarted where a process ends by itself."""
+    """Waits until a signal raises KeyboardInterrupt. Raises ClusterNotStarted if a process ends by itself."""
     note("Ctrl-C ends the cluster")
     while (dead := cluster.first_dead()) is None:
         sleep_ms(WATCH_MS)
@@ -193,12 +193,12 @@ def _scrub_lines(name: str, scrub: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_in_sync(group: dict[str, Any], replica: dict[str, Any]) -> bool | None:
-    """None where that is not known."""
+    """None if unknown."""
     return None if group["in_sync"] is None else replica["name"] in group["in_sync"]
 
 
 def _damage_ahead(group: dict[str, Any], replica: dict[str, Any]) -> list[int] | None:
-    """The first damaged range of the master's log, [begin, end), that a slave has not got past: it is sent nothing of it."""
+    """The first damaged range of the master's log, [begin, end), that a slave has not passed: it gets nothing of it."""
     master = next((other for other in group["replicas"] if other["name"] == group["master"]), None)
     if replica["role"] != "slave" or master is None or master["scrub"] is None:
         return None
@@ -213,7 +213,7 @@ def _is_short(group: dict[str, Any]) -> bool:
 
 
 def _replica_lines(group: dict[str, Any], replica: dict[str, Any]) -> Iterator[str]:
-    """What is not as it should be with a replica."""
+    """The problems of a replica."""
     name = replica["name"]
     if replica["hole_at"] is not None:
         yield f"{name}: its log has a hole at {replica['hole_at']}, and counts up to there only"

@@ -10,7 +10,7 @@ import typer
 from ..options import Json, Namesrv
 from ..output import print_json, print_table, readable_time, show
 
-TIMEOUT_MS = 10_000  # a person waits, not a query that has to outlive an outage
+TIMEOUT_MS = 10_000  # for a person, not for a query that must survive an outage
 
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="The name that the query was given (option queryName).")]
 

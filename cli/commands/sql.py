@@ -77,7 +77,7 @@ def sql(
 
 
 def print_result(result: SqlResult, *, as_csv: bool, as_json: bool) -> None:
-    """As a table, unless told otherwise."""
+    """As a table, unless another form is requested."""
     if as_json:
         print_json([dict(zip(result.columns, row, strict=True)) for row in result.rows])
     elif as_csv:
@@ -93,5 +93,5 @@ def print_result(result: SqlResult, *, as_csv: bool, as_json: bool) -> None:
 
 
 def _flat(value: Any) -> Any:
-    """A value for one cell: what has parts as JSON."""
+    """A value for one cell: nested values as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

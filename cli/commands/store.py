@@ -1,5 +1,6 @@
-"""`zenit store inspect | verify | dump | join | leave | copy | cluster | hand-over`: offline tools; they talk to nobody, and
-only the last five write. `scrub` asks running brokers."""
+"""`zenit store inspect | verify | dump | join | leave | copy | cluster | hand-over`: offline tools without network access;
+only the last five write. `scrub` asks running brokers.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ SCRUB_COLUMNS: Final = (
     "damaged_entries",
     "mended_entries",
 )
-SCRUB_TOLD_BELOW: Final = ("quarantined", "damaged_entry", "error")  # in lines of their own, not in the table
-UP, DOWN, FAILED, REPLACED = "up", "down", "failed", "replaced"  # of a replica that was to be scrubbed
+SCRUB_TOLD_BELOW: Final = ("quarantined", "damaged_entry", "error")  # printed as lines of their own, not in the table
+UP, DOWN, FAILED, REPLACED = "up", "down", "failed", "replaced"  # state of a replica to be scrubbed
 POLL_MS: Final = 300
-MEND_WAIT_MS: Final = 15_000  # for the last of the damage to be fetched from a replica
+MEND_WAIT_MS: Final = 15_000  # for the last damage to be fetched from a replica
 
 StoreDirectory = Annotated[
     str, typer.Argument(metavar="DIR", help="A broker's store (store_dir in zenit status --json).")
@@ -201,7 +202,7 @@ def hand_over(
 
 
 def hand_over_text(directory: str, document: dict[str, Any], *, dry_run: bool) -> str:
-    """What was done, or would be, and a broker.conf."""
+    """The results of the hand-over, actual or planned, and a broker.conf."""
     waiting = counted(document["waiting"], "delayed message")
     if dry_run:
         return f"{directory}: the log ends at {document['log_end']}; {waiting} would be handed on; nothing was changed"
@@ -292,7 +293,7 @@ def scrub(
 
 @contextlib.contextmanager
 def _told_that_it_goes_on() -> Iterator[None]:
-    """Who does not want to wait hears where the result will be."""
+    """If the user interrupts the wait, says where the result will be."""
     try:
         yield
     except KeyboardInterrupt:
@@ -301,7 +302,7 @@ def _told_that_it_goes_on() -> Iterator[None]:
 
 
 def _ask_each(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """{address: statistics} of those that answer."""
+    """{address: statistics} of brokers that answer."""
     found: dict[str, dict[str, Any]] = {}
     for address in addresses:
         with contextlib.suppress(ConnectionLost, RequestTimeout):
@@ -310,8 +311,9 @@ def _ask_each(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, Any
 
 
 def _down_brokers(broker: str | None, namesrv: str | None, begun: Iterable[str]) -> dict[str, str]:
-    """{address: broker name} of brokers that were not asked though they belong to the local cluster that is meant: name
-    servers forget a broker that has stopped."""
+    """{address: broker name} of brokers of the local cluster that were not asked, because name servers forget a stopped
+    broker.
+    """
     from ...client.connection.cluster import name_servers
     from ...deploy.cluster_record import BROKER
     from ...deploy.local_cluster import ProcessCluster, last_directory
@@ -329,13 +331,13 @@ def _down_brokers(broker: str | None, namesrv: str | None, begun: Iterable[str])
 
 
 def scrub_end(statistics: dict[str, Any]) -> tuple[int, int]:
-    """(when the round began that was just asked for, how many bytes it has to read), of a broker's statistics."""
+    """(begin time of the requested round, its size in bytes), from a broker's statistics."""
     current = statistics["scrub"]["current"] or statistics["scrub"]["last"]
     return current["begun_ms"], current["end"] - current["begin"]
 
 
 def scrub_progress(statistics: dict[str, Any], asked: tuple[int, int]) -> tuple[int, bool]:
-    """(how many bytes of that round are dealt with, whether it is over): it ended, or another was begun since."""
+    """(bytes of that round that are done, whether it is over): it ended, or another one was started since."""
     begun_ms, size = asked
     current = statistics["scrub"]["current"]
     if current is None or current["begun_ms"] != begun_ms:
@@ -344,8 +346,10 @@ def scrub_progress(statistics: dict[str, Any], asked: tuple[int, int]) -> tuple[
 
 
 def scrub_result(address: str, statistics: dict[str, Any], begun_ms: int) -> dict[str, Any]:
-    """What is told of one replica. `damaged`: what the round that began at `begun_ms` found, `mended`: since the broker was
-    started, `quarantined`: now."""
+    """The result of one replica.
+
+    `damaged`: found by the round that began at `begun_ms`, `mended`: since the broker's start, `quarantined`: now.
+    """
     last = statistics["scrub"]["last"] or {}
     state, error = UP, last.get("error") or None
     if last.get("begun_ms") != begun_ms:
@@ -366,7 +370,7 @@ def scrub_result(address: str, statistics: dict[str, Any], begun_ms: int) -> dic
 
 
 def scrub_down(address: str, broker_name: str) -> dict[str, Any]:
-    """The same of one that does not answer: nothing is known of it."""
+    """The same for one that does not answer: all values are unknown."""
     unknown = (*SCRUB_COLUMNS, "mended_ranges", "quarantined_ranges", *SCRUB_TOLD_BELOW)
     return {"broker_name": broker_name, "address": address, "state": DOWN, **dict.fromkeys(unknown)}
 

@@ -46,7 +46,7 @@ def hold_ranges(options: ReadOptions, ranges: Iterable[QueueRange], cluster_id: 
 def while_held(
     options: ReadOptions, hold: RetentionHold | None, batches: Iterable[_B], cluster_id: str
 ) -> Iterator[_B]:
-    """The batches of one task; the hold is renewed at the first, and from time to time."""
+    """The batches of one task; renews the hold at the first one, and from time to time."""
     due_ms = monotonic_ms()
     for batch in batches:
         if hold is not None and monotonic_ms() >= due_ms:

@@ -135,7 +135,7 @@ def _batch_rate(batch: dict[str, Any]) -> float:
 def _stream(
     spark: SparkSession, load: SparkLoad, topic: str, checkpoint: str, *, rows_max: int
 ) -> list[dict[str, Any]]:
-    """Streams what a topic holds to nowhere; returns the progress of each micro-batch."""
+    """Streams a topic's messages to nowhere; returns the progress of each micro-batch."""
     query = (
         spark.readStream.format("zenit")
         .options(namesrv=load.namesrv, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(rows_max))

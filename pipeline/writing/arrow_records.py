@@ -27,10 +27,10 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """The rows of one batch, column by column; a text instead of a list: that of every row; None: no row has it.
+    """The rows of one batch, column by column; a text instead of a list: for every row; None: for no row.
 
-    `bodies`: of type binary. `sizes`: of a row's record, in bytes, about. `properties`: encoded, with the message group.
-    `delayed`: which rows are for later.
+    `bodies`: of type binary. `sizes`: of each row's record, in bytes, approximately. `properties`: encoded, with the
+    message group. `delayed`: which rows are for later delivery.
     """
 
     bodies: pa.Array

@@ -1,1 +1,1 @@
-"""Commands about messages: sending, reading, finding, deciding them."""
+"""Commands about messages: sending, reading, finding them; deciding transactions."""

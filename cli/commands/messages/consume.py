@@ -1,9 +1,9 @@
-"""`zenit consume`: messages of a topic as lines, as a member of a group.
+"""`zenit consume`: prints messages of a topic as lines, as a member of a group.
 
-A message counts as consumed once its line has left for stdout: offsets are committed behind it, each second and at the
-end, so that what a reader never got is read again. Messages that nobody has any more are never passed over silently: each
-range is a line on stderr (--json: an object among the messages), and the exit code is 1. What is waited for while no messages
-can come, as a broker that is down, is a line on stderr, too.
+A message counts as consumed when its line was written to stdout: offsets are committed behind it, each second and at the
+end, so messages that did not reach the reader come again. Lost messages are never skipped silently: each range is a line on
+stderr (--json: an object among the messages), and the exit code is 1. While no messages can come, a line on stderr gives
+the reason, for example a broker that is down.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def consume(
 
 
 def line_of(line_format: str | None, as_json: bool) -> Callable[[StoredMessage], bytes]:
-    """How a message is printed. Raises typer.BadParameter."""
+    """The function that prints a message. Raises typer.BadParameter."""
     if as_json and line_format is not None:
         raise typer.BadParameter("give either --format or --json", param_hint="--format")
     if as_json:
@@ -122,7 +122,7 @@ def line_of(line_format: str | None, as_json: bool) -> Callable[[StoredMessage],
 
 
 class LostRanges:
-    """What the consumer passed over. `add` is called in its I/O thread, `tell` in ours. `count`: messages told of."""
+    """The ranges that the consumer skipped. `add` is called in its I/O thread, `tell` in ours. `count`: reported messages."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.count = 0
@@ -130,11 +130,11 @@ class LostRanges:
         self._untold: deque[MessagesLost] = deque()
 
     def add(self, lost: MessagesLost) -> None:
-        """Keeps it until it is told."""
+        """Keeps a range until it is reported."""
         self._untold.append(lost)
 
     def tell(self) -> None:
-        """A line on stderr for each range that was added since, or an object on stdout."""
+        """Reports each range that was added since, as a line on stderr, or an object on stdout."""
         while self._untold:
             lost = self._untold.popleft()
             self.count += lost.end - lost.begin
@@ -149,7 +149,7 @@ class LostRanges:
 
 
 def lost_document(lost: MessagesLost) -> dict[str, object]:
-    """The JSON object of a range that is lost: the only one with a `lost`. Ranges are [begin, end)."""
+    """The JSON object of a lost range: the only one with a `lost`. Ranges are [begin, end)."""
     queue = lost.queue
     begin, end = lost.damaged
     return {
@@ -169,7 +169,7 @@ def _print_messages(
     idle_exit: float | None,
     stopping: threading.Event,
 ) -> None:
-    """Polls, prints and commits until told to stop, or nobody reads; nothing is committed that did not leave for stdout."""
+    """Polls, prints and commits until told to stop, or until the reader is gone; commits only what was written to stdout."""
     out = sys.stdout.buffer
     printed, committed_ms = 0, monotonic_ms()
     heard_ms = monotonic_ms()

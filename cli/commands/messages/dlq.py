@@ -121,13 +121,13 @@ def redrive(
 
 
 def _check_exists(admin: Admin, group: str) -> None:
-    """Raises GroupNotFound. A group that is deleted may have left letters: it is asked for where there are none."""
+    """Raises GroupNotFound. Called only if there are no letters, because a deleted group may have left some."""
     if group not in {row["name"] for row in admin.groups()}:
         raise GroupNotFound(group)
 
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:
-    """The JSON object of a dead letter: that of its message, and what it says of its failures."""
+    """The JSON object of a dead letter: that of its message, with the facts of its failure."""
     return message_document(letter.message) | {
         "origin_topic": letter.origin_topic or None,
         "origin_message_id": letter.origin_message_id,
@@ -137,7 +137,7 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
 
 
 def sentence(summary: dict[str, Any]) -> str:
-    """What a redrive did, for a person."""
+    """The result of a redrive as a sentence."""
     topics = ", ".join(f"{count} to {topic}" for topic, count in summary["topics"].items())
     if summary["dry_run"]:
         told = f"{summary['letters']} letters would be sent again"

@@ -94,7 +94,7 @@ def _row(document: dict[str, Any]) -> list[object]:
 
 
 def _readable(document: dict[str, Any]) -> dict[str, object]:
-    """The fields for a person: times as times, the properties one a line, the body last."""
+    """The fields for a person: readable times, one property per line, the body last."""
     facts = {name: value for name, value in document.items() if name not in ("properties", "body", "body_base64")}
     facts["born_at_ms"], facts["stored_at_ms"] = map(readable_time, (document["born_at_ms"], document["stored_at_ms"]))
     facts |= {f"property {name}": value for name, value in document["properties"].items()}

@@ -1,6 +1,6 @@
-"""`zenit peek`, `zenit tail`: messages of a topic without a group. Nothing is committed, and no group is made or moved.
+"""`zenit peek`, `zenit tail`: print messages of a topic without a group. They commit nothing, and change no group.
 
-A topic has no order over its queues: where several are read, messages are told apart by the time at which they were stored.
+A topic has no order over its queues: messages of several queues are ordered by store time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ....record.kernel import StoredMessage
 
 PEEK_MAX: Final = 10_000
-PATIENCE_MS: Final = 10_000  # without any message that was asked for
+PATIENCE_MS: Final = 10_000  # without a requested message
 LOOK_FOR_QUEUES_MS: Final = 5_000
 POLL_SECONDS: Final = 0.25
 
@@ -126,20 +126,20 @@ def tail(
 
 
 def ranges_to_read(held: Ends, count: int, *, newest: bool) -> Ends:
-    """Where the first or last `count` messages of a topic are to be found: so many of each queue that has any."""
+    """The ranges with the first or last `count` messages of a topic: so many of each queue that has any."""
     if newest:
         return {queue: (max(begin, end - count), end) for queue, (begin, end) in held.items() if end > begin}
     return {queue: (begin, min(end, begin + count)) for queue, (begin, end) in held.items() if end > begin}
 
 
 def chosen(messages: Iterable[StoredMessage], count: int, *, newest: bool) -> list[StoredMessage]:
-    """The first or last `count` by the time they were stored, in that order; those of one queue keep theirs."""
+    """The first or last `count` by store time, in that order; those of one queue keep their order."""
     ordered = sorted(messages, key=lambda message: (message.stored_at_ms, message.broker_name, message.physical_offset))
     return ordered[-count:] if newest else ordered[:count]
 
 
 def _reader(namesrv: str | None, lost: LostRanges) -> PullConsumer:
-    """A consumer of queues that are assigned: its group's name is in no heartbeat and in no commit."""
+    """A consumer of assigned queues: its group's name is in no heartbeat and in no commit."""
     from ....client.consuming.start_from import StartFrom
     from ....client.pull_consumer import PullConsumer
 
@@ -151,7 +151,7 @@ def _reader(namesrv: str | None, lost: LostRanges) -> PullConsumer:
 def _held(
     admin: Admin, topic: str, wanted: MessageQueue | None, since: datetime | None
 ) -> dict[MessageQueue, tuple[int, int]]:
-    """What the queues hold, from a moment on where one is named. Raises typer.BadParameter for a queue that is not there."""
+    """The queues' ranges, from a moment on if one is given. Raises typer.BadParameter for a queue that does not exist."""
     rows = admin.describe_topic(topic)["queues"]
     held = {
         MessageQueue(topic, row["broker_name"], row["queue_id"]): (row["min_offset"], row["max_offset"]) for row in rows
@@ -171,7 +171,7 @@ def _held(
 
 
 def _read(reader: PullConsumer, ranges: Ends) -> list[StoredMessage]:
-    """All messages of the ranges. Raises what is in the way where none comes for ten seconds."""
+    """All messages of the ranges. Raises the reason if none comes for ten seconds."""
     if not ranges:
         return []
     reader.assign(sorted(ranges))
@@ -204,7 +204,7 @@ def _follow(
     lost: LostRanges,
     stopping: threading.Event,
 ) -> None:
-    """Prints what comes until it is told to stop, or nobody reads it. A queue that is added is read from its begin."""
+    """Prints new messages until told to stop, or until the reader is gone. A new queue is read from its begin."""
     waits_for = ""
     look_ms = monotonic_ms() + LOOK_FOR_QUEUES_MS
     while not stopping.is_set() and not reader_is_gone():

@@ -1,8 +1,8 @@
-"""`zenit produce`: one message a line, from a file or stdin.
+"""`zenit produce`: sends one message per line of a file or stdin.
 
-The line break ends a message and is not part of it; everything else of the line is, byte for byte. A last line without
-one counts. An empty line is a message with an empty body (`--skip-empty` leaves them out), so that what is consumed
-again is what was there.
+The line break ends a message and is not part of it; everything else of the line is, byte for byte. A last line without one
+counts. An empty line is a message with an empty body (`--skip-empty` leaves them out), so that consuming the messages gives
+the same lines again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ....client.producer import Producer
     from ....client.sending.send_future import SendFuture
 
-WHOLE_BYTES_MAX: Final = 1 << 28  # more of a file is not read: it is refused by its size long before
-LOOK_S: Final = 3  # between two looks at whether brokers take anything
-END_S: Final = 1  # for the end of who looks
-REST_S: Final = 5  # for what is under way when it is plain that they do not
+WHOLE_BYTES_MAX: Final = 1 << 28  # limit of reading: larger bodies are refused by their size anyway
+LOOK_S: Final = 3  # interval of checks whether brokers accept messages
+END_S: Final = 1  # for the end of the checking thread
+REST_S: Final = 5  # for requests in flight when brokers evidently do not accept messages
 EARLY_MS: Final = 2  # a paced sender does not sleep for less
 
 
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 class Tally:
-    """What became of the lines so far. Only `on_failed` is called by other threads than the one that reads."""
+    """The results of the lines so far. Only `on_failed` is called by other threads than the reading one."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -49,11 +49,11 @@ class Tally:
         self.failed_bytes = 0
         self.first_error = ""
         self.is_complete = False  # every line was read
-        self.is_refused = False  # something failed that was not the message's fault: the next ones fare no better
+        self.is_refused = False  # an error was not the message's fault: later messages will fail too
         self._lock = threading.Lock()
 
     def on_failed(self, count: int, size_bytes: int, error: Exception) -> None:
-        """Messages that were refused, or not acknowledged, and the bytes of their bodies. Any thread."""
+        """Counts messages that were refused, or not acknowledged, and the bytes of their bodies. Any thread."""
         with self._lock:
             self.failed += count
             self.failed_bytes += size_bytes
@@ -73,25 +73,25 @@ class Tally:
 
 
 def key_of(line: bytes, field: int) -> str | None:
-    """The `field`-th (from 1) blank-separated word of a line; None where it has fewer."""
+    """The `field`-th (from 1) blank-separated word of a line; None if it has fewer."""
     words = line.split(maxsplit=field)
     return words[field - 1].decode("utf-8", "replace") if len(words) >= field else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Where the keys of a line are: fields from 1, or one sharding key for all; None = no such key."""
+    """The places of keys in a line: fields from 1, or one sharding key for all; None = no such key."""
 
     key_field: int | None
     shard_field: int | None
     shared: str | None
 
     def key(self, line: bytes) -> str | None:
-        """Under which the message can be queried."""
+        """The key for queries."""
         return None if self.key_field is None else key_of(line, self.key_field)
 
     def sharding_key(self, line: bytes) -> str | None:
-        """Which chooses the queue."""
+        """The key that chooses the queue."""
         return self.shared if self.shard_field is None else key_of(line, self.shard_field)
 
 
@@ -184,7 +184,7 @@ def produce(
 
 @contextlib.contextmanager
 def _source(file: str | None) -> Iterator[BinaryIO]:
-    """That file; stdin for None and "-"."""
+    """The file; stdin for None and "-"."""
     if file is None or file == "-":
         yield sys.stdin.buffer
         return
@@ -194,7 +194,7 @@ def _source(file: str | None) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _producer(namesrv: str | None, trace: bool, tally: Tally) -> Iterator[Producer]:
-    """A producer that tells the tally what failed, and the user why it waits."""
+    """A producer that reports failures to the tally, and reasons for waiting to the user."""
     from ....client.producer import Producer
 
     def on_error(failed: list[FailedSend]) -> None:
@@ -214,9 +214,9 @@ def _send_all(
     tally: Tally,
     progress: Callable[[int, int], None],
 ) -> int:
-    """Sends each body until one is refused, and closes the producer; the milliseconds that this took."""
+    """Sends each body until one is refused, and closes the producer; returns the elapsed milliseconds."""
     began = monotonic_ms()
-    with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
+    with contextlib.suppress(KeyboardInterrupt):  # lines that were read are still sent and counted
         for body in bodies:
             _send_one(send, producer, body, tally)
             if tally.is_refused:
@@ -224,13 +224,13 @@ def _send_all(
             progress(tally.taken, tally.bytes)
         else:
             tally.is_complete = True
-    with contextlib.suppress(ZenitError):  # told through on_error, each with its count
+    with contextlib.suppress(ZenitError):  # reported by on_error, each with its count
         producer.close(REST_S if tally.is_refused else None)
     return monotonic_ms() - began
 
 
 def _check_exists(topic: str, namesrv: str | None) -> None:
-    """Raises TopicNotFound: where nothing was sent, no broker has said so."""
+    """Raises TopicNotFound: if nothing was sent, no broker has raised it."""
     from ....client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -244,7 +244,7 @@ def _complaint(tally: Tally) -> str:
 
 
 def _sender(producer: Producer, like: Message, tally: Tally, words: _Words) -> Callable[[bytes], object]:
-    """How one line is handed to the producer, as a message like this one: the object-free road where it is not for later."""
+    """The function that sends one line as a message like `like`: without message objects unless it is for later delivery."""
     if like.delay is None and like.deliver_at is None:
         return lambda body: producer.post(
             like.topic,
@@ -270,7 +270,7 @@ def _sender(producer: Producer, like: Message, tally: Tally, words: _Words) -> C
 
 @contextlib.contextmanager
 def _waits_told(producer: Producer) -> Iterator[None]:
-    """Within, whoever waits for a broker is told why, once for each reason."""
+    """While inside, prints why the producer waits for a broker, once per reason."""
     ended = threading.Event()
 
     def look() -> None:
@@ -291,17 +291,17 @@ def _waits_told(producer: Producer) -> Iterator[None]:
 
 
 def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, tally: Tally) -> None:
-    """Sends one line. Raises where the first one shows that none will be sent."""
+    """Sends one line. Raises if the first one shows that none will be sent."""
     tally.taken += 1
     tally.bytes += len(body)
     try:
         try:
             send(body)
-        except BufferFull:  # brokers are slower than the file: wait for them
+        except BufferFull:  # the brokers are slower than the file: wait for them
             with contextlib.suppress(ZenitError):
                 producer.flush()
             send(body)
-    except KeyboardInterrupt:  # it was not handed over, or nobody knows: not counted as sent
+    except KeyboardInterrupt:  # not sent, or unknown: not counted as sent
         tally.taken -= 1
         tally.bytes -= len(body)
         raise
@@ -314,7 +314,7 @@ def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, 
 
 
 def _paced(bodies: Iterator[bytes], rate: float | None) -> Iterator[bytes]:
-    """The same bodies, the n-th not before n / rate seconds have passed."""
+    """The same bodies, the n-th not before n / rate seconds."""
     if rate is None:
         yield from bodies
         return

@@ -1,4 +1,4 @@
-"""`zenit request TOPIC`, `zenit reply TOPIC`: a request from the command line with its reply, and one who answers."""
+"""`zenit request TOPIC` sends a request and prints its reply; `zenit reply TOPIC` answers requests."""
 
 from __future__ import annotations
 
