@@ -11,15 +11,17 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable
 from itertools import count
+from math import ceil
 from types import TracebackType
 from typing import Any, Final, Self
 
 from ..model.errors import InvalidParameter, OutcomeUnknown, ZenitError
 from ..model.handles.transaction import Resolution, TransactionId
 from ..model.message import Message
+from ..model.properties import CHECK_IMMUNITY_SECONDS, HALF_SENDER
 from ..record.kernel import StoredMessage
 from ..remoting.commands import CheckTransaction
-from .connection.argument_checks import check_count
+from .connection.argument_checks import check_count, milliseconds
 from .connection.connection import Connection
 from .connection.waiting import Blocking, Waits, blocking
 from .producer import SEND_TIMEOUT_S, ProducerCore
@@ -102,27 +104,28 @@ class TransactionProducerCore(ProducerCore):
         *,
         sharding_key: str | None = None,
         timeout: float | None = None,
+        check_after: float | None = None,
     ) -> TransactionReceipt:
         """Stores the message unseen, runs `execute(message)`, which is the local transaction, and decides as that returns:
         Resolution.COMMIT, ROLLBACK, or UNKNOWN (the broker asks `check`).
 
-        `timeout`: seconds over all tries of storing, and again of deciding; None = the producer's. What `execute` raises is
-        raised, and decides nothing: the broker asks `check`. Where the message cannot be stored, `execute` is not run. Raises
-        as Producer.send does; TransactionDecided where it was decided in another way before (`execute` took too long).
+        `timeout`: seconds over all tries of storing, and again of deciding; None = the producer's. `check_after`: seconds before
+        the broker may ask `check`, rounded up to whole ones; None = the broker's setting, 6 s. What `execute` raises is raised,
+        and decides nothing: the broker asks `check`. Where the message cannot be stored, `execute` is not run. Raises as
+        Producer.send does; TransactionDecided where it was decided in another way before (`execute` took too long).
         """
-        sender = self._new_sender()
+        own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
-            return await self._send_as(sender, message, execute, sharding_key, timeout)
+            receipt = await self._store_half(own, message, sharding_key, timeout)
+            return await self._execute(receipt, message, execute, timeout)
 
-    async def _send_as(
+    async def _execute(
         self,
-        sender: str,
+        receipt: TransactionReceipt,
         message: Message,
         execute: Callable[[Message], Any],
-        sharding_key: str | None,
         timeout: float | None,
     ) -> TransactionReceipt:
-        receipt = await self._store_half(sender, message, sharding_key, timeout)
         told = Resolution.UNKNOWN
         try:
             resolution = await self._call(execute, message)
@@ -155,25 +158,34 @@ class TransactionProducerCore(ProducerCore):
             return receipt
 
     async def _begin_transaction(
-        self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
+        self,
+        message: Message,
+        *,
+        sharding_key: str | None = None,
+        timeout: float | None = None,
+        check_after: float | None = None,
     ) -> TransactionReceipt:
-        """Stores the message unseen; `commit` or `rollback` decides it, else the broker asks `check` after 6 s.
-
-        Raises as `send` does."""
-        sender = self._new_sender()
+        """Stores the message unseen; `commit` or `rollback` decides it, else the broker asks `check`, after 6 s or
+        `check_after`. Raises as `send` does."""
+        own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
-            return await self._store_half(sender, message, sharding_key, timeout)
+            return await self._store_half(own, message, sharding_key, timeout)
 
-    def _new_sender(self) -> str:
-        return f"{self._member.client_id}/{next(self._serials)}"
+    def _own_properties(self, check_after: float | None) -> tuple[dict[str, str], str]:
+        """What a half message says besides; and the name of its send. Raises InvalidParameter."""
+        sender = f"{self._member.client_id}/{next(self._serials)}"
+        own = {HALF_SENDER: sender}
+        if check_after is not None:
+            own[CHECK_IMMUNITY_SECONDS] = str(ceil(milliseconds("check_after", check_after) / 1000))
+        return own, sender
 
     async def _store_half(
-        self, sender: str, message: Message, sharding_key: str | None, timeout: float | None
+        self, own: dict[str, str], message: Message, sharding_key: str | None, timeout: float | None
     ) -> TransactionReceipt:
         if is_delayed(message):
             raise InvalidParameter("message", "delayed", "one without a delay: it is delivered once it is committed")
         self._check_usable()
-        sent = await self._sends.store(message, sharding_key, sender, self._total_ms(timeout))
+        sent = await self._sends.store(message, sharding_key, own, self._total_ms(timeout))
         if sent.physical_offset < 0:
             raise OutcomeUnknown(str(sent.queue), "it was stored by an earlier try, the broker cannot tell where")
         which = TransactionId(sent.queue.broker_name, message.topic, int(sent.physical_offset), sent.message_id)

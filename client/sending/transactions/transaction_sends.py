@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from ....model.clock import monotonic_ms
 from ....model.errors import BrokerBusy, MessageIllegal, MessageTooLarge, ZenitError
 from ....model.handles.transaction import Resolution, TransactionId
 from ....model.message import Message, SendReceipt
-from ....model.properties import HALF_SENDER, encode_properties
+from ....model.properties import encode_properties
 from ....model.queue import MessageQueue
 from ....record.kernel import Accumulator
 from ....remoting.commands import EndTransactions
@@ -39,10 +40,12 @@ class TransactionSends:
         self._halves: dict[tuple[str, int], Combiner[Parts, SendReceipt]] = {}
         self._ends: dict[tuple[str, str, int], Combiner[_End, TransactionReceipt]] = {}
 
-    async def store(self, message: Message, sharding_key: str | None, sender: str, total_ms: int) -> SendReceipt:
+    async def store(
+        self, message: Message, sharding_key: str | None, own: Mapping[str, str], total_ms: int
+    ) -> SendReceipt:
         """Stores a half message. `sender`: this client and the number of the send. Raises as Producer.send does."""
         body, tags, keys, properties, flag, body_flags = message_parts(message, self._compress_over, sharding_key)
-        parts = body, tags, keys, properties + encode_properties({HALF_SENDER: sender}), flag, body_flags
+        parts = body, tags, keys, properties + encode_properties(own), flag, body_flags
         if sharding_key is not None:
             return (await self._store(message.topic, [parts], sharding_key, total_ms))[0]
         key = message.topic, total_ms

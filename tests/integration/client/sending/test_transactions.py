@@ -268,6 +268,25 @@ def test_its_trace_says_how_it_ended_and_who_said_so(namesrv: str, consumer: Pul
             assert stored == ([TOPIC] if ends[-1][0] == "COMMIT_MESSAGE" else [])
 
 
+def test_a_send_says_how_long_nobody_is_asked(namesrv: str, consumer: PullConsumer) -> None:
+    """The guide told to set a property for that, which producers refuse."""
+    asked: list[bytes] = []
+
+    def check(message: StoredMessage) -> Resolution:
+        asked.append(message.body)
+        return Resolution.COMMIT
+
+    with TransactionProducer("g", check, namesrv=namesrv) as producer:
+        for wrong in (0, -1, 1 << 40, "1"):
+            with pytest.raises(InvalidParameter, match="check_after"):
+                producer.begin(Message(TOPIC, b"x"), check_after=wrong)  # type: ignore[arg-type]
+        producer.send(Message(TOPIC, b"much later"), lambda _: Resolution.UNKNOWN, check_after=600)
+        producer.begin(Message(TOPIC, b"later"), check_after=1.2)
+        producer.begin(Message(TOPIC, b"soon"))
+        assert receive(consumer, 2) == [b"later", b"soon"]
+        assert asked == [b"soon", b"later"]
+
+
 def run_zenit(namesrv: str, *arguments: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "zenitmq", "transaction", *arguments, "--namesrv", namesrv]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
