@@ -109,10 +109,10 @@ class TransactionProducerCore(ProducerCore):
         """Stores the message unseen, runs `execute(message)`, which is the local transaction, and decides as that returns:
         Resolution.COMMIT, ROLLBACK, or UNKNOWN (the broker asks `check`).
 
-        `timeout`: seconds over all tries of storing, and again of deciding; None = the producer's. `check_after`: seconds before
-        the broker may ask `check`, rounded up to whole ones; None = as the broker is set, 6 s. What `execute` raises is raised
-        and decides nothing: the broker asks `check`. Where the message cannot be stored, `execute` is not run. Raises as
-        Producer.send does; TransactionDecided where it was decided in another way before (`execute` took too long).
+        `timeout`: seconds over all tries of storing, and again of deciding; None = the producer's. `check_after`: seconds
+        before the broker may ask `check`, rounded up to whole ones; None = as the broker is set, 6 s. What `execute` raises is
+        raised and decides nothing: the broker asks `check`. Where the message cannot be stored, `execute` is not run. Raises
+        as Producer.send does; TransactionDecided where it was decided in another way before (`execute` took too long).
         """
         own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
