@@ -1,8 +1,8 @@
 """The processes of a local cluster, and the settings with which each is started. Pure.
 
-One replica: a name server and a broker a group, which masters itself. More: ZooKeeper and controllers between them, and
-the replicas of broker-a are broker-a-1, broker-a-2, ...; each keeps its store in the directory of its name. Without
-controllers broker-a-1 is the master, always, and the others are told where it listens: so it starts before them.
+One replica: a name server and one broker per group, which is its own master. More: ZooKeeper and controllers as well, and
+the replicas of broker-a are broker-a-1, broker-a-2, ...; each has its store in the directory of its name. Without
+controllers broker-a-1 is always the master, and the others get its address, so it starts before them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MINIMUM: Final = "static_min_in_sync"
 
 
 def check_shape(shape: Shape) -> None:
-    """Raises InvalidParameter for what no local cluster can be."""
+    """Raises InvalidParameter for an impossible shape."""
     for name, count, least, most in (
         ("--replicas", shape.replicas, 1, REPLICAS_MAX),
         ("--groups", shape.groups, 1, GROUPS_MAX),
@@ -45,8 +45,10 @@ def check_shape(shape: Shape) -> None:
 
 
 def check_settings(settings: Sequence[str], shape: Shape) -> None:
-    """Raises InvalidParameter for a key that is not the user's to set, since `up` decides it; several brokers cannot have
-    one port, and a group cannot have more replicas in sync than there are."""
+    """Raises InvalidParameter for a key that `up` decides.
+
+    Several brokers cannot have one port, and a group cannot require more replicas in sync than it has.
+    """
     several = shape.replicas * shape.groups > 1
     decided = (*DECIDED_HERE, "port") if several else DECIDED_HERE
     for setting in settings:
@@ -58,7 +60,7 @@ def check_settings(settings: Sequence[str], shape: Shape) -> None:
 
 
 def asked_port(settings: Sequence[str]) -> int | None:
-    """The port that was asked for by `port=N`; such a one is never chosen around."""
+    """The port in `port=N`; such a port is never replaced by another one."""
     text = _setting(settings, "port")
     return int(text) if text is not None and text.isdecimal() and int(text) else None
 
@@ -66,9 +68,9 @@ def asked_port(settings: Sequence[str]) -> int | None:
 def plan(
     directory: str, record: ClusterRecord, settings: Sequence[str], namesrv_port: int | None = None
 ) -> list[ProcessRecord]:
-    """All processes in the order of their start: as they are recorded, else on the usual ports.
+    """All processes in the order of their start: as recorded, else on the usual ports.
 
-    `settings`: the brokers'; none = those they had. `namesrv_port`: that was asked for; None = the one it had.
+    `settings`: of the brokers; empty = their old ones. `namesrv_port`: the requested one; None = the old one.
     """
     shape = record.shape
     wanted = [ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")]
@@ -106,24 +108,24 @@ def group_names(shape: Shape) -> list[str]:
 
 
 def replica_names(group: str, shape: Shape) -> list[str]:
-    """The group's own name where it has one replica."""
+    """The group's own name if it has one replica."""
     return [f"{group}-{number}" for number in range(1, shape.replicas + 1)] if shape.is_replicated else [group]
 
 
 def static_master(record: ClusterRecord, group: str) -> ProcessRecord | None:
-    """The broker that is always the group's master; None where another can be, and before it was started."""
+    """The broker that is always the group's master; None if another can be, and before it was started."""
     return record.find(BROKER, f"{group}-1") if record.shape.has_static_masters else None
 
 
 def deciding_addresses(record: ClusterRecord, group: str) -> tuple[str, ...]:
-    """Who knows how the group stands: the controllers, or its static master."""
+    """The processes that know the group's state: the controllers, or its static master."""
     master = static_master(record, group)
     deciding = record.of_role(CONTROLLER) if master is None else (master,)
     return tuple(process.address for process in deciding)
 
 
 def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
-    """The settings that a process is started with, as `--set` takes them; what the user asked for comes last."""
+    """The settings of a process, in the form for `--set`; the user's come last."""
     host, port = HOST, process.address.rpartition(":")[2]
     settings = [f"host={host}", f"port={port}"]
     if process.role == CONTROLLER:
@@ -142,7 +144,7 @@ def _cluster_of(record: ClusterRecord) -> tuple[str, ...]:
 
 
 def _whom_it_asks(record: ClusterRecord, replica: ProcessRecord, group: str) -> list[str]:
-    """How a replica hears who leads; a static master finds its own address."""
+    """The settings that tell a replica where to ask for the master; a static master gets its own address."""
     if not record.shape.has_static_masters:
         return [f"controllers={','.join(deciding_addresses(record, group))}"]
     master = static_master(record.with_process(replica), group)
@@ -158,7 +160,7 @@ def _as_recorded(record: ClusterRecord, wanted: ProcessRecord, settings: Sequenc
 
 
 def _founding_settings(shape: Shape, settings: Sequence[str]) -> tuple[str, ...]:
-    """What new groups begin with; they flush as the user wants the brokers' stores to."""
+    """The initial settings of new groups; they flush as the user configured the brokers' stores."""
     flush_mode = _setting(settings, FLUSH_MODE) or "async"
     return (
         f"new_group.min_in_sync={shape.min_in_sync}",
@@ -168,6 +170,6 @@ def _founding_settings(shape: Shape, settings: Sequence[str]) -> tuple[str, ...]
 
 
 def _setting(settings: Sequence[str], key: str) -> str | None:
-    """The last value of a key among `key=value` texts; None where it is not there."""
+    """The last value of a key among `key=value` texts; None if it is absent."""
     texts = [text.strip() for name, _, text in (setting.partition("=") for setting in settings) if name.strip() == key]
     return texts[-1] if texts else None

@@ -1,16 +1,16 @@
-"""The record of a local cluster, DIR/cluster.json: by it `down`, `status` and the next `up` find its processes.
+"""The record of a local cluster, DIR/cluster.json, with which `down`, `status` and the next `up` find its processes.
 
     {"cluster": "zenit", "cluster_id": "9f1c2b3a4d5e6f70", "namesrv": "127.0.0.1:9876", "processes": [
        {"role": "namesrv", "name": "namesrv-1", "pid": 71, "birth": "4711", "address": "127.0.0.1:9876"},
        {"role": "broker", "name": "broker-a", "pid": 72, "birth": "4712", "address": "127.0.0.1:10911",
         "store_dir": "/tmp/z/broker-a", "settings": ["store.segment_bytes=65536"]}]}
 
-With replicas there are more: {"shape": {"replicas": 3, "groups": 1, "controllers": 1, "zookeeper": ""}, "zookeeper":
-"127.0.0.1:2181"}, processes of the roles zookeeper and controller, and the "group" that a broker is a replica of. With
-"controllers": 0 there are neither: the first replica of each group is its static master.
+With replicas there are more fields: {"shape": {"replicas": 3, "groups": 1, "controllers": 1, "zookeeper": ""}, "zookeeper":
+"127.0.0.1:2181"}, processes of the roles zookeeper and controller, and the "group" of each replica. With "controllers": 0
+there are neither: the first replica of each group is its static master.
 
-`birth` is when the process began, in the machine's own terms: a pid is given again to others, a pid with its birth is
-not. Pure: `processes.py` looks at processes, `local_cluster.py` reads and writes the file.
+`birth` is the start time of a process, in the machine's own format: a pid is reused, a pid with its birth is not. Pure:
+`processes.py` inspects processes, `local_cluster.py` reads and writes the file.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BROKER: Final = "broker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a cluster was asked to be: `replicas` of each of `groups`. With one replica there is no controller.
+    """The requested shape of a cluster: `replicas` of each of `groups`. With one replica there is no controller.
 
-    `controllers`: 0 = a static master in each group. `zookeeper`: one that runs already, host:port; "" = the cluster's own.
+    `controllers`: 0 = a static master in each group. `zookeeper`: an existing one, host:port; "" = the cluster's own.
     """
 
     replicas: int = 1
@@ -44,30 +44,30 @@ class Shape:
 
     @property
     def is_replicated(self) -> bool:
-        """A broker is one of several of its group."""
+        """True if a broker is one of several in its group."""
         return self.replicas > 1
 
     @property
     def has_controllers(self) -> bool:
-        """Controllers elect the masters."""
+        """True if controllers elect the masters."""
         return self.is_replicated and self.controllers > 0
 
     @property
     def has_static_masters(self) -> bool:
-        """The first replica of each group is its master, always."""
+        """True if the first replica of each group is always its master."""
         return self.is_replicated and not self.controllers
 
     @property
     def min_in_sync(self) -> int:
-        """Replicas that must hold a message: with two, one may be down and writes go on."""
+        """Replicas that must have a message: with two, one may be down and writes continue."""
         return 2 if self.replicas > 2 else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One process of a local cluster. `store_dir` is None for roles that keep nothing; `settings` as `--set` takes them.
+    """One process of a local cluster. `store_dir`: None for roles that store nothing; `settings`: in the form for `--set`.
 
-    `group`: the broker name, where the broker is one replica of several. A `pid` of 0: not started yet.
+    `group`: the broker name, if the broker is one of several replicas. `pid` 0: not started yet.
     """
 
     role: str
@@ -82,8 +82,10 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """A cluster of local processes, in the order in which they start. `zookeeper`: its address, "" where there is none.
-    `cluster_id`: made at the first start."""
+    """A cluster of local processes, in the order of their start.
+
+    `zookeeper`: its address, "" if there is none. `cluster_id`: created at the first start.
+    """
 
     cluster: str
     namesrv: str
@@ -97,11 +99,11 @@ class ClusterRecord:
         return next((p for p in self.processes if (p.role, p.name) == (role, name)), None)
 
     def of_role(self, role: str) -> tuple[ProcessRecord, ...]:
-        """All processes of a role, in the order in which they start."""
+        """All processes of a role, in the order of their start."""
         return tuple(process for process in self.processes if process.role == role)
 
     def with_process(self, process: ProcessRecord) -> ClusterRecord:
-        """The record once `process` stands where one of its role and name stood, or last."""
+        """The record with `process` in place of one of its role and name, or at the end."""
         if self.find(process.role, process.name) is None:
             return replace(self, processes=(*self.processes, process))
         kept = tuple(process if (p.role, p.name) == (process.role, process.name) else p for p in self.processes)
@@ -134,7 +136,7 @@ def encode_record(record: ClusterRecord) -> str:
 
 
 def decode_record(text: str, path: str) -> ClusterRecord:
-    """The reverse. Raises StoreFormatError naming `path` where the text is not such a record."""
+    """Decodes it. Raises StoreFormatError naming `path` if the text is not such a record."""
     try:
         document = json.loads(text)
         processes = tuple(

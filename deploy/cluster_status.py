@@ -1,7 +1,7 @@
 """The status of a local cluster: which processes run, and the state of each replica group.
 
-The sets and the master are the controller's (or the static master's), positions and roles each broker's own. Where no
-controller answers, the master is who says so of itself in the highest epoch, and who is in sync is not known.
+In-sync set and master come from the controller (or the static master), positions and roles from each broker. If no
+controller answers, the master is the broker that claims it in the highest epoch, and the in-sync set is unknown.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ASK_TIMEOUT_MS: Final = 1_000
 CONTROLLER_TIMEOUT_MS: Final = 1_500
 OFFSETS: Final = ("written", "flushed", "confirm")
 UNKNOWN: Final = GroupState(None, None)
-"""Of a group that no controller, or no static master, has told of."""
+"""The state of a group if no controller, or static master, has answered."""
 
 Statistics = Mapping[str, Any] | None
-"""What a broker answered; None: it did not."""
+"""A broker's answer; None: it gave none."""
 
 
 def status_document(record: ClusterRecord) -> dict[str, Any]:
@@ -59,10 +59,10 @@ def group_document(
     state: GroupState,
     min_in_sync: int,
 ) -> dict[str, Any]:
-    """One group. `state`: as its controller knows it, or its static master; UNKNOWN where there is neither, or none answers.
+    """One group. `state`: from its controller, or its static master; UNKNOWN if there is neither, or none answers.
 
-    `in_sync`: None where that is not known. `blocked`: why nobody is elected and no set changes, and what ends that; None where
-    nothing is in the way. `no_master`: what an operator does for a group that nobody leads; None where nothing.
+    `in_sync`: None if unknown. `blocked`: why nobody is elected and no set changes, and what ends that; None if nothing is
+    blocked. `no_master`: what an operator must do for a group without a master; None if nothing.
     """
     node = state.known.node if state.known is not None else None
     replicas = [_replica_document(broker, answers[broker.name]) for broker in brokers]
@@ -95,7 +95,7 @@ def group_document(
 
 
 def _master_wanted(node: GroupNode, replicas: Sequence[Mapping[str, Any]]) -> str | None:
-    """What ends that nobody leads the group; None where somebody does, or is elected without an operator."""
+    """How to get a master for the group; None if there is one, or one is elected without an operator."""
     electable = sorted({*node.in_sync, *node.eligible})
     if any(replica["name"] in electable and replica["role"] != "down" for replica in replicas):
         return None
@@ -105,16 +105,18 @@ def _master_wanted(node: GroupNode, replicas: Sequence[Mapping[str, Any]]) -> st
 
 
 def force_wanted(node: GroupNode) -> str | None:
-    """The command by which a group goes on of which nobody is known to have all messages; None where somebody is."""
+    """The command for a group in which no replica is known to have all messages; None if one is."""
     if node.epoch == 0 or node.in_sync or node.eligible:
         return None
     return f"nobody is known to have all messages: zenit controller elect {node.broker_name} --force"
 
 
 def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str, Any]:
-    """One replica; all null where it does not answer. One that masters itself tells its store's positions. One that has
-    halted takes no part in the present term: its role is "halted", and `halted` says why, and what to do. `delayed_damaged`:
-    delayed messages that are held up by damage; `delayed_lost`: of these, those that no replica has whole."""
+    """One replica; all values null if it does not answer. A broker without replicas reports its store's positions.
+
+    A replica that has halted takes no part in the present term: its role is "halted", and `halted` says why, and what to
+    do. `delayed_damaged`: delayed messages blocked by damage; `delayed_lost`: those of them that no replica has whole.
+    """
     replica: dict[str, Any] = {"name": broker.name, "address": broker.address, "role": "down", "epoch": None}
     facts: Mapping[str, Any] = {}
     if statistics is not None:
@@ -134,8 +136,10 @@ def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str
 
 
 def scrub_document(statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """When a broker's log was last read, what that found, and what is damaged now; `ended_ms` null: never. `error`: what kept
-    it from being read to its end. `under_way`: the round that goes on, null where none does. `quarantined`: the first ranges.
+    """When a broker's log was last read, what that found, and what is damaged now; `ended_ms` null: never.
+
+    `error`: why it was not read to its end. `under_way`: the current round, null if there is none. `quarantined`: the first
+    ranges.
     """
     scrub = statistics.get("scrub") or {}
     last, current = scrub.get("last") or {}, scrub.get("current")
@@ -162,7 +166,7 @@ def _round_document(current: Mapping[str, Any], is_waiting_for_calm: bool) -> di
 
 
 def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[str | None, dict[str, GroupState]]:
-    """The address of the controller that leads, and the groups as it knows them."""
+    """The address of the leading controller, and its state of the groups."""
     running = [c.address for c in record.of_role(CONTROLLER) if is_running(c.pid, c.birth)]
     if not running:
         return None, {}
@@ -178,7 +182,7 @@ def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[s
 
 
 def _ask_masters(remoting: RemotingClient, record: ClusterRecord) -> dict[str, GroupState]:
-    """The groups as their static masters know them."""
+    """The state of the groups from their static masters."""
     states: dict[str, GroupState] = {}
     for group in group_names(record.shape):
         master = static_master(record, group)
@@ -196,7 +200,7 @@ def _statistics(remoting: RemotingClient, broker: ProcessRecord) -> Statistics:
 
 
 def ask_json(remoting: RemotingClient, address: str, request: RequestFor[Reply]) -> dict[str, Any] | None:
-    """The JSON document of a reply; None where nobody answers yet, or who does is too busy just now."""
+    """The JSON document of a reply; None if nobody answers yet, or the server is busy."""
     try:
         _, payload = remoting.call(address, request, timeout_ms=ASK_TIMEOUT_MS)
     except (ConnectionLost, RequestTimeout, BrokerBusy):

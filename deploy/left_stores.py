@@ -1,12 +1,12 @@
 """Derives a cluster's shape and id from its directory when its record, `cluster.json`, is lost.
 
-    DIR/broker-a/                  one replica a group          DIR/log/controller-1.log   controllers elect the masters
+    DIR/broker-a/                  one replica per group        DIR/log/controller-1.log   controllers elect the masters
     DIR/broker-a-1/, broker-a-2/   several                      DIR/zookeeper/             the ZooKeeper is the cluster's own
 
-Each store holds the id of the cluster that it belongs to: without it a broker would not start on its own store. What the
-brokers were told with `--set` is nowhere else.
+Each store has the id of its cluster: with another id a broker would not start on its own store. The brokers' settings from
+`--set` cannot be derived.
 
-The code of stores is imported only if there are stores to look at: it is half of what `zenit up`, `status` and `down` import.
+The code of stores is imported only if there are stores: it is half of what `zenit up`, `status` and `down` import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONTROLLER_LOG: Final = re.compile(r"controller-[1-9]\.log")
 
 
 def left_stores(directory: str) -> list[str]:
-    """The names of the brokers whose stores are there, sorted. Raises OSError."""
+    """The names of the brokers with stores there, sorted. Raises OSError."""
     names = os.listdir(directory) if os.path.isdir(directory) else []
     named = sorted(name for name in names if _STORE_NAME.fullmatch(name))
     if not named:
@@ -35,7 +35,7 @@ def left_stores(directory: str) -> list[str]:
 
 
 def left_shape(directory: str) -> Shape | None:
-    """What the cluster is likely to have been; None where no store is there. Raises OSError."""
+    """The likely shape of the cluster; None if there is no store. Raises OSError."""
     found = [match.groups() for name in left_stores(directory) if (match := _STORE_NAME.fullmatch(name))]
     if not found:
         return None
@@ -49,8 +49,7 @@ def left_shape(directory: str) -> Shape | None:
 
 
 def check_left(directory: str, shape: Shape) -> None:
-    """Raises InvalidParameter where a cluster of this shape would pass over a store, or a ZooKeeper, that the directory's had;
-    OSError."""
+    """Raises InvalidParameter if a cluster of this shape would ignore a store, or a ZooKeeper, in the directory; OSError."""
     stores, controllers = left_stores(directory), _left_controllers(directory)
     planned = {name for group in group_names(shape) for name in replica_names(group, shape)}
     if not planned.issuperset(stores):
@@ -67,8 +66,11 @@ def check_left(directory: str, shape: Shape) -> None:
 
 
 def left_cluster_id(directory: str) -> str:
-    """The id that the stores there have; "" where none has any. Raises InvalidParameter where they are of different clusters,
-    StoreFormatError where one's cluster.zenit is damaged, OSError."""
+    """The id in the stores; "" if none has one.
+
+    Raises InvalidParameter if they belong to different clusters, StoreFormatError if one's cluster.zenit is damaged,
+    OSError.
+    """
     stores = left_stores(directory)
     if not stores:
         return ""
@@ -86,6 +88,6 @@ def left_cluster_id(directory: str) -> str:
 
 
 def _left_controllers(directory: str) -> int:
-    """How many controllers the cluster has had."""
+    """How many controllers the cluster had."""
     logs = os.path.join(directory, "log")
     return sum(bool(_CONTROLLER_LOG.fullmatch(name)) for name in (os.listdir(logs) if os.path.isdir(logs) else ()))

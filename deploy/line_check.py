@@ -2,8 +2,8 @@
 
     python -m zenitmq.deploy.line_check FILE CONSUMED        exit 0: the same lines, each queue in order; 1: not, and why
 
-A topic keeps order within each queue only, so "whole" means: the same lines the same number of times, and the lines of
-each queue stand in the file in that order. With one queue that is the file itself, byte for byte.
+A topic keeps order only within each queue, so "completely" means: the same lines the same number of times, and the lines of
+each queue in the order of the file. With one queue that is the file itself, byte for byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LineComparison:
-    """What was found. `problem` is "" where everything came out whole."""
+    """The result. `problem` is "" if everything came through completely."""
 
     lines: int
     bytes: int
@@ -25,7 +25,7 @@ class LineComparison:
 
 
 def compare(sent: Sequence[bytes], consumed: Iterable[tuple[int, bytes]]) -> LineComparison:
-    """Compares the lines of a file with (queue id, body) in the order in which they were consumed."""
+    """Compares the lines of a file with (queue id, body) in the order of consumption."""
     by_queue: dict[int, list[bytes]] = defaultdict(list)
     for queue_id, body in consumed:
         by_queue[queue_id].append(body)
@@ -43,13 +43,13 @@ def compare(sent: Sequence[bytes], consumed: Iterable[tuple[int, bytes]]) -> Lin
 
 
 def _in_order(part: Iterable[bytes], whole: Iterable[bytes]) -> bool:
-    """Whether `part` can be had from `whole` by leaving lines out."""
+    """Whether `part` is `whole` with some lines left out."""
     remaining = iter(whole)
     return all(line in remaining for line in part)
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """The lines as `zenit produce` sends them: without their line breaks, a last one without a break too."""
+    """The lines as `zenit produce` sends them: without their line breaks, including a last one without a break."""
     lines = data.split(b"\n")
     return lines[:-1] if lines[-1] == b"" else lines
 

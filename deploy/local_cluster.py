@@ -1,11 +1,11 @@
-"""A cluster of real processes on this machine, in a directory: a name server, brokers, what replicas need besides.
+"""A cluster of real processes on this machine, in a directory: a name server, brokers, and what replicas need.
 
-    DIR/cluster.json   who runs (cluster_record.py)      DIR/cluster.lock   held while `up` or `down` is at work
-    DIR/log/NAME.log   what each process printed         DIR/NAME/          a broker's store, ZooKeeper's data and log
-    ~/.zenit/last      the directory of the cluster that was started last, where clients without an address look
+    DIR/cluster.json   the processes (cluster_record.py) DIR/cluster.lock   held during `up` and `down`
+    DIR/log/NAME.log   the output of each process        DIR/NAME/          a broker's store, ZooKeeper's data and log
+    ~/.zenit/last      the directory of the cluster that was started last, used by clients without an address
 
-`up` starts what is down, on the ports it had if they are still free; `down` ends by pid and only what is ours. A
-process counts as up once it answers requests, not once it runs. What consists of what: cluster_plan.py.
+`up` starts what is down, on its old ports if they are still free; `down` ends processes by pid, and only ours. A process
+counts as up when it answers requests. For the processes of a cluster see cluster_plan.py.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ QUESTIONS: Final[Mapping[str, RequestFor[Reply]]] = {
     CONTROLLER: GetController(),
     BROKER: GetBrokerStatistics(),
 }
-"""What a process of a role answers once it is up."""
+"""A request that a process of a role answers when it is up."""
 LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/connection/cluster.py reads it
 
 DAMAGED_RECORD: Final = (
@@ -87,7 +87,7 @@ Say = Callable[[str], None]
 
 
 def last_directory() -> str | None:
-    """Where the cluster lives that was started last on this machine; None where that is not known or no longer there."""
+    """The directory of the cluster that was started last on this machine; None if unknown or deleted."""
     try:
         with open(os.path.expanduser(LAST_CLUSTER_FILE), encoding="utf-8") as file:
             directory = file.read().strip()
@@ -104,19 +104,19 @@ class ProcessCluster:
         self._say = say
         self._ready_timeout_ms = ready_timeout_ms
 
-    # ---- what the CLI and tests call
+    # ---- for the CLI and tests
 
     def up(
         self, *, settings: Sequence[str] = (), shape: Shape | None = None, namesrv_port: int | None = None
     ) -> ClusterRecord:
-        """Starts what is down and waits until it answers. `settings`: the brokers', as `--set` takes them; kept for later.
-        `shape`: None = as it was, one broker where there was nothing. `namesrv_port`: kept for later, and never chosen around;
-        None = as it was.
+        """Starts what is down and waits until it answers. `settings`: of the brokers, in the form for `--set`; stored for
+        later. `shape`: None = unchanged, one broker for a new cluster. `namesrv_port`: stored for later, and never
+        replaced by another one; None = unchanged.
 
-        Raises ClusterNotStarted with the last line of the log; what this call had started is then stopped again, and the record
-        is what it was. Before anything is written: InvalidParameter for a setting that no broker takes, or that is decided
-        here, for a port that is taken, and for another shape than the cluster has; ConfigError for what the environment sets;
-        RequirementMissing where ZooKeeper cannot run here.
+        Raises ClusterNotStarted with the last line of the log; then everything that this call started is stopped again, and
+        the record is restored. Before anything is written: InvalidParameter for a setting that no broker has, or that is
+        decided here, for a port that is taken, and for another shape than the cluster's; ConfigError for the environment;
+        RequirementMissing if ZooKeeper cannot run here.
         """
         self._planned(shape, settings, namesrv_port)
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
@@ -141,7 +141,7 @@ class ProcessCluster:
     def _planned(
         self, shape: Shape | None, settings: Sequence[str], namesrv_port: int | None
     ) -> tuple[ClusterRecord, list[ProcessRecord]]:
-        """The record to start from and the processes to be, once all is checked that can be before a start."""
+        """The record to start from and the wanted processes, after all checks that are possible before a start."""
         record = self._record_of(shape)
         check_settings(settings, record.shape)
         planned = plan(self.directory, record, settings, namesrv_port)
@@ -153,7 +153,7 @@ class ProcessCluster:
         return record, planned
 
     def _put_back(self, found: ClusterRecord | None, before: ClusterRecord, planned: Sequence[ProcessRecord]) -> None:
-        """The record as it was found. A store that was begun has the new cluster's id, so that one is kept."""
+        """Restores the old record. If a store was created it has the new cluster's id: then the new record is kept."""
         path = os.path.join(self.directory, FILE_NAME)
         if found is None and any(os.path.exists(process.store_dir) for process in planned if process.store_dir):
             found = before
@@ -163,7 +163,7 @@ class ProcessCluster:
             os.unlink(path)
 
     def down(self) -> list[ProcessRecord]:
-        """Ends what runs, brokers before the name server; returns what was ended. Raises NoCluster."""
+        """Stops what runs, brokers before the name server; returns the stopped processes. Raises NoCluster."""
         self.existing()
         with self._locked():
             record = self.existing()
@@ -178,12 +178,12 @@ class ProcessCluster:
         return status_document(self.existing())
 
     def first_dead(self) -> ProcessRecord | None:
-        """A process of the record that does not run any more, or None."""
+        """A process of the record that has ended, or None."""
         record = self.existing()
         return next((p for p in record.processes if not is_running(p.pid, p.birth)), None)
 
     def read(self) -> ClusterRecord | None:
-        """The record of this directory; None where there is none."""
+        """The record of this directory; None if there is none."""
         path = os.path.join(self.directory, FILE_NAME)
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -194,7 +194,7 @@ class ProcessCluster:
             raise StoreFormatError(path, f"{error.reason}; {DAMAGED_RECORD}") from error
 
     def existing(self) -> ClusterRecord:
-        """The record of this directory. Raises NoCluster, where none ever started too."""
+        """The record of this directory. Raises NoCluster, also if no process was ever started."""
         record = self.read()
         if record is None or not record.processes:
             raise NoCluster(self.directory)
@@ -205,7 +205,7 @@ class ProcessCluster:
         return last_line(self.log_path(name)).removeprefix("zenit: ")
 
     def log_path(self, name: str) -> str:
-        """Where a process prints to."""
+        """The log file of a process."""
         if name == ZOOKEEPER:
             return os.path.join(self.directory, ZOOKEEPER, "zookeeper.log")
         return os.path.join(self.directory, "log", f"{name}.log")
@@ -213,7 +213,7 @@ class ProcessCluster:
     # ---- starting
 
     def _record_of(self, shape: Shape | None) -> ClusterRecord:
-        """The record to start from. Raises InvalidParameter where brokers' stores of another shape are there."""
+        """The record to start from. Raises InvalidParameter if there are brokers' stores of another shape."""
         record = self.read()
         if shape is not None:
             check_shape(shape)
@@ -235,7 +235,7 @@ class ProcessCluster:
     def _up_process(
         self, before: ClusterRecord, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord]
     ) -> ClusterRecord:
-        """Starts a process that is down; anew where what it must be told has changed since it was started."""
+        """Starts a process that is down; restarts it if its settings have changed since its start."""
         if is_running(planned.pid, planned.birth):
             running = before.find(planned.role, planned.name)
             address = planned.address if running is None else running.address
@@ -263,7 +263,7 @@ class ProcessCluster:
     def _start(self, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord]) -> ClusterRecord:
         """Starts a process on its port, or the next free one, and waits until it answers.
 
-        Somebody else may be quicker to bind a port that was free: then it ends at once, and the next one is tried.
+        If another program binds a free port first, the process ends at once, and the next port is tried.
         """
         span, step = (1, CONTROLLER_STEP) if planned.role == CONTROLLER else (2, STEP)
         with _ports_locked():
@@ -300,7 +300,7 @@ class ProcessCluster:
         return replace(process, pid=pid, birth=birth)
 
     def _wait_serving(self, record: ClusterRecord) -> None:
-        """Until clients can send to every group for which no operator has to do something first."""
+        """Waits until clients can send to every group, except groups that need an operator first."""
         for group in group_names(record.shape):
             brokers = [record.find(BROKER, name) for name in replica_names(group, record.shape)]
             first = brokers[0]
@@ -312,10 +312,10 @@ class ProcessCluster:
             )
 
     def _is_served(self, record: ClusterRecord, group: str) -> bool:
-        """Whether the name server tells clients of a master in its present life, and enough replicas are in sync with it.
+        """Whether the name server lists a master in its present incarnation, and enough replicas are in sync with it.
 
-        A group whose node was lost or set back counts too, and one whose master an operator has to force: more than saying so
-        cannot be done here.
+        A group whose node was lost or set back counts too, and one whose master an operator must force: `up` can only
+        report them.
         """
         with RemotingClient() as remoting:
             info = ask_json(remoting, record.namesrv, GetClusterInfo()) or {}
@@ -351,7 +351,7 @@ class ProcessCluster:
         deadline = monotonic_ms() + self._ready_timeout_ms
         while True:
             is_so = condition()
-            if not is_running(process.pid, process.birth):  # then the answer came from somebody else
+            if not is_running(process.pid, process.birth):  # then another process gave the answer
                 raise self._not_started(process.name, "ended at start")
             if is_so:
                 return
@@ -374,7 +374,7 @@ class ProcessCluster:
 
 @contextmanager
 def _file_locked(path: str) -> Iterator[None]:
-    """Raises ClusterNotStarted where another process holds it for LOCK_WAIT_MS."""
+    """Raises ClusterNotStarted if another process holds it for LOCK_WAIT_MS."""
     deadline_ms = monotonic_ms() + LOCK_WAIT_MS
     with open(path, "w", encoding="utf-8") as file:
         while True:
@@ -391,9 +391,9 @@ def _file_locked(path: str) -> Iterator[None]:
 
 @contextmanager
 def _ports_locked() -> Iterator[None]:
-    """Only one process of this user chooses ports at a time, until what it started has bound them.
+    """Lets only one process of this user choose ports at a time, until its processes have bound them.
 
-    Else two clusters that start together could both find a port free, and each take the other's answer for its own's.
+    Otherwise two clusters that start together could both find a port free, and take the other's answer for their own.
     """
     with _file_locked(os.path.join(tempfile.gettempdir(), f"zenit-ports-{os.getuid()}.lock")):
         yield
@@ -402,7 +402,7 @@ def _ports_locked() -> Iterator[None]:
 def _check_asked_ports(
     record: ClusterRecord, planned: Sequence[ProcessRecord], asked: Mapping[str, int | None]
 ) -> None:
-    """Raises InvalidParameter where a port that was asked for of a role's process is taken, but by that process itself."""
+    """Raises InvalidParameter if a port requested for a role's process is taken, unless by that process itself."""
     for process in planned:
         port, running = asked.get(process.role), record.find(process.role, process.name)
         if port is None or port_is_free(port, HOST):
@@ -427,7 +427,7 @@ def _answers(address: str, question: RequestFor[Reply]) -> bool:
 
 
 def _write_text(path: str, text: str) -> None:
-    """Replaces a small file whole."""
+    """Replaces a small file as a whole."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = f"{path}.{os.getpid()}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:

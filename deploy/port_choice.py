@@ -7,8 +7,8 @@ from typing import Final
 
 from ..model.errors import InvalidParameter
 
-NAME_SERVER_PORT: Final = 9876  # route changes are published on the next one
-BROKER_PORT: Final = 10911  # replication takes the next one
+NAME_SERVER_PORT: Final = 9876  # route changes are published on the next port
+BROKER_PORT: Final = 10911  # replication uses the next port
 CONTROLLER_PORT: Final = 9878
 ZOOKEEPER_PORT: Final = 2181
 STEP: Final = 10
@@ -19,7 +19,7 @@ PORT_MAX: Final = 65535
 def choose_port(wanted: int, is_free: Callable[[int], bool], *, span: int = 2, step: int = STEP) -> int:
     """The first of wanted, wanted + step, ... at which `span` ports in a row are free.
 
-    Raises InvalidParameter where none is, which means that something is wrong with the machine.
+    Raises InvalidParameter if there is none, which means that something is wrong with the machine.
     """
     for port in range(wanted, PORT_MAX - span, step):
         if all(is_free(port + k) for k in range(span)):

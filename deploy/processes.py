@@ -1,6 +1,6 @@
 """Real processes on this machine: started in their own session, identified by pid and start time, ended by pid.
 
-The one file of this folder that touches the operating system's processes and ports.
+The only file of this folder that uses the operating system's processes and ports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STILL_TIMEOUT_MS: Final = 5_000
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could bind this port now (another may be quicker afterwards)."""
+    """Whether a server could bind this port now (another program may be faster afterwards)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -31,9 +31,9 @@ def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def spawn(command: Sequence[str], *, log_path: str, environ: Mapping[str, str]) -> int:
-    """Starts `command` on a session of its own, what it prints appended to `log_path`; returns its pid.
+    """Starts `command` in a session of its own, with its output appended to `log_path`; returns its pid.
 
-    It outlives us, so nothing here holds on to it. Raises OSError where the program or the log cannot be opened.
+    It outlives us, so nothing here keeps a reference to it. Raises OSError if the program or the log cannot be opened.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
@@ -50,24 +50,26 @@ def spawn(command: Sequence[str], *, log_path: str, environ: Mapping[str, str]) 
 
 
 def birth_of(pid: int) -> str | None:
-    """When process `pid` began, in the machine's own terms; None where none runs (one that ended but was not reaped)."""
+    """The start time of process `pid`, in the machine's own format; None if none runs (or one has ended without being
+    reaped).
+    """
     _reap(pid)
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-        ended = fields[0] in "ZX" and int(fields[17]) <= 1  # else threads are left, with its ports and files open
+        ended = fields[0] in "ZX" and int(fields[17]) <= 1  # otherwise threads are left, with its ports and files open
         return None if ended else fields[19]
     except (FileNotFoundError, ProcessLookupError):
         return None if os.path.isdir("/proc/self") else _birth_by_ps(pid)
 
 
 def is_running(pid: int, birth: str) -> bool:
-    """Whether that very process still runs."""
+    """Whether exactly that process still runs."""
     return birth_of(pid) == birth
 
 
 def terminate(pid: int, birth: str, *, timeout_ms: int) -> bool:
-    """Asks that very process to stop and waits until it has; True if it had to be killed. A stranger is left alone."""
+    """Asks exactly that process to stop and waits for its end; True if it had to be killed. Ignores other processes."""
     if not _send(pid, birth, signal.SIGTERM) or wait_ended(pid, birth, timeout_ms=timeout_ms):
         return False
     _send(pid, birth, signal.SIGKILL)
@@ -76,8 +78,9 @@ def terminate(pid: int, birth: str, *, timeout_ms: int) -> bool:
 
 
 def stand_still(pid: int, *, timeout_ms: int = STILL_TIMEOUT_MS) -> None:
-    """Stops a process (SIGSTOP), and returns once each of its threads stands still, which is not at once: one that runs on
-    another core goes on for a moment."""
+    """Stops a process (SIGSTOP), and returns when each of its threads has stopped: a thread on another core continues for a
+    moment.
+    """
     os.kill(pid, signal.SIGSTOP)
     _wait_still(pid, timeout_ms=timeout_ms)
 
@@ -93,7 +96,7 @@ def wait_ended(pid: int, birth: str, *, timeout_ms: int) -> bool:
 
 
 def descendants_of(pid: int) -> set[int]:
-    """The processes that `pid` started, those that they started, and so on; not those whose starter has ended."""
+    """The processes that `pid` started, those that they started, and so on; not those whose parent has ended."""
     children: dict[int, list[int]] = {}
     for child, parent in _parents():
         children.setdefault(parent, []).append(child)
@@ -107,10 +110,10 @@ def descendants_of(pid: int) -> set[int]:
 
 
 def end_descendants(pid: int, *, spared: Collection[int] = (), timeout_ms: int) -> None:
-    """Has all descendants of `pid` end, but `spared`, and waits for that; those that still run after `timeout_ms` are killed.
+    """Ends all descendants of `pid`, except `spared`, and waits for them; those that run after `timeout_ms` are killed.
 
-    They stand still before the first one is ended: a process that is started meanwhile would else lose its starter, by which
-    it is found.
+    They are stopped before the first one is ended: a process started meanwhile would otherwise lose its parent, by which it
+    is found.
     """
     found: dict[int, str] = {}
     while new := {each: birth_of(each) for each in descendants_of(pid).difference(spared, found)}:
@@ -129,7 +132,7 @@ def end_descendants(pid: int, *, spared: Collection[int] = (), timeout_ms: int) 
 
 
 def last_line(path: str) -> str:
-    """The last line of a log that says something; "" where there is none."""
+    """The last non-empty line of a log; "" if there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
@@ -156,7 +159,7 @@ def _wait_still(pid: int, *, timeout_ms: int) -> None:
 
 
 def _moves(pid: int) -> bool:
-    """Whether a thread of the process is not stopped; False where the system does not say, or it has ended."""
+    """Whether a thread of the process is not stopped; False if the system does not say, or it has ended."""
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8", errors="replace") as file:
@@ -189,7 +192,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def _birth_by_ps(pid: int) -> str | None:
-    command = ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)]  # a number is all that varies
+    command = ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)]  # only a number varies
     found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     state, _, began = found.stdout.strip().partition(" ")
     return None if not state or state.startswith("Z") else began.strip()

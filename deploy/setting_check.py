@@ -24,9 +24,9 @@ CONFIGS: Final[Mapping[str, type[Any]]] = {
 def check_planned(
     record: ClusterRecord, planned: Sequence[ProcessRecord], settings: Sequence[str], environ: Mapping[str, str]
 ) -> None:
-    """Reads the configuration of each planned process as it would itself.
+    """Reads the configuration of each planned process as the process itself would.
 
-    Raises InvalidParameter for one of `settings`, the brokers' that were given; ConfigError for what `environ` says.
+    Raises InvalidParameter for one of `settings`, which are the brokers'; ConfigError for a value in `environ`.
     """
     given = [setting.partition("=")[0].strip() for setting in settings]
     for setting, key in zip(settings, given, strict=True):

@@ -1,7 +1,7 @@
-"""The table of drills: the fault of each, its target, its duration. Pure.
+"""The table of drills: the faults of each, their targets and durations. Pure.
 
-A drill is a row of faults; between two of them the group is mended and in sync again. `hold_ms`: from the fault to its
-mending, while the load goes on. `run.py` carries them out, `faults.py` knows how.
+A drill is a sequence of faults; between two of them the group is mended and in sync again. `hold_ms`: from the fault to its
+mending, under load. `run.py` runs them, `faults.py` applies them.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ LIMITS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "leg_minutes": (0.05, 240),
     }
 )
-"""What may be asked of a drill or a campaign: at least, at most."""
+"""Limits of a drill's or a campaign's options: (minimum, maximum)."""
 DEAD_MS: Final = 2_000
-"""After so long without a heartbeat a controller takes a broker for dead (replication.md, Detection)."""
+"""After this time without a heartbeat a controller considers a broker dead (replication.md, Detection)."""
 
 
 class Deed(Enum):
-    """What is done, and how it is mended when `hold_ms` are over."""
+    """What is done, and (in the comments) how it is mended after `hold_ms`."""
 
     KILL = "kill"  # SIGKILL; started again
     STOP = "stop"  # SIGTERM; started again at once
     PAUSE = "pause"  # SIGSTOP; SIGCONT
-    SLOW = "slow"  # stopped four fifths of the time, in short turns; let run
+    SLOW = "slow"  # stopped four fifths of the time, in short turns; resumed
     WIPE = "wipe"  # killed and its store emptied; started again
-    CUT_IN = "cut off, in"  # nothing reaches it, what it sends arrives; the rule is taken away
+    CUT_IN = "cut off, in"  # nothing reaches it, but what it sends arrives; the rule is removed
     CUT_OUT = "cut off, out"  # nothing that it sends arrives
     CUT_BOTH = "cut off"  # neither
     CUT_LINKS = "cut off from the other replicas"  # their replication ports; controllers, clients reach it
-    HANG = "its disk hangs"  # no fdatasync ends; they do again
+    HANG = "its disk hangs"  # no fdatasync returns; they return again
     FULL = "its disk is full"  # no file can be allocated; there is room again
-    POWER_CUT = "power cut"  # killed, and what was not synced is gone; started again
+    POWER_CUT = "power cut"  # killed, and unsynced writes are undone; started again
     EMPTY = "its data is gone"  # killed and its data directory emptied, started; an operator restores the groups
     SET_BACK = "its data is set back"  # the same with a copy from before a change of master
     EMPTY_WIPED_FIRST = "its data is gone, and a wiped replica registers first"
-    ROT = "bits rot"  # of records that all replicas hold; each log is scrubbed
+    ROT = "bits rot"  # of records that all replicas have; each log is scrubbed
 
 
 class Whom(Enum):
-    """To which process, or to which all at once (ALL_...), or to which one after another (EACH_BROKER, the master last).
+    """The target: one process, several at once (ALL_...), or one after another (EACH_BROKER, the master last).
 
-    ELECTED: the master is killed and started again, and who is elected is meant. SLAVE_THEN_ELECTED: a slave, and a moment
-    later the master is killed, which comes back when the fault is mended.
+    ELECTED: the master is killed and started again, and the newly elected one is the target. SLAVE_THEN_ELECTED: a slave; a
+    moment later the master is killed, and it is started again when the fault is mended.
     """
 
     MASTER = "master"
@@ -99,13 +99,13 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """What is done to whom, however long it is held."""
+        """The deed and its target, without the duration."""
         return f"{self.deed.value}: {self.whom.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """A drill by its name. `faults`: empty where they are drawn from a seed. `replicas_min`: fewer make no sense."""
+    """A drill. `faults`: empty if they are drawn from a seed. `replicas_min`: fewer make no sense."""
 
     name: str
     meaning: str
@@ -124,12 +124,12 @@ class Drill:
 
     @property
     def cuts_power(self) -> bool:
-        """Whether its brokers run over the library that remembers what is not synced."""
+        """Whether its brokers run with the library that records unsynced writes."""
         return any(fault.deed is Deed.POWER_CUT for fault in self.faults)
 
     @property
     def fails_disk(self) -> bool:
-        """Whether its brokers run over the library whose disks hang or are full."""
+        """Whether its brokers run with the library that makes disks hang or full."""
         return any(fault.deed in FAILS_DISK for fault in self.faults)
 
     @property
@@ -144,11 +144,11 @@ class Drill:
 
     @property
     def longest_hold_ms(self) -> int:
-        """Of its faults, or of most that are drawn."""
+        """The longest of its faults, or of most drawn ones."""
         return max((fault.hold_ms for fault in self.faults), default=DRAWN_HOLD_MS)
 
     def held(self, hold_ms: int) -> Drill:
-        """The same with every fault held for so long."""
+        """The same drill with every fault held for this long."""
         return replace(self, faults=tuple(replace(fault, hold_ms=hold_ms) for fault in self.faults))
 
 
@@ -239,7 +239,7 @@ DRILLS: Final[Mapping[str, Drill]] = MappingProxyType({drill.name: drill for dri
 
 
 def check_limits(**wishes: float | None) -> None:
-    """None: not asked for. Raises InvalidParameter for what is outside of LIMITS."""
+    """Raises InvalidParameter for values outside of LIMITS. None: not given."""
     for name, value in wishes.items():
         least, most = LIMITS[name]
         if value is not None and not least <= value <= most:
@@ -247,7 +247,7 @@ def check_limits(**wishes: float | None) -> None:
 
 
 def drill_named(name: str) -> Drill:
-    """The drill of that name. Raises InvalidParameter."""
+    """The drill with this name. Raises InvalidParameter."""
     if name not in DRILLS:
         raise InvalidParameter("drill", name, f"one of {', '.join(DRILLS)}")
     return DRILLS[name]
@@ -255,8 +255,9 @@ def drill_named(name: str) -> Drill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What of the menu can be done to a cluster: whether it has controllers, a network of its own, and brokers over the
-    library that remembers what is not synced, or over the one whose disks hang or are full."""
+    """Which faults a cluster allows: whether it has controllers, a network of its own, and brokers with the library that
+    records unsynced writes, or with the one that makes disks hang or full.
+    """
 
     has_controllers: bool = True
     can_cut_network: bool = False
@@ -289,11 +290,13 @@ _MENU: Final = (
     (Deed.EMPTY_WIPED_FIRST, Whom.ZOOKEEPER, (1_000, 8_000)),
     (Deed.ROT, Whom.MINORITY, (500, 2_000)),
 )
-"""What may be drawn: the deed, to whom, held from how long to how long."""
+"""The possible faults: deed, target, shortest and longest duration."""
 
 
 def random_faults(seed: int, conditions: Conditions) -> Iterator[Fault]:
-    """Faults for ever, always the same for a seed and conditions: each possible one once, then each again in another order."""
+    """An endless sequence, always the same for a seed and conditions: each possible fault once, then all again in another
+    order.
+    """
     chance = random.Random(seed)
     turn: list[tuple[Deed, Whom, tuple[int, int]]] = []
     while True:
@@ -303,21 +306,22 @@ def random_faults(seed: int, conditions: Conditions) -> Iterator[Fault]:
 
 
 def possible_faults(conditions: Conditions) -> list[str]:
-    """The names of what may be drawn."""
+    """The names of the faults that may be drawn."""
     return [Fault(deed, whom, 0).name for deed, whom, _ in _menu(conditions)]
 
 
 def writes_wait(fault: str, conditions: Conditions) -> bool:
-    """Whether writes wait by design for what a fault of that name takes away: no pause is promised then.
+    """Whether writes wait by design during a fault of this name: then no pause is promised.
 
-    Nobody takes over from a static master, or where all were killed; the rest is in docs/failover.md.
+    Nobody takes over from a static master, or if all were killed; the rest is in docs/failover.md.
     """
     return fault in _WRITES_WAIT or (not conditions.has_controllers and fault in _STATIC_WAITS)
 
 
 def waits_for_its_mending(fault: str) -> bool:
-    """Whether writes, where they wait by design, do so from the mending of that fault on only: as long as it is held they
-    go on, and an operator's restore stops them."""
+    """Whether writes wait by design only after the mending of this fault began: they continue while it is held, and an
+    operator's restore stops them.
+    """
     return fault in _WAITS_FOR_ITS_MENDING
 
 
@@ -326,8 +330,10 @@ _WRITES_WAIT: Final = frozenset(
     for deed, whom in (
         (Deed.KILL, Whom.ALL_BROKERS),
         (Deed.POWER_CUT, Whom.ALL_BROKERS),
-        (Deed.FULL, Whom.SLAVE_THEN_ELECTED),  # too few are left that are in sync, until the killed master is back
-        *((deed, Whom.ZOOKEEPER) for deed in (Deed.EMPTY, Deed.SET_BACK, Deed.EMPTY_WIPED_FIRST)),  # for an operator
+        (Deed.FULL, Whom.SLAVE_THEN_ELECTED),  # too few are in sync until the killed master is back
+        *(
+            (deed, Whom.ZOOKEEPER) for deed in (Deed.EMPTY, Deed.SET_BACK, Deed.EMPTY_WIPED_FIRST)
+        ),  # until an operator acts
     )
 )
 _WAITS_FOR_ITS_MENDING: Final = frozenset(Fault(deed, Whom.ZOOKEEPER, 0).name for deed in (Deed.EMPTY, Deed.SET_BACK))
@@ -340,7 +346,7 @@ _STATIC_WAITS: Final = frozenset(
         (Deed.STOP, Whom.EACH_BROKER),
         (Deed.HANG, Whom.MASTER),
         (Deed.FULL, Whom.MASTER),
-        *((deed, Whom.MASTER) for deed in (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)),  # clients too do not reach it
+        *((deed, Whom.MASTER) for deed in (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)),  # clients do not reach it either
     )
 )
 

@@ -1,16 +1,16 @@
 """Compares the messages that producers saw acknowledged with the content of each replica at the end. Pure.
 
-- *lost*: an acknowledged message that some replica does not hold, anywhere.
+- *lost*: an acknowledged message that some replica does not have, anywhere.
 - *changed*: a place (queue, queue offset) with two values: an acknowledgement named it for another message, body or
   position in the log than is there, two acknowledgements named it, or two replicas differ in it.
-- *uneven*: a place that one replica has and another has not. *holes*: places left out inside a queue.
-- *damaged*: bodies that do not prove themselves.
+- *uneven*: a place that one replica has and another has not. *holes*: missing places inside a queue.
+- *damaged*: bodies whose checksum is wrong.
 - *duplicated*: stored again after the first time, as a retry may do. Not a fault.
-- *reordered*: an acknowledged message that stands, for the first time, before one that its producer sent earlier to
+- *reordered*: an acknowledged message whose first copy is before one that its producer sent earlier to
   the same queue.
 
-A message that was never acknowledged may be there or not. Counts are those of the worst replica, except that *lost* and
-*changed* name what any of them shows.
+A message that was never acknowledged may exist or not. Counts are those of the worst replica, except that *lost* and
+*changed* include what any of them shows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXAMPLES_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The account of a run; see above. `examples`: the first few of what is wrong, in words."""
+    """The result of a run; see above. `examples`: the first few errors, as text."""
 
     acknowledged: int
     lost: int = 0
@@ -42,12 +42,12 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all that was promised held."""
+        """Whether all promises held."""
         return not (self.lost or self.changed or self.uneven or self.holes or self.damaged or self.reordered)
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """The account of several replica groups."""
+    """The verdict on several replica groups together."""
     parts = list(verdicts)
     counts = {
         field.name: sum(getattr(part, field.name) for part in parts)
@@ -60,7 +60,7 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 def check(acknowledged: Table, replicas: Mapping[str, Table]) -> Verdict:
     """The verdict on `acknowledged` (rows of ACKNOWLEDGED) and each replica's rows (of STORED); at least one replica.
 
-    Replicas that hold the very same rows are looked at once, under their names together.
+    Replicas with identical rows are examined once, under their joined names.
     """
     examples: list[str] = []
     replicas = _told_apart(replicas)
@@ -83,7 +83,7 @@ def check(acknowledged: Table, replicas: Mapping[str, Table]) -> Verdict:
 
 
 def _told_apart(replicas: Mapping[str, Table]) -> dict[str, Table]:
-    """One table for all replicas whose rows are equal, byte for byte."""
+    """One table for all replicas with equal rows, byte for byte."""
     apart: dict[str, Table] = {}
     for name, rows in replicas.items():
         same = next((other for other, known in apart.items() if np.array_equal(known, rows)), None)
@@ -95,7 +95,7 @@ def _told_apart(replicas: Mapping[str, Table]) -> dict[str, Table]:
 
 
 def _lost(wanted: Numbers, rows: Table, name: str, examples: list[str]) -> Numbers:
-    """`wanted`: the messages that were acknowledged, distinct."""
+    """`wanted`: the acknowledged messages, distinct."""
     missing = wanted[~are_in(wanted, distinct(messages_of(rows)))]
     _tell(examples, missing, f"message (producer, sequence) {{}} was acknowledged and is not at {name}")
     return missing
@@ -121,7 +121,7 @@ def _changed(acknowledged: Table, replicas: Mapping[str, Table], examples: list[
 
 
 def _two_values(one: Table, other: Table) -> Numbers:
-    """Places that both have, and that hold different values in them. A table may be compared with itself."""
+    """Places in both tables with different values. A table may be compared with itself."""
     places = np.concatenate((places_of(one), places_of(other)))
     order = np.argsort(places, kind="stable")
     places = places[order]
@@ -134,7 +134,7 @@ def _two_values(one: Table, other: Table) -> Numbers:
 
 
 def _moved(acknowledged: Table, rows: Table) -> Numbers:
-    """Places that were acknowledged for messages which the replica has, but elsewhere only, with nothing in that place."""
+    """Places acknowledged for messages that the replica has only elsewhere, with nothing in that place."""
     places = places_of(acknowledged)
     is_empty = ~are_in(places, distinct(places_of(rows)))
     is_held = are_in(messages_of(acknowledged), distinct(messages_of(rows)))
@@ -153,7 +153,7 @@ def _uneven(replicas: Mapping[str, Table], examples: list[str]) -> Numbers:
 
 
 def _holes(rows: Table) -> int:
-    """Places left out between the first and the last of each queue."""
+    """The number of missing places between the first and the last of each queue."""
     places = distinct(places_of(rows))
     steps = np.diff(places)
     same_queue = (places[1:] >> np.uint64(48)) == (places[:-1] >> np.uint64(48))
@@ -161,7 +161,7 @@ def _holes(rows: Table) -> int:
 
 
 def _reordered(wanted: Numbers, rows: Table) -> int:
-    """How many acknowledged messages stand right after one with a higher number of their producer, in their queue."""
+    """How many acknowledged messages directly follow one with a higher number of their producer, in their queue."""
     rows = rows[are_in(messages_of(rows), wanted)]
     rows = rows[np.argsort(places_of(rows), kind="stable")]
     rows = rows[_first_of_each(messages_of(rows))]
@@ -172,7 +172,7 @@ def _reordered(wanted: Numbers, rows: Table) -> int:
 
 
 def _first_of_each(numbers: Numbers) -> Numbers:
-    """Where each number stands for the first time, ascending."""
+    """The index of each number's first occurrence, ascending."""
     order = np.argsort(numbers, kind="stable")
     listed = numbers[order]
     is_first = np.ones(len(listed), dtype=np.bool_)
@@ -193,15 +193,15 @@ def _tell(examples: list[str], numbers: Numbers, text: str) -> None:
 # ---- time
 
 UNDER_WAY_NS: Final = 10_000_000
-"""An acknowledgement that comes so soon after a fault may have been sent before it, and says nothing about it."""
+"""An acknowledgement this soon after a fault may be of a send before it, and says nothing about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One fault: `begin_ns` when it was begun, `done_ns` when it was complete (the process gone, the rule in place).
+    """One fault: `begin_ns`: its begin; `done_ns`: its completion (the process gone, the rule in place).
 
-    `mend_ns`: when its mending began. `end_ns`: when it was mended. All monotonic. `name`: what was done to which
-    processes; `kind`: the fault's name in the catalogue.
+    `mend_ns`: when its mending began. `end_ns`: when it was mended. All monotonic. `name`: the deed and its processes;
+    `kind`: the fault's name in the catalogue.
     """
 
     name: str
@@ -213,7 +213,7 @@ class Mark:
 
 
 def first_write_ms(times_ns: Numbers, mark: Mark) -> float | None:
-    """From the begin of a fault to the first acknowledgement that came after it was complete; None where none did.
+    """From the begin of a fault to the first acknowledgement after its completion; None if there was none.
 
     `times_ns`: of the acknowledgements, sorted.
     """
@@ -222,7 +222,7 @@ def first_write_ms(times_ns: Numbers, mark: Mark) -> float | None:
 
 
 def longest_gap_ms(times_ns: Numbers, begin_ns: int, end_ns: int) -> float:
-    """The longest time within [begin, end] in which nothing was acknowledged. `times_ns`: sorted."""
+    """The longest time within [begin, end] without an acknowledgement. `times_ns`: sorted."""
     begin, end = np.uint64(begin_ns), np.uint64(end_ns)
     inside = times_ns[(times_ns > begin) & (times_ns < end)]
     edges = np.concatenate((np.array([begin]), inside, np.array([end])))

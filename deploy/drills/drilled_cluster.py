@@ -1,8 +1,8 @@
 """The cluster of a drill: started by `zenit up`, observed, and read back completely.
 
-Faults are not here (faults.py): this is what a drill needs to know and to bring back. `zenit up` runs as a process of its
-own with a home inside the directory, so that the cluster which a user started last stays the last one, and so that what
-the drill's process has at that moment (environment, group id) goes over to the processes that are started.
+Faults are elsewhere (faults.py); this is what a drill must know and restart. `zenit up` runs in a process of its own with a
+home inside the directory, so that the user's last started cluster stays the last one, and so that the drill's present
+environment and group id are inherited by the started processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .log_compare import differences
 from .watch import quarantined
 
 UP_TIMEOUT_S: Final = 180
-END_S: Final = 20  # for an `up` that was interrupted to end what it began
+END_S: Final = 20  # for an interrupted `up` to stop what it started
 STOP_MS: Final = 20_000
 HEALTHY_MS: Final = 60_000
 LOOK_MS: Final = 50
@@ -36,7 +36,7 @@ Group = Mapping[str, Any]
 
 
 class DrilledCluster:
-    """One cluster of one replica group or several, of which one at a time is aimed at. One thread."""
+    """One cluster of one or several replica groups, of which one at a time is the target. One thread."""
 
     def __init__(
         self,
@@ -48,12 +48,15 @@ class DrilledCluster:
         settings: Sequence[str] = (),
         is_given: bool = False,
     ) -> None:
-        """`replicas`: of each of `groups`. `controllers`: 0 = a static master. `settings`: of the brokers, as `--set` takes
-        them. `is_given`: it runs already, and is left running."""
+        """`replicas`: of each of `groups`.
+
+        `controllers`: 0 = a static master. `settings`: of the brokers, in the form for `--set`. `is_given`: it runs
+        already, and is left running.
+        """
         self.directory = os.path.abspath(directory)
         self.replicas = replicas
         self.groups = groups
-        self.aim = 0  # the number of the group that `group`, `master` and `slaves` mean
+        self.aim = 0  # the number of the group to which `group`, `master` and `slaves` refer
         self.is_given = is_given
         self._controllers = controllers
         self._settings = tuple(settings)
@@ -63,8 +66,8 @@ class DrilledCluster:
     # ---- up and down
 
     def up(self, environ: Mapping[str, str] | None = None, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Starts what is down and waits until it answers. `environ`: added to what is started. `meanwhile`: called once it
-        has begun.
+        """Starts what is down and waits until it answers. `environ`: added to the processes' environment. `meanwhile`:
+        called after the start has begun.
 
         Raises ClusterNotStarted, RequestTimeout.
         """
@@ -98,17 +101,17 @@ class DrilledCluster:
         self._started = self._local.existing().processes
 
     def down(self) -> None:
-        """Ends what runs, unless the cluster was given; by our own list of it where its record cannot be read."""
+        """Stops the cluster, unless it was given; from our own list of processes if its record is unreadable."""
         if self.is_given:
             return
         try:
-            with suppress(NoCluster):  # an `up` that was interrupted has ended all that it had begun
+            with suppress(NoCluster):  # an interrupted `up` has stopped all that it started
                 self._local.down()
         finally:
             for process in reversed(self._started):
                 terminate(process.pid, process.birth, timeout_ms=STOP_MS)
 
-    # ---- looking
+    # ---- observing
 
     @property
     def namesrv(self) -> str:
@@ -116,7 +119,7 @@ class DrilledCluster:
         return self._local.existing().namesrv
 
     def processes(self, role: str) -> list[ProcessRecord]:
-        """Those of a role, in the order in which they were started."""
+        """The processes of a role, in the order of their start."""
         return list(self._local.existing().of_role(role))
 
     def brokers(self) -> list[ProcessRecord]:
@@ -124,25 +127,25 @@ class DrilledCluster:
         return self.processes(BROKER)
 
     def process(self, name: str) -> ProcessRecord:
-        """The process of that name, as it is recorded now. Raises InvalidParameter."""
+        """The process with this name, as recorded now. Raises InvalidParameter."""
         found = next((process for process in self._local.existing().processes if process.name == name), None)
         if found is None:
             raise InvalidParameter("process", name, f"one of the cluster in {self.directory}")
         return found
 
     def log_path(self, name: str) -> str:
-        """Where a process prints to."""
+        """The log file of a process."""
         return self._local.log_path(name)
 
     def all_groups(self) -> list[Group]:
-        """The replica groups as `zenit status` shows them, by name. Raises InvalidParameter where there are more or fewer."""
+        """The replica groups as in `zenit status`, by name. Raises InvalidParameter if their number is wrong."""
         groups: list[Group] = self._local.status()["groups"]
         if len(groups) != self.groups:
             raise InvalidParameter("groups", len(groups), f"{self.groups}: a drill is of so many replica groups")
         return sorted(groups, key=lambda group: str(group["broker_name"]))
 
     def group(self) -> Group:
-        """The one that is aimed at."""
+        """The target group."""
         return self.all_groups()[self.aim]
 
     def members(self, group: Group) -> list[ProcessRecord]:
@@ -150,38 +153,38 @@ class DrilledCluster:
         return [self.process(replica["name"]) for replica in group["replicas"]]
 
     def leading_controller(self) -> ProcessRecord | None:
-        """The controller that leads, where status tells it; else the first that runs; None where none does."""
+        """The leading controller, if status shows it; else the first running one; None if none runs."""
         running = [process for process in self.processes(CONTROLLER) if is_running(process.pid, process.birth)]
         leader = self._local.status().get("controller")
         leading = [process for process in running if leader in (process.name, process.address)]
         return next(iter(leading or running), None)
 
     def master(self) -> ProcessRecord:
-        """Of the group that is aimed at. Raises RequestTimeout where there is none for too long."""
+        """The master of the target group. Raises RequestTimeout if there is none for too long."""
         self._wait(lambda: self.group()["master"] is not None, "the group has a master")
         return self.process(self.group()["master"])
 
     def next_master(self, old: str, timeout_ms: int) -> ProcessRecord:
-        """The one that takes over from `old`. Raises RequestTimeout."""
+        """The master that takes over from `old`. Raises RequestTimeout."""
         self._wait(lambda: self.group()["master"] not in (None, old), f"another leads than {old}", timeout_ms)
         return self.master()
 
     def slaves(self) -> list[ProcessRecord]:
-        """The replicas of that group that are not the master, and run."""
+        """The running replicas of the target group, without the master."""
         master = self.master().name
         return [p for p in self.members(self.group()) if p.name != master and is_running(p.pid, p.birth)]
 
     def quarantined(self) -> list[str]:
-        """Which replicas that are in sync have quarantined ranges, in words."""
+        """In-sync replicas with quarantined ranges, as text."""
         in_sync = [name for group in self.all_groups() for name in group["in_sync"] or ()]
         return quarantined(in_sync, {name: answer["store"] for name, answer in self._statistics().items()})
 
     def mended_ranges(self) -> dict[str, int]:
-        """How many damaged ranges each replica that answers has had mended since it was started."""
+        """How many damaged ranges each answering replica has repaired since its start."""
         return {name: answer.get("repairs", {}).get("mended_ranges", 0) for name, answer in self._statistics().items()}
 
     def _statistics(self) -> dict[str, dict[str, Any]]:
-        """Of each replica that answers."""
+        """The statistics of each answering replica."""
         with RemotingClient() as client:
             answers = {
                 broker.name: ask_json(client, broker.address, GetBrokerStatistics()) for broker in self.brokers()
@@ -189,7 +192,7 @@ class DrilledCluster:
         return {name: answer for name, answer in answers.items() if answer is not None}
 
     def differing_logs(self) -> list[str]:
-        """Which replicas of a group have not the same log, byte for byte, in words; once they are level. Raises OSError."""
+        """Replicas of a group whose logs differ, byte for byte, as text; call it when they are level. Raises OSError."""
         return [
             text
             for group in self.all_groups()
@@ -199,9 +202,9 @@ class DrilledCluster:
     # ---- waiting
 
     def wait_healthy(self, timeout_ms: int = HEALTHY_MS) -> None:
-        """Until there is a master and every replica is in sync. Raises RequestTimeout, which says how it stands.
+        """Waits until there is a master and every replica is in sync. Raises RequestTimeout, which gives the state.
 
-        A replica that gets a long log back may take more time, as long as it comes nearer.
+        A replica that copies a long log may take longer, as long as it makes progress.
         """
         self._wait(
             lambda: all(_is_healthy(group, self.replicas) for group in self.all_groups()),
@@ -211,7 +214,7 @@ class DrilledCluster:
         )
 
     def wait_level(self, timeout_ms: int = HEALTHY_MS) -> None:
-        """Until every replica holds the same and knows it confirmed, while nothing is sent. Raises RequestTimeout."""
+        """Waits, without load, until every replica has the same log and knows it confirmed. Raises RequestTimeout."""
         self._wait(lambda: all(map(_is_level, self.all_groups())), "all replicas hold the same", timeout_ms)
 
     def _wait(
@@ -221,7 +224,7 @@ class DrilledCluster:
         timeout_ms: int = HEALTHY_MS,
         left: Callable[[Group], int] = lambda _: 0,
     ) -> None:
-        """The time counts anew whenever what is `left` to do is less by a tenth than ever before."""
+        """Waits for a condition. The time starts again whenever what is `left` to do is a tenth less than ever before."""
         deadline_ms = monotonic_ms() + timeout_ms
         least: float = math.inf
         while True:
@@ -233,7 +236,7 @@ class DrilledCluster:
                 if (now_left := sum(map(left, groups))) < 0.9 * least:
                     least = now_left
                     deadline_ms = monotonic_ms() + timeout_ms
-            except (StoreFormatError, StopIteration) as error:  # read while `zenit up` writes it anew
+            except (StoreFormatError, StopIteration) as error:  # read while `zenit up` rewrites it
                 stands = str(error)
             if monotonic_ms() >= deadline_ms:
                 raise RequestTimeout(f"{what}; it stands: {stands}", timeout_ms)
@@ -248,7 +251,7 @@ def _is_healthy(group: Group, replicas: int) -> bool:
 
 
 def _lag_bytes(group: Group) -> int:
-    """How much the replica that is furthest behind lacks of the longest log."""
+    """How many bytes of the longest log the replica furthest behind lacks."""
     ends = [replica["written_offset"] or 0 for replica in group["replicas"]]
     return max(ends, default=0) - min(ends, default=0)
 
@@ -268,7 +271,7 @@ def _standing(group: Group) -> str:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """Has `zenit up` end what it began, and waits for that: it holds the cluster's lock. One that does not end is killed."""
+    """Makes `zenit up` stop what it started, and waits, because it holds the cluster's lock. Kills it if it does not end."""
     child.terminate()
     try:
         child.wait(END_S)

@@ -3,7 +3,7 @@
     body    producer u16 | sequence u64 | run u32 | filler | CRC-32 of all that        little-endian
 
 A *message* is (producer, sequence), a *place* is (queue, queue offset). Both fit one 64-bit number, so that millions of
-them are compared as columns. One run uses one topic; the *number* of a queue tells the replica group too.
+them are compared as columns. One run uses one topic; the *number* of a queue includes the replica group.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Numbers = npt.NDArray[np.uint64]
 HEAD: Final = struct.Struct("<HQI")
 TAIL: Final = struct.Struct("<I")
 BODY_BYTES_MIN: Final = HEAD.size + TAIL.size
-FILLER_TURN: Final = 251  # bytes of one message's filler lie elsewhere than those of the next ones
+FILLER_TURN: Final = 251  # fillers of consecutive messages begin at different bytes
 
 ACKNOWLEDGED: Final = np.dtype(
     [
         ("sequence", "<u8"),
         ("queue_offset", "<u8"),
         ("physical_offset", "<u8"),
-        ("time_ns", "<u8"),  # monotonic: when the reply was there
-        ("checksum", "<u4"),  # CRC-32 of the body that was sent
+        ("time_ns", "<u8"),  # monotonic time of the reply
+        ("checksum", "<u4"),  # CRC-32 of the sent body
         ("producer", "<u2"),
         ("queue", "<u2"),  # its number
     ]
 )
-"""A row for each message whose send returned; the file of a load process is these rows, one after another."""
+"""A row per message whose send returned; the file of a load process is these rows, one after another."""
 
 ACKNOWLEDGED_ROW: Final = struct.Struct("<QQQQIHH")
 
@@ -43,27 +43,27 @@ STORED: Final = np.dtype(
         ("sequence", "<u8"),
         ("queue_offset", "<u8"),
         ("physical_offset", "<u8"),
-        ("checksum", "<u4"),  # CRC-32 of the body as it was read
+        ("checksum", "<u4"),  # CRC-32 of the body as read
         ("producer", "<u2"),
         ("queue", "<u2"),
     ]
 )
-"""A row for each message that a replica gave out when it was asked for everything."""
+"""A row per message that a replica returned when everything was read."""
 
 STORED_ROW: Final = struct.Struct("<QQQIHH")
 
 QUEUES_MAX: Final = 1024
-"""Queues of a topic in one group, at most."""
+"""The most queues of a topic in one group."""
 
 NOBODY: Final = 0xFFFF
-"""The producer of a body that does not prove itself."""
+"""The producer of a body with a wrong checksum."""
 
 
 class Bodies:
     """Makes the bodies of one producer. One thread."""
 
     def __init__(self, run: int, producer: int, body_bytes: int) -> None:
-        """`run`: 32 bits that bodies of other runs do not carry. `body_bytes`: at least BODY_BYTES_MIN."""
+        """`run`: 32 bits that differ from those of other runs. `body_bytes`: at least BODY_BYTES_MIN."""
         self._run, self._producer = run, producer
         self._filler_bytes = body_bytes - BODY_BYTES_MIN
         self._pool = bytes((producer * 7 + k * k) & 0xFF for k in range(self._filler_bytes + FILLER_TURN))
@@ -76,7 +76,7 @@ class Bodies:
 
 
 def read_body(body: bytes, run: int) -> tuple[int, int]:
-    """(producer, sequence) of a body; (NOBODY, 0) where it is not one of this run, or damaged."""
+    """(producer, sequence) of a body; (NOBODY, 0) if it is of another run, or damaged."""
     if len(body) < BODY_BYTES_MIN:
         return NOBODY, 0
     producer, sequence, its_run = HEAD.unpack_from(body)
@@ -87,12 +87,12 @@ def read_body(body: bytes, run: int) -> tuple[int, int]:
 
 
 def queue_number(group: int, queue_id: int) -> int:
-    """A queue of the `group`-th replica group, by name, as one number of 16 bits."""
+    """A queue of replica group number `group` (by name), as one number of 16 bits."""
     return group * QUEUES_MAX + queue_id
 
 
 def of_group(rows: Table, group: int) -> Table:
-    """Those rows whose queue is of that group."""
+    """The rows with queues of that group."""
     kept: Table = rows[rows["queue"] // QUEUES_MAX == group]
     return kept
 
@@ -110,7 +110,7 @@ def places_of(rows: Table) -> Numbers:
 def distinct(numbers: Numbers) -> Numbers:
     """Each number once, ascending.
 
-    By a sort: the hash table of `np.unique` takes twenty times as long for numbers that come in runs, as these do.
+    By a sort: the hash table of `np.unique` takes twenty times as long for numbers in runs, as these are.
     """
     listed = np.sort(numbers, kind="stable")
     is_new = np.ones(len(listed), dtype=np.bool_)
@@ -129,7 +129,7 @@ def are_in(numbers: Numbers, known: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def split(number: int) -> tuple[int, int]:
-    """The reverse, of one number: (producer, sequence) or (queue, queue offset)."""
+    """The reverse for one number: (producer, sequence) or (queue, queue offset)."""
     return number >> 48, number & 0xFFFF_FFFF_FFFF
 
 

@@ -2,11 +2,11 @@
 
     python -m zenitmq.deploy.drills.load        one JSON job (LoadJob) on standard input, then "stop" or its end
 
-Each producer is a thread and has a sharding key of its own, hence one queue, and has one send in flight. A send that
-failed is repeated with the same messages until it is acknowledged or the run ends: a try whose reply was lost may store
-them twice, but no message overtakes one that was numbered before it. What is written down goes to a file
-(ledger.ACKNOWLEDGED) a few hundred rows at a time, so memory does not grow with the run. Prints {"ready": true} once each
-producer's first send was acknowledged, {"count": n, "failure": text} now and then, {"sent": n, "tries_failed": n} at last.
+Each producer is a thread with its own sharding key, and so with one queue, and has one send in flight. A failed send is
+repeated with the same messages until it is acknowledged or the run ends: a try whose reply was lost may store them twice,
+but no message overtakes one with a lower number. Records go to a file (ledger.ACKNOWLEDGED) a few hundred rows at a time,
+so memory does not grow with the run. Prints {"ready": true} after each producer's first acknowledgement, {"count": n,
+"failure": text} now and then, {"sent": n, "tries_failed": n} at the end.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ...model.errors import MessageIllegal, MessageTooLarge, ZenitError
 from ...model.message import Message, SendReceipt
 from .ledger import ACKNOWLEDGED_ROW, Bodies, queue_number
 
-SEND_TIMEOUT_S: Final = 3.0  # the client's own default: what a drill tells of is what users see
+SEND_TIMEOUT_S: Final = 3.0  # the client's default, so that a drill shows what users see
 PAUSE_MS: Final = 5.0
-"""After a send that used up its time; the client's own pauses come before it."""
+"""After a send that used up its time, in addition to the client's own pauses."""
 
 BEHIND_NS: Final = 100_000_000
-"""A producer that fell further behind its schedule, as in a fault, goes on from now and does not catch up."""
+"""A producer that falls further behind its schedule, as during a fault, continues from now and does not catch up."""
 
 FLUSH_ROWS: Final = 400
 REPORT_MS: Final = 250
@@ -40,10 +40,10 @@ SWITCH_INTERVAL_S: Final = 0.0005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadJob:
-    """What one process does. Producers are numbered from `first_producer`; `rate`: messages a second of them together.
+    """The job of one process. Producers are numbered from `first_producer`; `rate`: messages a second, all together.
 
-    `batch`: messages a send; the first `singles` producers send one at a time, as often as the others.
-    `groups`: the names of all replica groups, sorted.
+    `batch`: messages per send; the first `singles` producers send one at a time, as often as the others. `groups`: the
+    names of all replica groups, sorted.
     """
 
     namesrv: str
@@ -59,18 +59,18 @@ class LoadJob:
     groups: tuple[str, ...] = ()
 
     def batch_of(self, number: int) -> int:
-        """Messages a send of that producer."""
+        """Messages per send of that producer."""
         return 1 if number < self.first_producer + self.singles else self.batch
 
     @property
     def interval_ns(self) -> int:
-        """From one send of a producer to its next one, so that all of them together keep the rate."""
+        """The interval of a producer's sends, so that all producers together keep the rate."""
         messages = sum(map(self.batch_of, range(self.first_producer, self.first_producer + self.producers)))
         return int(1e9 * messages / self.rate)
 
 
 class Journal:
-    """The file of acknowledgements. Any thread; a row is written whole."""
+    """The file of acknowledgements. Any thread; a row is written as a whole."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -79,7 +79,7 @@ class Journal:
         self.count = 0
 
     def add(self, rows: list[bytes]) -> None:
-        """Takes rows; writes a few hundred of them at once."""
+        """Adds rows; writes a few hundred of them at once."""
         with self._lock:
             self._rows += rows
             self.count += len(rows)
@@ -98,7 +98,7 @@ class Journal:
 
 
 class NumberedProducer:
-    """One producer: a thread of its own runs `run`."""
+    """One producer, whose `run` is run by a thread of its own."""
 
     def __init__(self, job: LoadJob, number: int, producer: Producer, journal: Journal, stop: threading.Event) -> None:
         self._job, self._number, self._producer = job, number, producer
@@ -108,7 +108,7 @@ class NumberedProducer:
         self.is_ready = threading.Event()
         self.sent = 0
         self.tries_failed = 0
-        self.failure = ""  # why it does not go on, while it does not
+        self.failure = ""  # why it is not making progress, while it is not
 
     def run(self) -> None:
         """Sends on schedule until it is stopped."""
@@ -126,7 +126,7 @@ class NumberedProducer:
             self.is_ready.set()
 
     def _send(self) -> bool:
-        """Sends the next messages until they are acknowledged; False where the run ended before."""
+        """Sends the next messages until they are acknowledged; False if the run ended before."""
         numbers = range(self.sent, self.sent + self._job.batch_of(self._number))
         messages = [Message(self._job.topic, self._bodies.make(number)) for number in numbers]
         while True:
@@ -166,7 +166,7 @@ class NumberedProducer:
 
 
 def work(job: LoadJob, tell: Callable[[dict[str, Any]], None], stop: threading.Event) -> None:
-    """Runs the producers until `stop`; tells how it goes."""
+    """Runs the producers until `stop`; reports progress."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with open(job.path, "wb") as file, Producer("DRILL", namesrv=job.namesrv, compression=None) as producer:
         journal = Journal(file)

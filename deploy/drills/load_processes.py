@@ -1,6 +1,6 @@
 """Starts the load processes of a drill, counts during the run, and collects their records.
 
-Every wait has a deadline; a process that does not end in time is killed, by its own pid, since it is ours.
+Every wait has a deadline; a process that does not end in time is killed by its pid: it is our child.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class LoadResult:
 
 
 class DrillLoad:
-    """Several load processes. Context manager: entered, each producer had its first acknowledgement. One thread."""
+    """Several load processes. Context manager: inside, each producer had its first acknowledgement. One thread."""
 
     def __init__(self, job: LoadJob, *, processes: int, directory: str) -> None:
-        """`job`: of all processes together; `directory`: for what they write down."""
+        """`job`: of all processes together; `directory`: for their records."""
         self._jobs = [
             replace(
                 job,
@@ -65,7 +65,7 @@ class DrillLoad:
         self._kill()
 
     def count(self) -> int:
-        """How many messages are acknowledged so far, a quarter of a second ago. Raises SystemFault where a process ended."""
+        """How many messages are acknowledged so far, a quarter of a second ago. Raises SystemFault if a process has ended."""
         for child in self._children:
             child.read()
         return sum(child.count for child in self._children)
@@ -114,7 +114,7 @@ class _Child:
         self._pending = b""
         self.count = self.tries_failed = 0
         self.is_ready = self.is_done = False
-        self.said = ""  # of what keeps it from going on
+        self.said = ""  # why it is not making progress
         self._write(json.dumps(asdict(job)))
 
     def fileno(self) -> int:
@@ -122,7 +122,7 @@ class _Child:
         return self._process.stdout.fileno()
 
     def read(self) -> None:
-        """Takes what it printed. Raises SystemFault where it ended before it should."""
+        """Reads its output. Raises SystemFault if it ended too early."""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self.fileno(), 1 << 16):
                 self._pending += chunk
@@ -143,7 +143,7 @@ class _Child:
         self._write("stop")
 
     def kill(self) -> None:
-        """By force where it has not ended; then its pipes."""
+        """Kills it if it has not ended; then closes its pipes."""
         if self._process.poll() is None:
             if not self.is_done:
                 self._process.kill()

@@ -1,7 +1,8 @@
 """Compares the logs of a group's replicas byte for byte, from their stores' files.
 
-All of what is kept everywhere is compared, record by record: of the filler that ends a segment only its head is the
-log's, what lies behind it is each replica's own. The processes may run; the logs must be level. A segment's file is read whole.
+Compares everything that all of them have, record by record. Of the filler that ends a segment only the head belongs to the
+log; the bytes behind it differ between replicas. The processes may run; the logs must be level. A segment's file is read as
+a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ HEAD: Final = struct.Struct(">iI")  # of a record: its size, its magic
 
 
 def differences(stores: Mapping[str, str]) -> list[str]:
-    """In words, at most one for each pair of neighbours. `stores`: directories by replica. Raises OSError."""
+    """The differences as text, at most one per pair of neighbours. `stores`: directories by replica. Raises OSError."""
     names = sorted(stores)
     segments = {name: _segments(stores[name]) for name in names}
     found = []
@@ -55,7 +56,7 @@ def _content(path: str | None) -> bytes:
 
 
 def _end(segment: bytes) -> int:
-    """Where the last record ends, the head of the filler included."""
+    """The end of the last record, including the head of the filler."""
     at = 0
     while at + HEAD.size <= len(segment):
         size_bytes, magic = HEAD.unpack_from(segment, at)

@@ -1,6 +1,6 @@
-"""Does what docs/operate.md tells an operator to do, with the commands there: each a process of its own.
+"""Does what docs/operate.md tells an operator to do, with the commands there, each in a process of its own.
 
-`wait_blocked`, `restore`: a group whose node in ZooKeeper was lost or set back. `scrub`: has one broker read its log.
+`wait_blocked`, `restore`: for a group whose node in ZooKeeper was lost or set back. `scrub`: makes one broker read its log.
 `elect_another`: an orderly change of master.
 """
 
@@ -18,7 +18,7 @@ from ...model.groups.log_reach import LogReach, best_log
 from .drilled_cluster import DrilledCluster, Group
 
 COMMAND_S: Final = 120
-SCRUB_S: Final = 900  # it gives way to a busy broker
+SCRUB_S: Final = 900  # it yields to a busy broker's other work
 BLOCKED_MS: Final = 30_000
 ELECTED_MS: Final = 60_000
 PAUSE_MS: Final = 200
@@ -26,7 +26,7 @@ SCRUB_BYTES_PER_SECOND: Final = 256 << 20
 
 
 class Operator:
-    """Of one cluster. One thread."""
+    """The operator of one cluster. One thread."""
 
     def __init__(self, cluster: DrilledCluster) -> None:
         self._cluster = cluster
@@ -37,16 +37,16 @@ class Operator:
         self._again("an orderly election", lambda: self._zenit("controller", "elect", name) is not None)
 
     def wait_blocked(self, name: str) -> None:
-        """Until `zenit status` says that the group was lost or set back. Raises RequestTimeout."""
+        """Waits until `zenit status` says that the group was lost or set back. Raises RequestTimeout."""
         self._again(f"{name} is told to be blocked", lambda: self._group(name)["blocked"] is not None, BLOCKED_MS)
 
     def restore(self, name: str) -> None:
-        """Restores the group, and elects whose log is worth most. Raises RequestTimeout, which says what was answered last."""
+        """Restores the group, and elects the replica with the best log. Raises RequestTimeout with the last answer."""
         self._again(f"{name} is restored", lambda: self._restored(name))
         self._again(f"{name} has a master", lambda: self._elected(name))
 
     def scrub(self, address: str) -> dict[str, Any]:
-        """What a scrub of a broker tells of it; what could not be mended is in it. Raises RequestTimeout."""
+        """The result of a broker's scrub, including damage that could not be repaired. Raises RequestTimeout."""
         rate = str(SCRUB_BYTES_PER_SECOND)
         done = self._run("store", "scrub", address, "--rate", rate, timeout_s=SCRUB_S)
         if not done.stdout:
@@ -75,7 +75,7 @@ class Operator:
             if replica["written_offset"] is not None
         ]
         members = self._cluster.members(self._group(name))
-        if len(logs) < len(members):  # who has not registered again may have the best one
+        if len(logs) < len(members):  # one that has not registered again may have the best log
             return False
         best = best_log(logs).name
         return self._zenit("controller", "elect", name, "--replica", best, "--force") is not None
@@ -84,7 +84,7 @@ class Operator:
         return next(group for group in self._cluster.all_groups() if group["broker_name"] == name)
 
     def _zenit(self, *arguments: str) -> dict[str, Any] | None:
-        """The document that a command prints; None where it is refused."""
+        """The document that a command prints; None if it is refused."""
         done = self._run(*arguments)
         self._said = done.stderr.strip()
         if done.returncode:

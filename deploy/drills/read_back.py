@@ -1,7 +1,7 @@
-"""Reads everything that one replica holds of a drill's topic, from that replica only.
+"""Reads everything that one replica has of a drill's topic, from that replica only.
 
-A slave answers below its confirm offset, a master likewise, so this reads what consumers could read from there. Replicas
-answer the same request with the same bytes, as long as their logs are the same: each answer is taken apart once.
+Slaves and masters answer only below their confirm offset, so this reads what consumers could read there. Replicas give the
+same answer to a request as long as their logs are equal: each distinct answer is decoded once.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ AGAIN_MS: Final = 50
 
 
 class ReadBack:
-    """What all replicas of one group hold of `topic`, one after another. One thread.
+    """Reads all replicas of one group's `topic`, one after another. One thread.
 
-    `run`: as bodies carry it; `group`: the number of the group.
+    `run`: as in the bodies; `group`: the number of the group.
     """
 
     def __init__(self, client: RemotingClient, topic: str, *, group: int, queues: int, run: int) -> None:
@@ -39,13 +39,13 @@ class ReadBack:
         self._rows: dict[tuple[int, bytes], bytes] = {}  # by queue and the digest of an answer
 
     def of_replica(self, address: str, *, timeout_ms: int) -> Table:
-        """The rows (ledger.STORED) of all queues at the broker of that address.
+        """The rows (ledger.STORED) of all queues at the broker with that address.
 
-        Empty where the broker does not know the topic. Raises its own error where it goes on refusing, or RequestTimeout.
+        Empty if the broker does not know the topic. Raises its error if it keeps refusing, or RequestTimeout.
         """
         deadline_ms = monotonic_ms() + timeout_ms
         rows: list[bytes] = []
-        with contextlib.suppress(TopicNotFound):  # lost with all that was in it
+        with contextlib.suppress(TopicNotFound):  # lost with all its messages
             for queue_id in range(self._queues):
                 rows += self._of_queue(address, queue_id, deadline_ms)
         return np.frombuffer(b"".join(rows), dtype=STORED)
@@ -70,7 +70,7 @@ class ReadBack:
 
 
 def _ask(client: RemotingClient, address: str, request: PullMessages, deadline_ms: int) -> tuple[PullReply, bytes]:
-    """One reply; a broker that cannot answer just now is asked again until the deadline."""
+    """One reply; a broker that cannot answer now is asked again until the deadline."""
     while True:
         left_ms = deadline_ms - monotonic_ms()
         if left_ms <= 0:

@@ -1,7 +1,7 @@
 """The report of a drill: of each run, and of all of them. Pure.
 
-The document has the shape that design says for `zenit drill run --json`: drill, passed, lost, runs with acknowledged,
-lost, duplicated, reordered, first_write_ms, longest_gap_ms; the rest is added.
+The document is that of `zenit drill run --json`: drill, passed, lost, runs with acknowledged, lost, duplicated, reordered,
+first_write_ms, longest_gap_ms, and more.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .timeline import counts_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotAccount:
-    """What became of bits that a run turned in logs. A range may hold several records, and so several bits.
+    """The fate of bits that a run flipped in logs. A range may have several records, and so several bits.
 
-    `ranges_found`: by scrubs; `ranges_mended`: since the bits were turned, whoever found them.
+    `ranges_found`: by scrubs; `ranges_mended`: since the bits were flipped, whoever found them.
     """
 
     bits_turned: int = 0
@@ -39,8 +39,8 @@ class RotAccount:
 class RunReport:
     """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load.
 
-    `group_times_ns`: the same by replica group, since each pauses for itself; empty: of one group.
-    `violations`: what went back or is quarantined (watch). `rot`: what became of bits that were turned.
+    `group_times_ns`: the same by replica group, because each has its own pauses; empty: there is one group. `violations`:
+    errors and quarantined ranges (watch). `rot`: the fate of flipped bits.
     """
 
     verdict: Verdict
@@ -55,12 +55,14 @@ class RunReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all that was promised held, and writes went on after each fault, in each group."""
+        """Whether all promises held, and writes continued after each fault, in each group."""
         goes_on = all(len(times) and int(times[-1]) > mark.end_ns for mark in self.marks for times in self._groups())
         return self.verdict.is_clean and not self.violations and goes_on
 
     def _first_writes(self) -> list[float | None]:
-        """For each fault; the longest pause where that is shorter, since then writes went on before it was complete."""
+        """The time of each fault's first write; the longest pause if that is shorter, because then writes continued before
+        the fault was complete.
+        """
         firsts = [first_write_ms(self.times_ns, mark) for mark in self.marks]
         return [
             None if first is None else min(first, pause) for first, pause in zip(firsts, self._pauses(), strict=True)
@@ -73,11 +75,11 @@ class RunReport:
         ]
 
     def _longest_ms(self, begin_ns: int, end_ns: int) -> float:
-        """Without a write, of the group that waited longest."""
+        """The longest time without a write, in the group that waited longest."""
         return max(longest_gap_ms(times, begin_ns, end_ns) for times in self._groups())
 
     def _groups(self) -> list[Numbers]:
-        """The times of each group; one whose queues no producer writes to has no say."""
+        """The times of each group; one without a producer is left out."""
         return [times for times in self.group_times_ns if len(times)] or [self.times_ns]
 
     def _untils(self) -> list[int]:
@@ -85,7 +87,7 @@ class RunReport:
         return [*(mark.begin_ns for mark in self.marks[1:]), self.end_ns][: len(self.marks)]
 
     def document(self) -> dict[str, Any]:
-        """The run as JSON has it. `first_write_ms`: of the fault where it took longest; None where none came."""
+        """The run as JSON. `first_write_ms`: of the fault with the longest one; None if there was none."""
         firsts = self._first_writes()
         known = [first for first in firsts if first is not None]
         verdict = self.verdict
@@ -127,7 +129,7 @@ class RunReport:
 
 
 def document(drill: str, runs: Sequence[RunReport], *, seed: int, replicas: int, rate: float) -> dict[str, Any]:
-    """The whole drill. `passed`: every run did."""
+    """The whole drill. `passed`: every run passed."""
     documents = [run.document() for run in runs]
     firsts = [each["first_write_ms"] for each in documents if each["first_write_ms"] is not None]
     return {

@@ -3,9 +3,9 @@
     cluster up -> (new topic -> load -> as long as a fault will be held -> [fault -> hold -> mend -> in sync again -> settle]
     ... -> load stops -> replicas level -> read back through each -> verdict) as often as there are runs -> cluster down
 
-One cluster serves all runs of a drill; each run has a topic and a number of its own. Every wait is bounded, what was
-started is ended on every way out, and a directory that the drill made is removed with everything in it, but where a promise
-was broken or the drill could not be carried out: then stores and logs are the evidence, and it says where they are.
+One cluster serves all runs of a drill; each run has its own topic and number. Every wait is bounded, and everything that
+was started is stopped on every way out. A directory that the drill created is removed with everything in it, unless a
+promise was broken or the drill failed: then its stores and logs are evidence, and the drill prints its path.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ from .watching import watching
 
 SETTLE_MS: Final = 1_500
 LAST_SETTLE_MS: Final = round(2 * SEND_TIMEOUT_S * 1000)
-"""With several groups: a group that few producers write to has time for a send that a fault swallowed, and another one."""
+"""With several groups: time for a group with few producers to repeat a send that a fault swallowed, and for another send."""
 READ_MS: Final = 600_000
 QUEUES: Final = 8
 RANDOM_MINUTES: Final = 30.0
 PROCESSES: Final = 2
-PRODUCERS: Final = 4  # of each process
-SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more in one send
+PRODUCERS: Final = 4  # per process
+SENDS_A_SECOND: Final = 125  # per producer; a higher rate means more messages per send
 SINGLES: Final = 1  # producers of each process that send one message at a time, in `random`
 CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
 CLUSTER_FOLDER: Final = "cluster"  # in the working directory
 STORE_PREFIX: Final = "broker-"  # of the names of all brokers, and so of their stores in the cluster's directory
 SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
 ROLLING_SETTINGS: Final = ("store.segment_bytes=262144", "store.preallocate_segments=0", "store.recycle_segments=0")
-"""Where disks are to be full: a log that needs a new file soon."""
+"""For full disks: the log soon needs a new file."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
-    """What a user may choose. `seconds`: how long each fault is held, None = as the drill says; `minutes`: of `random`,
-    None = RANDOM_MINUTES.
+    """The user's choices. `seconds`: how long each fault is held, None = as in the drill; `minutes`: of `random`, None =
+    RANDOM_MINUTES.
 
-    `batch`: messages a send; None = as many as the rate needs at 125 sends a second of each producer.
+    `batch`: messages per send; None = as many as the rate needs at 125 sends a second of each producer.
 
     `replicas`: of each of `groups`; `controllers`: 0 = a static master. `power`: `random` draws power cuts instead of
-    partitions, under flush mode sync; `disks`: disks that hang or are full instead, also under flush mode sync.
+    partitions, with flush mode sync; `disks`: disks that hang or are full instead, also with flush mode sync.
 
-    `directory`: of a cluster that runs already; None = one is started. `report_directory`: for the document and pictures.
+    `directory`: of a running cluster; None = one is started. `report_directory`: for the document and pictures.
     """
 
     drill: str
@@ -112,26 +112,26 @@ class DrillOptions:
 
     @property
     def cuts_power(self) -> bool:
-        """Whether its brokers run over the library that remembers what is not synced."""
+        """Whether its brokers run with the library that records unsynced writes."""
         return self.power or drill_named(self.drill).cuts_power
 
     @property
     def fails_disk(self) -> bool:
-        """Whether its brokers run over the library whose disks hang or are full."""
+        """Whether its brokers run with the library that makes disks hang or full."""
         return self.disks or drill_named(self.drill).fails_disk
 
     def chosen(self) -> Drill:
-        """The drill, each fault held as long as was asked."""
+        """The drill, with the requested duration of faults."""
         drill = drill_named(self.drill)
         return drill if self.seconds is None else drill.held(round(self.seconds * 1000))
 
     @property
     def messages_a_send(self) -> int:
-        """So many that the rate can be reached, and the gaps still be seen."""
+        """Messages per send: enough to reach the rate, few enough to see gaps."""
         return self.batch or max(1, round(self.rate / (PROCESSES * PRODUCERS * SENDS_A_SECOND)))
 
     def conditions(self, *, is_apart: bool) -> Conditions:
-        """What `random` may draw. `is_apart`: brokers can be told apart by the network's rules."""
+        """What `random` may draw. `is_apart`: the network's rules can distinguish brokers."""
         return Conditions(
             has_controllers=self.controllers > 0,
             can_cut_network=is_apart,
@@ -141,7 +141,7 @@ class DrillOptions:
 
 
 def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
-    """Runs the drill and returns its document (report.document). Raises ZenitError where it could not be run."""
+    """Runs the drill and returns its document (report.document). Raises ZenitError if it could not run."""
     drill = options.chosen()
     is_apart = _enter_own_network(options, drill, say)
     if (options.cuts_power or options.fails_disk) and options.directory is not None:
@@ -168,7 +168,7 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
 
 
 def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
-    """Whether brokers will be told apart by the network's rules: where the drill asks for it, or may draw it and can."""
+    """Whether the network's rules will distinguish brokers: if the drill needs it, or may draw it and the machine allows it."""
     if not (drill.cuts_network or drill.is_random) or options.power or options.disks:
         return False
     if options.directory is not None and drill.cuts_network:
@@ -189,7 +189,7 @@ def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
 
 @dataclass(slots=True)
 class _Place:
-    """The working directory, with the cluster's in it where the drill started that. `is_evidence`: it is kept."""
+    """The working directory, which contains the cluster's if the drill started that. `is_evidence`: it is kept."""
 
     path: str
     is_evidence: bool = False
@@ -197,11 +197,11 @@ class _Place:
 
 @contextmanager
 def _working_directory(options: DrillOptions, say: Say) -> Iterator[_Place]:
-    """Removed at the end, unless it is evidence, or the drill broke off by itself."""
+    """Removed at the end, unless it is evidence, or the drill failed."""
     place = _Place(tempfile.mkdtemp(prefix="zenit-drill-"))
     try:
         yield place
-    except (InvalidParameter, NoCluster, RequirementMissing):  # it was asked for what cannot be done here: no evidence
+    except (InvalidParameter, NoCluster, RequirementMissing):  # it was asked for something impossible here: no evidence
         raise
     except Exception:
         place.is_evidence = True
@@ -216,7 +216,7 @@ def _working_directory(options: DrillOptions, say: Say) -> Iterator[_Place]:
 
 @contextmanager
 def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tuple[DrilledCluster, Tools, _Place]]:
-    """The cluster, up and in sync; a working directory. Afterwards nothing runs any more, but for a cluster that was given."""
+    """The cluster, up and in sync, and a working directory. On exit everything is stopped, except a given cluster."""
     with ExitStack() as unwind:
         place = unwind.enter_context(_working_directory(options, say))
         work = place.path
@@ -321,7 +321,7 @@ class _DrillRun:
         )
 
     def _verdict(self, number: int, acknowledged: Table) -> Verdict:
-        """Of one group: what was acknowledged there against what each of its replicas holds."""
+        """The verdict on one group: its acknowledgements against the content of each of its replicas."""
         cluster = self._cluster
         with RemotingClient() as client:
             read_back = ReadBack(client, self._topic, group=number, queues=QUEUES, run=self._number)
@@ -343,7 +343,7 @@ class _DrillRun:
             yield fault
 
     def _strike(self, fault: Fault, load: DrillLoad) -> None:
-        """One fault, from its begin until all is in sync again; several processes one after another where it says so."""
+        """Applies one fault and waits until all is in sync again; to several processes one after another if it says so."""
         self._cluster.aim = self._chance.randrange(self._options.groups)
         processes = faults.whom(self._cluster, fault, self._tools.seed)
         if fault.whom is not Whom.EACH_BROKER:

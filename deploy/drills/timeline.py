@@ -13,19 +13,19 @@ from .ledger import Numbers
 
 BUCKET_MS: Final = 50
 BUCKETS_MAX: Final = 4_000
-"""A longer run has fewer, wider ones: a picture is no record."""
+"""A longer run has fewer, wider ones, to keep the picture small."""
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 280, 64, 16, 52, 40
 _INK, _GRID, _BAR, _FAULT = "#4a5568", "#cbd5e0", "#2b6cb0", "#c05621"
 
 
 def bucket_ms_of(duration_ns: int) -> int:
-    """The width of a bucket: 50 ms, or as many times that as keep a long run's picture small."""
+    """The width of a bucket: 50 ms, or a multiple that keeps a long run's picture small."""
     return BUCKET_MS * max(1, -(-duration_ns // (BUCKET_MS * 1_000_000 * BUCKETS_MAX)))
 
 
 def counts_of(times_ns: Numbers, begin_ns: int, end_ns: int, bucket_ms: int) -> list[int]:
-    """How many of `times_ns` fall into each bucket from `begin_ns` on; the last one may reach past `end_ns`."""
+    """How many of `times_ns` are in each bucket from `begin_ns` on; the last one may extend past `end_ns`."""
     width_ns = bucket_ms * 1_000_000
     count = max(1, -(-(end_ns - begin_ns) // width_ns))
     inside = times_ns[(times_ns >= np.uint64(begin_ns)) & (times_ns < np.uint64(end_ns))]
@@ -34,7 +34,7 @@ def counts_of(times_ns: Numbers, begin_ns: int, end_ns: int, bucket_ms: int) -> 
 
 
 def render(title: str, times_ns: Numbers, begin_ns: int, end_ns: int, marks: Sequence[Mark]) -> str:
-    """The picture of [begin_ns, end_ns): a bar a bucket, a band a fault."""
+    """The picture of [begin_ns, end_ns): one bar per bucket, one band per fault."""
     bucket_ms = bucket_ms_of(end_ns - begin_ns)
     counts = counts_of(times_ns, begin_ns, end_ns, bucket_ms)
     span_s = len(counts) * bucket_ms / 1000

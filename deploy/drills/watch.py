@@ -1,11 +1,11 @@
 """Checks during a drill, about once a second, that epochs and confirm offsets never decrease. Pure.
 
-- A group's epoch never goes back.
-- Within an epoch its master's confirm offset never goes back, and only one replica says that it is its master.
-- While ZooKeeper has lost the groups, what it says of epochs counts for nothing, and nobody begins to lead a later one.
-- At the end nothing is quarantined at a replica that is in sync.
+- A group's epoch never decreases.
+- Within an epoch its master's confirm offset never decreases, and only one replica claims to be its master.
+- While ZooKeeper has lost the groups, its epochs are ignored, and no replica becomes master of a later one.
+- At the end nothing is quarantined at an in-sync replica.
 
-A sample is the `groups` of `zenit status --json`; what does not answer says nothing.
+A sample is the `groups` of `zenit status --json`; a replica without an answer is ignored.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ VIOLATIONS_MAX: Final = 20
 
 @dataclass(slots=True)
 class Watch:
-    """`violations`: in words, the first few. `samples`: how many times it was looked.
+    """`violations`: as text, the first few. `samples`: the number of samples.
 
-    `lost_at`: for whoever takes samples: what `on_sample` takes. A drill replaces it, as a whole, from another thread.
+    `lost_at`: for the sampling thread, which passes it to `on_sample`. A drill replaces it, as a whole, from another
+    thread.
     """
 
     violations: list[str] = field(default_factory=list)
     samples: int = 0
     lost_at: Mapping[str, int] | None = None
     _epochs: dict[str, int] = field(default_factory=dict)
-    _terms: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # -> (master, its confirm offset)
+    _terms: dict[tuple[str, int], tuple[str, int]] = field(
+        default_factory=dict
+    )  # (group, epoch) -> (master, its confirm offset)
 
     def on_sample(self, groups: Iterable[Mapping[str, Any]], *, lost_at: Mapping[str, int] | None = None) -> None:
-        """The groups as they stand now. `lost_at`: ZooKeeper has lost them since these epochs; {}: they are being restored."""
+        """Checks the present groups. `lost_at`: ZooKeeper lost them at these epochs; {}: they are being restored."""
         self.samples += 1
         for group in groups:
             name, epoch = str(group["broker_name"]), group["epoch"]
@@ -60,13 +63,13 @@ class Watch:
         self._terms[group, epoch] = (master, max(confirm, before))
 
     def tell(self, text: str) -> None:
-        """Something is wrong."""
+        """Adds a violation."""
         if len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(text)
 
 
 def quarantined(in_sync: Sequence[str], stores: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Who counts and has quarantined ranges, in words. `stores`: the store's statistics of each replica that answers."""
+    """In-sync replicas with quarantined ranges, as text. `stores`: the store's statistics of each answering replica."""
     return [
         f"{name}: {store['quarantined_bytes']} bytes in {store['quarantined_ranges']} places are quarantined"
         for name, store in sorted(stores.items())

@@ -17,7 +17,7 @@ END_S: Final = 30.0
 
 @contextmanager
 def watching(directory: str, watch: Watch) -> Iterator[None]:
-    """Within, the cluster of that directory is looked at; `watch` is this thread's again afterwards."""
+    """While inside, samples the cluster of that directory; afterwards `watch` belongs to this thread again."""
     stop = threading.Event()
     thread = threading.Thread(target=_look, args=(ProcessCluster(directory), watch, stop), name="zenit-drill-watch")
     thread.start()
@@ -33,6 +33,6 @@ def _look(cluster: ProcessCluster, watch: Watch, stop: threading.Event) -> None:
         lost_at = watch.lost_at
         try:
             groups = cluster.status()["groups"]
-        except (ZenitError, OSError, StopIteration):  # it is being written anew, or nobody answers
+        except (ZenitError, OSError, StopIteration):  # it is being rewritten, or nobody answers
             continue
         watch.on_sample(groups, lost_at=lost_at if watch.lost_at is lost_at else {})

@@ -1,11 +1,11 @@
 """A campaign: the random drill repeated for hours, on clusters of every kind. Pure: its plan and its report.
 
-A *leg* is one run of the random drill, on a cluster of one kind. Kinds come in rounds: within a round each kind has as many
-legs as its weight says, in an order drawn from the seed. After each leg every acknowledgement is held against every replica.
+A *leg* is one run of the random drill, on a cluster of one kind. Kinds come in rounds: in a round each kind has as many
+legs as its weight, in an order drawn from the seed. After each leg every acknowledgement is compared with every replica.
 
 The account is one JSON document: passed, acknowledged, lost, changed, ..., how often each fault was drawn and which ones
-never were, pauses, and the legs, each with the document of its drill. Pauses over 4 s are listed one by one, as
-campaign_pauses judges them; a leg in which writes stalled has not passed.
+never were, pauses, and the legs, each with the document of its drill. Pauses over 4 s are listed one by one, as judged by
+campaign_pauses; a leg in which writes stalled has not passed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .campaign_pauses import Pause, pauses_of
 LEG_MINUTES: Final = 4.0
 RATE: Final = 5_000.0
 BATCH: Final = 16
-"""Fewer and larger sends than a drill's: the load of two campaigns is to leave most of two cores to the clusters."""
+"""Fewer and larger sends than in a drill: the load of two campaigns must leave most of two cores to the clusters."""
 
 COUNTS: Final = (
     "acknowledged",
@@ -39,7 +39,7 @@ COUNTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of cluster, as the random drill is asked for it. `weight`: its legs in a round."""
+    """A kind of cluster for the random drill. `weight`: its legs in a round."""
 
     name: str
     replicas: int
@@ -51,7 +51,7 @@ class Kind:
 
     @property
     def conditions(self) -> Conditions:
-        """What may be drawn, where the machine lets the network be cut."""
+        """The faults that may be drawn, if the machine allows cutting the network."""
         return Conditions(
             has_controllers=self.controllers > 0,
             can_cut_network=not (self.power or self.disks),
@@ -83,7 +83,10 @@ class Leg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """How a leg went. `document`: the drill's; None where it broke off, and `failure` says why. `evidence`: what was kept."""
+    """The result of a leg.
+
+    `document`: the drill's; None if it broke off, and `failure` says why. `evidence`: the kept files.
+    """
 
     leg: Leg
     began_ms: int
@@ -94,20 +97,20 @@ class Account:
 
     @property
     def passed(self) -> bool:
-        """Whether all that was promised held, and writes stalled nowhere."""
+        """Whether all promises held, and writes did not stall."""
         return self.document is not None and bool(self.document["passed"]) and not self.stalls()
 
     def pauses(self) -> list[Pause]:
-        """Of each of its faults; none where it broke off."""
+        """The pause of each of its faults; empty if it broke off."""
         return [] if self.document is None else pauses_of(_run(self.document), self.leg.kind.conditions)
 
     def stalls(self) -> list[str]:
-        """In words."""
+        """The stalls as text."""
         return [str(pause) for pause in self.pauses() if pause.stalled]
 
 
 def legs(seed: int, minutes: float = LEG_MINUTES) -> Iterator[Leg]:
-    """For ever, always the same for a seed."""
+    """An endless sequence, always the same for a seed."""
     chance = random.Random(seed)
     number = 0
     while True:
@@ -119,7 +122,7 @@ def legs(seed: int, minutes: float = LEG_MINUTES) -> Iterator[Leg]:
 
 
 def folder(number: int) -> str:
-    """Where a leg's report is, in the campaign's directory."""
+    """The folder of a leg's report, in the campaign's directory."""
     return f"leg-{number:03d}"
 
 
@@ -132,8 +135,10 @@ def document(
     is_interrupted: bool = False,
     command: str = "",
 ) -> dict[str, Any]:
-    """The whole campaign. Times of legs in ms since `began_ms` (wall clock). `is_interrupted`: somebody ended it.
-    `command`: what carries out the same again."""
+    """The whole campaign.
+
+    Times of legs in ms since `began_ms` (wall clock). `is_interrupted`: by a user. `command`: repeats the campaign.
+    """
     runs = [_run(account.document) for account in accounts if account.document is not None]
     pauses = [(account.leg, pause) for account in accounts for pause in account.pauses()]
     lengths = [pause.pause_ms for _, pause in pauses]
@@ -162,7 +167,7 @@ def document(
 
 
 def _faults(drawn: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """How often each was drawn, and what it cost."""
+    """How often each was drawn, and the pauses it caused."""
     pauses: dict[str, list[float]] = {}
     for fault in drawn:
         pauses.setdefault(fault["kind"], []).append(fault["pause_ms"])

@@ -2,7 +2,7 @@
 
     python -m zenitmq.deploy.drills.campaigns.campaign_figures REPORT... --page docs/failover.md
 
-REPORT: a report directory of `zenit drill campaign`. Prints the section where no page is given.
+REPORT: a report directory of `zenit drill campaign`. Without a page, prints the section.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def section(accounts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def picture_name(account: Mapping[str, Any]) -> str:
-    """Of its picture, beside the page."""
+    """The name of its picture, beside the page."""
     return f"campaign-{account['campaign']}.svg"
 
 
 def put_into(page: str, figures: str) -> str:
-    """The page with these figures between its marks. Raises ValueError where it has none."""
+    """The page with these figures between its marks. Raises ValueError if it has none."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -93,7 +93,7 @@ def _shown(value: float | None) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See above."""
+    """See the module's docstring."""
     parser = argparse.ArgumentParser(prog="campaign_figures")
     parser.add_argument("reports", nargs="+")
     parser.add_argument("--page")

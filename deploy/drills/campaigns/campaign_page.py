@@ -20,14 +20,14 @@ _STYLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """A cell that leads to a file of the campaign's directory."""
+    """A cell with a link to a file in the campaign's directory."""
 
     text: str
     path: str
 
 
 def page(account: Mapping[str, Any], picture_svg: str) -> str:
-    """The whole page, with nothing to be loaded from elsewhere."""
+    """The whole page, which loads nothing from elsewhere."""
     verdict = "passed" if account["passed"] else "FAILED"
     title = f"Campaign of seed {account['campaign']}: {verdict}{', interrupted' if account['interrupted'] else ''}"
     pauses = account["pauses"]
@@ -78,7 +78,10 @@ def page(account: Mapping[str, Any], picture_svg: str) -> str:
 
 
 def _leg_link(leg: Mapping[str, Any]) -> _Link | int:
-    """Legs are counted from 1 where people read, their folders and the account from 0. A leg that broke off has no report."""
+    """The number of a leg, from 1 for people; in folders and the account it counts from 0.
+
+    A leg that broke off has no report.
+    """
     shown: int = leg["number"] + 1
     return shown if leg["drill"] is None else _Link(str(shown), f"{folder(leg['number'])}/random.json")
 

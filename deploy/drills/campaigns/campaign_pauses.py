@@ -1,9 +1,9 @@
 """Compares the pause of each fault of a campaign with what the design explains. Pure.
 
-A pause is *explained* by kind of fault and of cluster (catalogue.writes_wait), and no further than that: where writes go on
-while a fault is held, no pause within that time is, and none is for longer than a bound once the fault is mended.
-Over `LONG_MS` one that is not explained is too long: counted, since how long an election takes depends on the machine.
-Over the bounds below it is a *stall*, which fails the leg: no machine is that slow.
+A pause is *explained* only for kinds of fault and cluster for which writes wait by design (catalogue.writes_wait). If
+writes continue while a fault is held, no pause within that time is explained, and none for longer than a limit after the
+fault was mended. A pause over `LONG_MS` that is not explained is too long: it is counted, because the time of an election
+depends on the machine. A pause over the limits below is a *stall*, which fails the leg: no machine is that slow.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from ..catalogue import Conditions, waits_for_its_mending, writes_wait
 
 LONG_MS: Final = 4_000
 STALL_MS: Final = 30_000
-"""No pause that the design does not explain."""
+"""Limit of a pause that the design does not explain."""
 MENDED_STALL_MS: Final = 60_000
-"""No pause once the last step of a fault's mending is done, where writes wait for that by design."""
+"""Limit of a pause after the last step of a fault's mending, if writes wait for that by design."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Of one fault. `fault`: what was done to whom; `at_ms`: under load. `by_design`: explained, but for LONG_MS at most."""
+    """The pause of one fault.
+
+    `fault`: the fault and its target; `at_ms`: under load. `by_design`: explained, or at most LONG_MS.
+    """
 
     fault: str
     at_ms: float
@@ -33,11 +36,11 @@ class Pause:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is told by itself."""
+        """Whether it is listed individually."""
         return self.pause_ms > LONG_MS
 
     def document(self) -> dict[str, Any]:
-        """As the account has it."""
+        """The pause as in the account."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -45,7 +48,7 @@ class Pause:
 
 
 def pauses_of(run: Mapping[str, Any], conditions: Conditions) -> list[Pause]:
-    """Of the run of a leg (report.RunReport.document), a pause a fault. `conditions`: of its cluster."""
+    """The pauses of a leg's run (report.RunReport.document), one per fault. `conditions`: of its cluster."""
     return [_judged(fault, conditions) for fault in run["faults"]]
 
 

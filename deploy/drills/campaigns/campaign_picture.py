@@ -1,7 +1,7 @@
 """The picture of a campaign, from its document, as an SVG: three charts over the same minutes. Pure.
 
-Above, messages acknowledged a second; in the middle, the pause that each fault cost, with a line at 4 s; below, a row a deed
-with a stroke wherever it was done. Legs are the bands behind them.
+Top: messages acknowledged a second. Middle: the pause after each fault, with a line at 4 s. Bottom: one row per deed, with
+a stroke at each time it was done. Legs are the bands behind them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Across = Callable[[float], float]
 
 
 def picture(account: Mapping[str, Any]) -> str:
-    """The whole of it."""
+    """The whole picture."""
     legs: Sequence[Mapping[str, Any]] = account["legs"]
     span_ms = float(max([1, *(leg["ended_ms"] for leg in legs)]))
     across = partial(_across, span_ms)
@@ -68,14 +68,14 @@ def _across(span_ms: float, ms: float) -> float:
 
 
 def _drawn_legs(legs: Sequence[Mapping[str, Any]], across: Across, bottom: float) -> Iterator[str]:
-    """A band for each, every other one white, and the kind of its cluster; in red where a promise was broken."""
+    """A band per leg, every other one white, with the kind of its cluster; red if a promise was broken."""
     for number, leg in enumerate(legs):
         x, right = across(leg["began_ms"]), across(leg["ended_ms"])
         if number % 2 == 0:
             size = f'width="{right - x:.1f}" height="{bottom - _RATES_TOP:.1f}"'
             yield f'<rect class="leg" x="{x:.1f}" y="{_RATES_TOP}" {size} fill="{_BAND}"/>'
         ink = _INK if leg["passed"] else _WRONG
-        y = _RATES_TOP - 4 - 11 * (number % 2)  # neighbours' names would run into each other
+        y = _RATES_TOP - 4 - 11 * (number % 2)  # adjacent names would overlap
         yield f'<text x="{x:.1f}" y="{y}" font-size="9" fill="{ink}">{escape(leg["kind"]["name"])}</text>'
 
 
@@ -115,7 +115,7 @@ def _drawn_pauses(account: Mapping[str, Any], across: Across) -> Iterator[str]:
 
 
 def _drawn_deeds(legs: Iterable[Mapping[str, Any]], across: Across) -> Iterator[str]:
-    """A row each, with how often it was done at its end."""
+    """A row per deed, with its count at the end."""
     rows = {deed.value: _DEEDS_TOP + _ROW * number + _ROW / 2 for number, deed in enumerate(Deed)}
     times = Counter[str]()
     for _, at_ms, fault in faults_over_time(legs):
@@ -150,7 +150,7 @@ def _line(y: float, shown: str) -> str:
 
 
 def _pause_y(pause_ms: float) -> float:
-    """Pauses on a log scale from 10 ms to 100 s."""
+    """The position of a pause on a log scale from 10 ms to 100 s."""
     digits = len(_DECADES) - 1
     share = min(max(log10(max(pause_ms, _PAUSE_MS_LEAST)) - 1, 0), digits) / digits
     return _PAUSES_BOTTOM - (_PAUSES_BOTTOM - _PAUSES_TOP) * share
@@ -163,7 +163,7 @@ def _round_up(value: float) -> float:
 
 
 def _rates(legs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """(when, messages a second), by `_BUCKET_S`."""
+    """(time, messages a second), by `_BUCKET_S`."""
     for leg, run in runs(legs):
         counts: Sequence[int] = run["acknowledged_per_second"]
         for begin in range(0, len(counts), _BUCKET_S):
@@ -174,7 +174,7 @@ def _rates(legs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
 def faults_over_time(
     legs: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[Mapping[str, Any], float, Mapping[str, Any]]]:
-    """(leg, when in the campaign, fault)."""
+    """(leg, time in the campaign, fault)."""
     for leg, run in runs(legs):
         for fault in run["faults"]:
             yield leg, _load_begins_ms(leg, run) + fault["at_ms"], fault
@@ -188,5 +188,7 @@ def runs(legs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any],
 
 
 def _load_begins_ms(leg: Mapping[str, Any], run: Mapping[str, Any]) -> float:
-    """What follows the load in a leg, the check, is short; what comes before it is the cluster's start."""
+    """The start of the load in a leg, computed from its end: the check after the load is short, the start of the cluster is
+    not.
+    """
     return max(float(leg["began_ms"]), float(leg["ended_ms"]) - 1000.0 * float(run["seconds"]))

@@ -1,8 +1,8 @@
-"""Runs a campaign: each leg is `zenit drill run random` as a process of its own, whose report is read afterwards.
+"""Runs a campaign: each leg is `zenit drill run random` in a process of its own, whose report is read afterwards.
 
-A process a leg, so that a leg that breaks off ends nothing but itself, and its network ends with it. The account is
-written anew after each leg: whatever ends a campaign, what it found until then is there. All that legs put down lies in the
-campaign's own directory: a leg removes it, but for the evidence of those that failed first.
+With a process per leg, a leg that breaks off ends only itself, and its network ends with it. The account is rewritten after
+each leg, so a campaign that ends early has its results so far. All files of legs are in the campaign's own directory: a leg
+removes them, except the evidence of the first failed legs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from . import campaign_page, campaign_picture
 from .campaign import BATCH, LEG_MINUTES, RATE, Account, Leg, document, folder, legs
 
 LEG_MORE_S: Final = 900
-"""What a leg may take beyond its faults: the cluster's start, the last fault's mending, reading everything back."""
+"""What a leg may take beyond its faults: starting the cluster, mending the last fault, reading everything back."""
 END_S: Final = 120
-"""What a leg that is asked to end may take to end its cluster."""
+"""What a leg that was asked to end may take to stop its cluster."""
 EVIDENCE_MAX: Final = 5
 """Legs whose stores and logs are kept: each may be a gigabyte or more."""
 WORK_FOLDER: Final = "work"
@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignOptions:
-    """What a user may choose. `report_directory`: campaign.json, campaign.html, campaign.svg and each leg's report."""
+    """The user's choices. `report_directory`: for campaign.json, campaign.html, campaign.svg and each leg's report."""
 
     hours: float
     seed: int = 1
@@ -57,15 +57,15 @@ class CampaignOptions:
         check_limits(hours=self.hours, leg_minutes=self.leg_minutes, rate=self.rate, batch=self.batch)
 
     def command(self) -> str:
-        """What carries out the same campaign."""
+        """The command that repeats the campaign."""
         drawn = f"--hours {self.hours:g} --seed {self.seed} --leg-minutes {self.leg_minutes:g}"
         return f"zenit drill campaign {drawn} --rate {self.rate:g} --batch {self.batch}"
 
 
 def run_campaign(options: CampaignOptions, say: Say = lambda _: None) -> dict[str, Any]:
-    """Runs it and returns its document. A leg that began before the time was over is carried out to its end.
+    """Runs it and returns its document. A leg that began before the time was over runs to its end.
 
-    An interrupt (KeyboardInterrupt) ends the leg at work, which counts for nothing, and then the campaign.
+    An interrupt (KeyboardInterrupt) ends the current leg, which does not count, and then the campaign.
     """
     directory = os.path.abspath(options.report_directory or tempfile.mkdtemp(prefix="zenit-campaign-"))
     os.makedirs(directory, exist_ok=True)
@@ -95,7 +95,7 @@ def run_campaign(options: CampaignOptions, say: Say = lambda _: None) -> dict[st
 
 
 class _Progress:
-    """How far it is, put before each line that a leg says. One thread."""
+    """The progress, printed before each line of a leg. One thread."""
 
     def __init__(self, options: CampaignOptions, say: Say, *, began_ms: int) -> None:
         self._say = say
@@ -117,7 +117,7 @@ class _Progress:
         self.tell(f"seed {leg.seed}")
 
     def tell(self, line: str) -> None:
-        """What a leg said. A fault's line has in it how many messages were acknowledged until then."""
+        """Passes on a leg's line. A line about a fault contains how many messages were acknowledged so far."""
         if found := SO_FAR.search(line):
             self._faults += 1
             self._in_leg = int(found[1].replace(",", ""))
@@ -168,9 +168,9 @@ def _command(leg: Leg, options: CampaignOptions, report: str) -> list[str]:
 
 
 def _run_drill(command: list[str], leg: Leg, work: str, say: Say) -> str:
-    """Passes on what it says; returns why it broke off, "" where it did not.
+    """Runs a leg and passes on its output; returns why it broke off, "" if it did not.
 
-    The drill is the first of a session of its own: Ctrl-C reaches it once, from here. SIGTERM has it end what it started.
+    The drill leads a session of its own: Ctrl-C reaches it once, from here. SIGTERM makes it end what it started.
     """
     last = ""
     with subprocess.Popen(  # noqa: S603 (our own interpreter and module)
@@ -201,7 +201,7 @@ def _run_drill(command: list[str], leg: Leg, work: str, say: Say) -> str:
 
 @contextlib.contextmanager
 def _bounded(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
-    """Within, a process that runs longer is asked to end, and after END_S more ended by force."""
+    """While inside, a process that runs longer is asked to end, and killed END_S later."""
     timers = (
         threading.Timer(seconds, process.send_signal, (signal.SIGTERM,)),
         threading.Timer(seconds + END_S, process.kill),
@@ -216,19 +216,19 @@ def _bounded(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
 
 
 def _end_what_runs(work: str) -> None:
-    """The clusters of legs that could not end them."""
+    """Stops clusters of legs that could not stop them."""
     for directory in _directories(work):
         with contextlib.suppress(ZenitError):  # it has no cluster
             ProcessCluster(os.path.join(directory, CLUSTER_FOLDER)).down()
 
 
 def _directories(work: str) -> list[str]:
-    """Of the drills; a file that is there too, as the lock of ports, tells nothing."""
+    """The directories of drills, without other files there, such as the lock of ports."""
     return [entry.path for entry in os.scandir(work) if entry.is_dir()]
 
 
 def _kept(leg: Leg, directory: str, *, passed: bool, say: Say) -> str:
-    """Moves what a leg that failed has left to a place of its own, and says where; removes it otherwise."""
+    """Moves the files of a failed leg to a place of their own, and returns it; otherwise removes them."""
     work, evidence = os.path.join(directory, WORK_FOLDER), os.path.join(directory, f"{EVIDENCE_PREFIX}{leg.number:03d}")
     kept = sum(name.startswith(EVIDENCE_PREFIX) for name in os.listdir(directory))
     if passed or not _directories(work) or kept >= EVIDENCE_MAX:

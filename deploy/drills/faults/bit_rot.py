@@ -1,7 +1,7 @@
 """Flips single bits of log records in the files of a running broker, like a disk with bit rot.
 
-Records are chosen by a seed among those that begin at or above the log's begin and end at or below `limit`; of each one bit
-is turned, anywhere in it. The pages leave the page cache, so that whoever reads next reads the disk.
+A seed chooses records that begin at or above the log's begin and end at or below `limit`; in each, one bit is flipped,
+anywhere. The pages are dropped from the page cache, so the next reader reads the disk.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ RECORDS: Final = 12
 
 
 def rot(store: str, *, limit: int, seed: int, count: int = RECORDS) -> list[int]:
-    """Turns a bit in each of `count` records below `limit`, an offset of the log; returns where they begin, ascending.
+    """Flips a bit in each of `count` records below `limit`, an offset of the log; returns their begins, ascending.
 
-    Fewer where there are fewer records. Raises OSError.
+    Fewer if there are fewer records. Raises OSError.
     """
     chance = random.Random(seed)
     folder = os.path.join(store, COMMIT_LOG_FOLDER)

@@ -1,4 +1,4 @@
-"""Makes a broker's disk hang, or be full, while the broker runs (see `disk_faults.c`)."""
+"""Makes a broker's disk hang, or appear full, while the broker runs (see `disk_faults.c`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .preloaded import compile_library
 
 
 class DiskFault(Enum):
-    """What the disk does; the value is the flag's name."""
+    """The disk's fault; the value is the flag's name."""
 
     HANGS = "hang"  # no fdatasync returns
     IS_FULL = "full"  # no file can be allocated
@@ -22,19 +22,19 @@ class DiskFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiskFaults:
-    """Made by `prepare`. `prefix`: the beginning of the paths of all stores, free of links."""
+    """Created by `prepare`. `prefix`: the beginning of the paths of all stores, without symbolic links."""
 
     prefix: str
     flags: str
     library: str
 
     def environment(self) -> dict[str, str]:
-        """What a broker needs in its environment so that its disk can fail."""
+        """The environment for a broker whose disk can fail."""
         return {"LD_PRELOAD": self.library, "ZENIT_FAULT_PREFIX": self.prefix, "ZENIT_FAULT_DIR": self.flags}
 
     @contextmanager
     def begun(self, fault: DiskFault, brokers: Sequence[ProcessRecord]) -> Iterator[None]:
-        """Within: the disks of these brokers have the fault."""
+        """While inside, the disks of these brokers have the fault."""
         flags = [f"{self._flag(broker)}.{fault.value}" for broker in brokers]
         try:
             for flag in flags:
@@ -54,7 +54,7 @@ class DiskFaults:
 
 
 def prepare(prefix: str, folder: str) -> DiskFaults:
-    """Compiles the library into `folder`. Raises what `compile_library` does."""
+    """Compiles the library into `folder`. Raises what `compile_library` raises."""
     above, name = os.path.split(os.path.abspath(prefix))
     os.makedirs(above, exist_ok=True)
     library = compile_library("disk_faults.c", folder)

@@ -1,7 +1,7 @@
 """Applies a fault to the processes of a cluster, and repairs it. Processes are found by pid and start time.
 
-`begun` is a context manager: entered, the fault is complete; left, it is mended, whatever happened in between. Mending
-starts what is down by `zenit up`; that all is in sync again is for the caller to wait for.
+`begun` is a context manager: inside, the fault is complete; on exit it is mended, whatever happened. Mending starts what is
+down by `zenit up`; the caller waits until all is in sync again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ ENDED_MS = 10_000
 STOP_MS = 20_000
 SLOW_STOPPED_MS, SLOW_RUNNING_MS = 40, 10
 BITES_MS = 1_000
-"""After so long a disk that is full has had no room for a chunk, and its replica is in sync still."""
+"""After this time without room for a chunk, a full disk has had its effect; its replica is still in sync."""
 ELECTED_MS = 20_000
 
 
 @dataclass(slots=True)
 class Tools:
-    """What some faults need; None or False where this run has none of them. `seed`: of the next power cut, or
-    what rots next. `watch`, `rot`: of the present run; what a fault finds wrong is told to the watch."""
+    """What some faults need; None or False if this run does not have it. `seed`: for the next power cut or bit rot.
+
+    `watch`, `rot`: of the current run; errors that a fault finds are reported to the watch.
+    """
 
     power_cut: PowerCut | None = None
     disk_faults: DiskFaults | None = None
@@ -50,15 +52,15 @@ class Tools:
     last_cut: CutReport | None = None
 
     def environment(self) -> dict[str, str] | None:
-        """What processes that are started need in theirs."""
+        """The environment for processes that are started."""
         library = self.power_cut or self.disk_faults
         return None if library is None else library.environment()
 
 
 def whom(cluster: DrilledCluster, fault: Fault, seed: int = 0) -> list[ProcessRecord]:
-    """The processes that a fault is for, now. `seed`: of whom, where it does not say.
+    """The present target processes of a fault. `seed`: chooses them if the fault does not.
 
-    Raises InvalidParameter where the cluster has none of them.
+    Raises InvalidParameter if the cluster has none.
     """
     found: dict[Whom, Callable[[], Sequence[ProcessRecord | None]]] = {
         Whom.MASTER: lambda: [cluster.master()],
@@ -80,9 +82,9 @@ def whom(cluster: DrilledCluster, fault: Fault, seed: int = 0) -> list[ProcessRe
 
 @contextmanager
 def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
-    """Does the fault; on the way out it is mended. Raises InvalidParameter where this run cannot do it.
+    """Applies the fault and mends it on exit. Raises InvalidParameter if this run cannot do it.
 
-    What was taken away of ZooKeeper's data counts as lost (`tools.watch.lost_at`) until the caller sees all in sync again.
+    Removed data of ZooKeeper counts as lost (`tools.watch.lost_at`) until the caller sees all in sync again.
     """
     if fault.deed in CUTS_NETWORK:
         with _cut_off(cluster, fault, processes, tools):
@@ -110,7 +112,7 @@ def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessReco
 
 
 def hold(fault: Fault, processes: Sequence[ProcessRecord], on_tick: Callable[[], None]) -> None:
-    """Lets the time of a fault that was begun pass. `on_tick`: called now and then."""
+    """Waits for the duration of an applied fault. `on_tick`: called now and then."""
     deadline_ms = monotonic_ms() + fault.hold_ms
     while (left_ms := deadline_ms - monotonic_ms()) > 0:
         if fault.deed is Deed.SLOW:
@@ -124,7 +126,7 @@ def hold(fault: Fault, processes: Sequence[ProcessRecord], on_tick: Callable[[],
 
 
 def kill(process: ProcessRecord) -> None:
-    """kill -9 of that very process; returns once it is gone. Raises RequestTimeout."""
+    """kill -9 of exactly that process; returns when it is gone. Raises RequestTimeout."""
     _send([process], signal.SIGKILL)
     if not wait_ended(process.pid, process.birth, timeout_ms=ENDED_MS):
         raise RequestTimeout(f"the end of {process.name}", ENDED_MS)
@@ -144,7 +146,7 @@ def _end(fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> None
         for process in processes:
             terminate(process.pid, process.birth, timeout_ms=STOP_MS)
         return
-    _send(processes, signal.SIGKILL)  # all of them first: nobody outlives another by more than a moment
+    _send(processes, signal.SIGKILL)  # all of them first, so that they end at almost the same moment
     for process in processes:
         kill(process)
     if fault.deed is Deed.WIPE:
@@ -178,7 +180,7 @@ def _disk_failing(
 
 @contextmanager
 def _nodes_lost(cluster: DrilledCluster, fault: Fault, tools: Tools) -> Iterator[None]:
-    """Mended as an operator does: each group is restored, and gets the master whose log is worth most."""
+    """Mends it as an operator would: each group is restored, and the replica with the best log becomes master."""
 
     def on_losing() -> None:
         tools.watch.lost_at = {
@@ -208,7 +210,7 @@ def _nodes_lost(cluster: DrilledCluster, fault: Fault, tools: Tools) -> Iterator
 
 @contextmanager
 def _rotten(cluster: DrilledCluster, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
-    """Mended by a scrub of every replica, which has another's bytes brought; what is left is told."""
+    """Mends it by a scrub of every replica, which fetches bytes from others; reports the remaining damage."""
     limit = min(replica["confirm_offset"] or 0 for replica in cluster.group()["replicas"])
     mended_before = cluster.mended_ranges()
     turned = {broker.name: len(rot(broker.store_dir or "", limit=limit, seed=tools.seed)) for broker in processes}
@@ -227,7 +229,7 @@ def _rotten(cluster: DrilledCluster, processes: Sequence[ProcessRecord], tools: 
 
 
 def _minority(cluster: DrilledCluster, seed: int) -> list[ProcessRecord]:
-    """Fewer than half of the replicas, but one at least."""
+    """Fewer than half of the replicas, but at least one."""
     members = cluster.members(cluster.group())
     return random.Random(seed).sample(members, max(1, (len(members) - 1) // 2))
 
@@ -256,7 +258,7 @@ def _cut_off(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessR
 def _start_apart(cluster: DrilledCluster) -> None:
     """Starts brokers that are down, each with its own group id again.
 
-    `zenit up` starts all that is down at once: where several were, all but the first then start once more.
+    `zenit up` starts all that is down at once, so if there are several, all but the first are then restarted.
     """
     down = [broker.name for broker in cluster.brokers() if not is_running(broker.pid, broker.birth)]
     for name in down:

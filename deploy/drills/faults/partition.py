@@ -1,11 +1,11 @@
 """Cuts one broker off from all others on this machine: a network namespace of the drill's own, and iptables in it.
 
-The drill's process leaves for a new network namespace before it starts anything (`enter_own_network`); what it starts
-lives there too, and the namespace goes with the last of them, so no rule outlives a drill and none touches the machine.
-Inside, all share the loopback, and the rules tell processes apart by their group id: each broker is started with one of
-its own (`start_apart`). A packet is *from* the broker if its group owns the socket or if it leaves one of its ports; it
-is *to* the broker if it goes to one of its ports, or comes from somebody else on a connection that the broker has had
-part in, which connection tracking remembers by a mark. Packets are dropped without an answer, as a broken network does.
+The drill's process enters a new network namespace before it starts anything (`enter_own_network`). Everything it starts is
+in it too, and it ends with the last of them, so no rule outlives a drill and none affects the machine. Inside, all share
+the loopback, and the rules distinguish processes by group id: each broker is started with its own (`start_apart`). A packet
+is *from* the broker if its group owns the socket or if it leaves one of its ports. It is *to* the broker if it goes to one
+of its ports, or comes from another process on a connection of the broker, which connection tracking remembers by a mark.
+Packets are dropped without an answer, as in a broken network.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def check_possible() -> None:
 
 
 def is_possible() -> bool:
-    """Whether `check_possible` has nothing to say."""
+    """Whether `check_possible` raises nothing."""
     return os.geteuid() == 0 and all(shutil.which(tool) is not None for tool in TOOLS)
 
 
 def enter_own_network() -> None:
-    """Moves this thread, and what it starts from now on, into a network of its own that has a loopback only.
+    """Moves this thread, and what it starts from now on, into a new network that has only a loopback.
 
-    To be called before the process has opened any socket. Raises what `check_possible` does, SystemFault.
+    Call it before the process has opened a socket. Raises what `check_possible` raises, SystemFault.
     """
     check_possible()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,7 @@ def enter_own_network() -> None:
 
 
 def start_apart(cluster: DrilledCluster) -> None:
-    """Restarts each broker of a running cluster with a group id of its own, and has its connections marked."""
+    """Restarts each broker of a running cluster with a group id of its own, and marks its connections."""
     brokers = cluster.brokers()
     set_up(len(brokers))
     for number, broker in enumerate(brokers):
@@ -72,7 +72,7 @@ def start_apart(cluster: DrilledCluster) -> None:
 
 
 def set_up(count: int) -> None:
-    """Rules that mark the connections of `count` groups, and an empty chain for those that will drop packets."""
+    """Adds rules that mark the connections of `count` groups, and an empty chain for rules that drop packets."""
     for number in range(count):
         owner = ("-m", "owner", "--gid-owner", str(GROUP_ID_FIRST + number))
         _iptables("-t", "mangle", "-A", "OUTPUT", *owner, "-j", "CONNMARK", "--or-mark", str(1 << number))
@@ -82,15 +82,16 @@ def set_up(count: int) -> None:
 
 @contextmanager
 def started_as(cluster: DrilledCluster, name: str) -> Iterator[None]:
-    """Within: what is started takes the group id of the broker `name`."""
+    """While inside, started processes get the group id of the broker `name`."""
     number = [broker.name for broker in cluster.brokers()].index(name)
     with group_id(GROUP_ID_FIRST + number):
         yield
 
 
 def cut_off(cluster: DrilledCluster, broker: ProcessRecord, deed: Deed) -> None:
-    """Drops what goes to the broker (CUT_IN), comes from it (CUT_OUT), or both, until `mend`; CUT_LINKS: only what goes
-    between its replication port and the other replicas, or theirs and it."""
+    """Drops what goes to the broker (CUT_IN), comes from it (CUT_OUT), or both, until `mend`; CUT_LINKS: only what passes
+    between it and the other replicas' replication ports.
+    """
     number = [other.name for other in cluster.brokers()].index(broker.name)
     if deed is Deed.CUT_LINKS:
         group = [other for other in cluster.brokers() if other.group == broker.group and other.name != broker.name]
@@ -101,7 +102,7 @@ def cut_off(cluster: DrilledCluster, broker: ProcessRecord, deed: Deed) -> None:
 
 
 def drop(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> None:
-    """The same for whatever has that group id, mark and ports."""
+    """The same for any process with that group id, mark and ports."""
     _drop(rules(deed, its_group, mark, ports))
 
 
@@ -111,18 +112,18 @@ def _drop(matches: Sequence[tuple[str, ...]]) -> None:
 
 
 def mend() -> None:
-    """Lets everything through again."""
+    """Removes the rules that drop packets."""
     _iptables("-F", CHAIN)
 
 
 def ports_of(broker: ProcessRecord) -> tuple[int, int]:
-    """Where clients and where other replicas reach it: replication takes the port after the clients'."""
+    """Its ports for clients and for other replicas: replication uses the port after the clients'."""
     port = int(broker.address.rpartition(":")[2])
     return port, port + 1
 
 
 def rules(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> list[tuple[str, ...]]:
-    """Which packets are dropped, as iptables' matches, in the chain of what is sent on this machine."""
+    """The packets to drop, as matches of iptables, in the chain for packets sent on this machine."""
     listed = ",".join(map(str, ports))
     tcp = ("-p", "tcp", "-m", "multiport")
     out = [("-m", "owner", "--gid-owner", str(its_group)), (*tcp, "--sports", listed)]
@@ -132,7 +133,7 @@ def rules(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> list[t
 
 
 def link_rules(its_group: int, its_port: int, other_ports: Sequence[int]) -> list[tuple[str, ...]]:
-    """The same for the links between replicas: who follows the broker, and whom the broker follows."""
+    """The same for the links between replicas: to the broker's slaves, and to its master."""
     its, theirs = str(its_port), ",".join(map(str, other_ports))
     return [
         ("-p", "tcp", "--dport", its),
@@ -143,7 +144,7 @@ def link_rules(its_group: int, its_port: int, other_ports: Sequence[int]) -> lis
 
 @contextmanager
 def group_id(number: int) -> Iterator[None]:
-    """Within, this process has that group id, and so has what it starts; the saved one brings the old one back."""
+    """While inside, this process, and what it starts, has that group id; the saved one restores the old one."""
     before = os.getresgid()
     os.setresgid(number, number, before[0])
     try:

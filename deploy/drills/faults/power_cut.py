@@ -1,9 +1,9 @@
 """Simulates a power failure of processes on this machine: unsynced writes vanish from their files.
 
-`power_cut.c` says how it is remembered. A cut: the processes are killed; of each store's unsynced creations, renames and
+`power_cut.c` says how they are recorded. A cut: the processes are killed. Of each store's unsynced creations, renames and
 unlinks a first part is kept and the rest undone; of each file's unsynced writes likewise, and the first one that is not
-kept may be torn at a multiple of 512 bytes. How much is kept is drawn from a seed; half of the time it is nothing. The
-processes that start afterwards find another boot id than before, as on a machine that was switched on again.
+kept may be torn at a multiple of 512 bytes. A seed determines how much is kept; half of the time it is nothing. The
+processes started afterwards see another boot id, as on a machine that was switched on again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOOT_ID: Final = "boot_id"
 
 @dataclass(frozen=True, slots=True)
 class CutReport:
-    """What a cut took: writes (or parts of them in a page) and names undone, of how many that were not synced."""
+    """The effect of a cut: undone writes (or their parts in a page) and names, of how many unsynced ones."""
 
     writes_undone: int
     writes_unsynced: int
@@ -38,9 +38,9 @@ class CutReport:
 
 @dataclass(frozen=True, slots=True)
 class PowerCut:
-    """The remembering library and its log. Made by `prepare`.
+    """The recording library and its log. Created by `prepare`.
 
-    `prefix`: the beginning of the paths of all stores, free of links; other files are left alone.
+    `prefix`: the beginning of the paths of all stores, without symbolic links; other files are ignored.
     """
 
     prefix: str
@@ -48,13 +48,13 @@ class PowerCut:
     library: str
 
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment so that its writes are remembered."""
+        """The environment for a process whose writes are recorded."""
         return {"LD_PRELOAD": self.library, "ZENIT_CUT_PREFIX": self.prefix, "ZENIT_CUT_LOG": self.log}
 
     def cut(self, seed: int | None, *, any_pages: bool = False) -> CutReport:
-        """Undoes what is not synced; `seed` None: all of it. The processes that write there have ended. Raises OSError.
+        """Undoes unsynced writes; `seed` None: all of them. The processes that write there must have ended. Raises OSError.
 
-        `any_pages`: of a file that was allocated ahead any pages are lost, not only what was written last.
+        `any_pages`: of a preallocated file any pages are lost, not only the last written ones.
         """
         chance = None if seed is None else random.Random(seed)
         names_undone, names = self._cut_names(chance)
@@ -123,7 +123,7 @@ class PowerCut:
 def prepare(prefix: str, log: str) -> PowerCut:
     """Compiles the library into `log`, a directory on the file system of the stores, not beginning with `prefix`.
 
-    Raises what `compile_library` does.
+    Raises what `compile_library` raises.
     """
     folder, name = os.path.split(os.path.abspath(prefix))
     os.makedirs(folder, exist_ok=True)
@@ -132,12 +132,12 @@ def prepare(prefix: str, log: str) -> PowerCut:
 
 
 def _part_kept(chance: random.Random | None, count: int) -> int:
-    """How many of the oldest `count` things outlive the cut."""
+    """How many of the oldest `count` changes survive the cut."""
     return 0 if chance is None or chance.random() < 0.5 else chance.randint(0, count)
 
 
 def _undo_name(kind: str, before: str, path: str, grave: str) -> None:
-    """One change of a name taken back. What another directory's sync has settled meanwhile stays as it is."""
+    """Undoes one change of a name. If a sync of another directory has made it durable, it stays."""
     is_there = os.path.lexists(path)
     if kind == "removed":
         if not is_there and os.path.isdir(os.path.dirname(path)):
@@ -163,7 +163,7 @@ def _write_back(path: str, pieces: list[tuple[int, bytes]]) -> int:
 
 
 def _undo_writes(path: str, records: list[tuple[int, int, int, bytes]], torn_bytes: int) -> None:
-    """Takes back writes, newest first; the oldest of them leaves its first `torn_bytes`, where it is longer."""
+    """Undoes writes, newest first; the first `torn_bytes` of the oldest one stay, if it is longer."""
     with open(path, "r+b", buffering=0) as file:
         for number, (offset, length, size_bytes, old) in reversed(list(enumerate(records))):
             held = min(length, max(0, size_bytes - offset))

@@ -15,9 +15,9 @@ COMPILE_TIMEOUT_S: Final = 60
 
 
 def compile_library(source: str, folder: str) -> str:
-    """The path of the library that `source`, beside this file, becomes in `folder`.
+    """The path of the library compiled into `folder` from `source`, a file beside this one.
 
-    Raises RequirementMissing without a compiler, SystemFault where it fails.
+    Raises RequirementMissing without a compiler, SystemFault if it fails.
     """
     compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:

@@ -1,11 +1,12 @@
-"""Deletes the data of a cluster's own ZooKeeper, or sets it back to before a change of master.
+"""Deletes the data of a cluster's own ZooKeeper, or restores it to a state before a change of master.
 
     emptied      killed; its data directory removed; started
-    set back     killed; its data directory copied; started; each group gets another master; killed; the copy put in; started
-    wiped first  a slave is killed and its store removed, ZooKeeper emptied; the controllers and the other replicas stand still
-                 until that slave runs again, the replicas until it had time to register
+    set back     killed; its data directory copied; started; each group gets another master; killed; the copy restored;
+                 started
+    wiped first  a slave is killed and its store removed, ZooKeeper emptied; the controllers and the other replicas are
+                 stopped until that slave runs again, the replicas until it had time to register
 
-Everything is started by `zenit up`, a controller too that has ended meanwhile.
+Everything is started by `zenit up`, also a controller that has ended meanwhile.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def lose(
 ) -> str | None:
     """`on_losing`: called before ZooKeeper loses anything.
 
-    Returns once everything runs again; the name of the replica that was wiped, None where none was.
+    Returns when everything runs again; returns the name of the wiped replica, None if there is none.
     """
     if deed is Deed.SET_BACK:
         _set_back(cluster, environ, on_losing)
@@ -112,7 +113,7 @@ def _let_register_first(
 def _runs_again(cluster: DrilledCluster, remoting: RemotingClient, wiped: ProcessRecord) -> bool:
     try:
         now = cluster.process(wiped.name)
-    except StoreFormatError:  # read while `zenit up` writes it anew
+    except StoreFormatError:  # read while `zenit up` rewrites it
         return False
     return now.pid != wiped.pid and ask_json(remoting, now.address, GetBrokerStatistics()) is not None
 
@@ -122,12 +123,12 @@ def _knows_nothing(calls: ControllerCalls, group: str) -> bool:
         return calls.state(group, timeout_ms=ASK_MS).known is None
     except ReplicaGroupNotFound:
         return True
-    except ZenitError:  # it does not lead yet, or any more
+    except ZenitError:  # it does not lead yet, or no longer
         return False
 
 
 def _killed(cluster: DrilledCluster) -> str:
-    """Kills ZooKeeper; its data directory."""
+    """Kills ZooKeeper; returns its data directory."""
     (zookeeper,) = cluster.processes(ZOOKEEPER)
     _kill(zookeeper)
     return os.path.join(zookeeper.store_dir or "", DATA_FOLDER)
