@@ -1,1 +1,1 @@
-"""Benchmarks: open-loop load, percentiles, and the raw path each figure is a share of."""
+"""Benchmarks: open-loop load, percentiles, and the raw path as the limit of each figure."""

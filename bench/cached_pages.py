@@ -1,7 +1,7 @@
-"""Brings the pages of a file into memory, and into this processor's use, before they are overwritten.
+"""Brings the pages of a file into memory, and maps them in this machine, before they are overwritten.
 
-A machine drops from its page cache what nobody used for a while. On a virtual one, a page that comes back from the disk still
-costs the host a fault when the processor first touches it. Neither is what a figure of warm pages is about.
+A machine drops from its page cache what nobody has used for a while. On a virtual machine, a page that comes back from the
+disk costs a fault in the host when the processor first touches it. A figure of warm pages must contain neither.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..store.log.segment import MappedFile
 
-_STEP_BYTES: Final = 4096  # the smallest page that any machine has
+_STEP_BYTES: Final = 4096  # the smallest page size of any machine
 
 
 def touch_pages(path: str, size_bytes: int) -> None:

@@ -1,10 +1,10 @@
 """Measures delayed messages: `python -m zenitmq.bench.delays [--pending N] [--rate N] [--seconds S] [--burst N]`.
 
-A name server and a broker of its own, each a process. Printed as JSON:
+Starts a name server and a broker, each in a process. Prints JSON:
 
-- `pending`: so many messages wait for years; the broker's memory (without file pages) before and then;
-- `rate`: so many a second, each 2 s later; how late they come to their queue (store time less the time asked for);
-- `burst`: so many due within one second; how long until all are there, and what other sends wait meanwhile.
+- `pending`: with this many messages waiting for years, the broker's memory (without file pages) before and after;
+- `rate`: this many a second, each delayed by 2 s; how late they reach their queue (store time minus requested time);
+- `burst`: this many due within one second; how long until all are delivered, and the latency of other sends meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DelayBench:
                 admin.create_topic(topic, queues=4)
 
     def close(self) -> None:
-        """Lets go of the cluster."""
+        """Releases the cluster."""
         self._producer.close()
         self._client.close()
 
@@ -60,7 +60,7 @@ class DelayBench:
         return document
 
     def pending(self, count: int) -> dict[str, Any]:
-        """What it costs that so many wait."""
+        """The cost of this many waiting messages."""
         before = self._statistics()["memory_bytes"]
         began_ms = monotonic_ms()
         message = Message(TOPICS[0], BODY, delay=timedelta(days=3000))
@@ -77,7 +77,7 @@ class DelayBench:
         }
 
     def rate(self, per_second: int, seconds: int) -> dict[str, Any]:
-        """How late messages come that are sent and due at a steady rate."""
+        """How late messages arrive that are sent and due at a steady rate."""
         delay = timedelta(seconds=2)
         cpu = self._statistics()["cpu_seconds"]
         began_ms = monotonic_ms()
@@ -99,7 +99,7 @@ class DelayBench:
         }
 
     def burst(self, count: int) -> dict[str, Any]:
-        """How long it takes until all are delivered that are due in one second."""
+        """How long the delivery of messages that are due in one second takes."""
         begin_ms = now_ms() + max(20_000, count // 2)
         step = 1000 / count
         for first in range(0, count, BATCH):
@@ -131,7 +131,7 @@ class DelayBench:
         return round(used * 1e6 / count, 1)
 
     def _others(self, duration_ms: int) -> Nanoseconds:
-        """What single sends wait, one each 5 ms."""
+        """The latencies of single sends, one each 5 ms."""
         found: list[int] = []
         message = Message(TOPICS[3], BODY)
         deadline_ms = monotonic_ms() + duration_ms
@@ -143,7 +143,7 @@ class DelayBench:
         return np.array(found, dtype=np.int64)
 
     def _arrived(self, topic: str, count: int) -> Iterator[tuple[int, int]]:
-        """(store time, time asked for) of each message, ms."""
+        """(store time, requested time) of each message, ms."""
         found = 0
         deadline_ms = monotonic_ms() + 120_000
         with PullConsumer(f"bench-{topic}", namesrv=self._cluster.namesrv, start_from=FIRST) as consumer:

@@ -20,9 +20,9 @@ def result_document(
     cpu_seconds: float | None,
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Everything about one run. `batch`: messages a request as sent; `limit`: of the raw path, None = not measured."""
+    """Everything about one run. `batch`: messages per request, as sent; `limit`: of the raw path, None = not measured."""
     rate = measured.messages_per_second
-    ceiling = limit["messages_per_second"] if limit and options.work != "e2e" else 0  # e2e keeps to its own schedule
+    ceiling = limit["messages_per_second"] if limit and options.work != "e2e" else 0  # e2e follows its own schedule
     million = measured.messages / 1e6
     return {
         "work": options.work,
@@ -46,7 +46,7 @@ def result_document(
 
 
 def picture(document: Mapping[str, Any], measured: Measured) -> str:
-    """The SVG of `--plot`: throughput over time beside the raw path's, and latency by percentile."""
+    """The SVG for `--plot`: throughput over time with the raw path's, and latency by percentile."""
     limit = document.get("limit")
     panels: Sequence[Panel] = (
         Panel(

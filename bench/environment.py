@@ -1,6 +1,6 @@
 """The environment of a figure: machine, kernel, versions and file system.
 
-A figure without this block says nothing. Whatever cannot be read is None, never guessed.
+A figure is meaningless without it. Unreadable values are None, never guessed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _TRIES: Final = 5
 
 
 def kernel_kind() -> str:
-    """How the record kernel of this process runs."""
+    """Whether this process's record kernel is compiled."""
     return "compiled" if kernel.COMPILED else "interpreted"
 
 
 def python_round_ns() -> float:
-    """CPU nanoseconds that one round of a fixed loop of plain Python takes here, the best of some tries.
+    """CPU nanoseconds of one round of a fixed loop of plain Python on this machine, the best of some tries.
 
-    Tells apart what no version does: how Python was built (without profile-guided optimization it takes up to half as
-    long again, and so does every step of a broker's loop), and the hours of a machine that is shared.
+    It shows differences that no version shows: how Python was built (without profile-guided optimization it takes up to
+    half as long again, and so does every step of a broker's loop), and slow hours of a shared machine.
     """
     best = min(_rounds_ns() for _ in range(_TRIES))
     return round(best / _ROUNDS, 1)
@@ -48,7 +48,7 @@ def _entry(number: int) -> tuple[int, bytes]:
 
 
 def environment(directory: str) -> dict[str, object]:
-    """The block of every result. `directory`: where the measured store lies."""
+    """The environment block of every result. `directory`: of the measured store."""
     disk = os.statvfs(directory)
     return {
         "cpu": _cpu_model(),
@@ -77,7 +77,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _read(path: str) -> str:
-    """A small text file of /proc; "" where there is none (another system, a process that is gone)."""
+    """A small text file of /proc; "" if there is none (another system, an ended process)."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -111,7 +111,7 @@ def _filesystem(directory: str) -> str | None:
 
 
 def _revision() -> str | None:
-    """The checkout's commit, where the package runs from one."""
+    """The checkout's commit, if the package runs from one."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not os.path.exists(os.path.join(package, ".git")):
         return None

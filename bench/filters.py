@@ -1,8 +1,8 @@
-"""Measures filters, in the kernel alone and through pulls of its own broker: `python -m zenitmq.bench.filters`.
+"""Measures filters, in the kernel alone and through pulls from a broker of its own: `python -m zenitmq.bench.filters`.
 
 A topic is filled with messages of which one in a hundred has the tag `rare`, and one in two hundred meets a condition on
-two properties. A figure by the clock suffers from whatever else runs on the machine; beside it stands the broker's CPU
-time, which does not.
+two properties. Wall-clock figures depend on what else runs on the machine, so the broker's CPU time, which does not, is
+reported as well.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def message(number: int) -> bytes:
 
 
 def kernel_figures() -> dict[str, int]:
-    """Units a second tested by a tag, messages a second by a condition; of this thread's CPU time."""
+    """Units a second tested by a tag, messages a second by a condition, per CPU time of this thread."""
     records = [message(number) for number in range(KERNEL_MESSAGES)]
     units = bytearray()
     at = 0
@@ -92,7 +92,7 @@ def _per_second(work: Callable[[], None]) -> int:
 
 
 def fill(dealer: Dealer, messages: int) -> None:
-    """Puts as many messages into the topic's queues, batch by batch in turn."""
+    """Puts this many messages into the topic's queues, batch by batch in turn."""
     payload = b"".join(message(number) for number in range(BATCH))
     waiting = 0
     for sent in range(messages // BATCH):
@@ -117,7 +117,7 @@ def _take(dealer: Dealer, reply_class: type[Any]) -> tuple[int, Any, list[bytes]
 
 
 def pull_all(dealer: Dealer, expression: Expression, messages: int) -> int:
-    """Reads the topic through bare pulls, one in flight for each queue; returns how many messages passed."""
+    """Reads the topic through bare pulls, one in flight per queue; returns how many messages passed."""
     wanted = Subscription.parse(TOPIC, expression)
     passed = 0
     due = deque((queue_id, 0) for queue_id in range(QUEUES))
@@ -137,7 +137,7 @@ def pull_all(dealer: Dealer, expression: Expression, messages: int) -> int:
 
 
 def consume_all(namesrv: str, expression: Expression, wanted: int) -> int:
-    """Reads the topic with a PullConsumer until as many messages came."""
+    """Reads the topic with a PullConsumer until this many messages came."""
     count = 0
     with PullConsumer("bench-filters", namesrv=namesrv, start_from=FIRST) as consumer:
         consumer.subscribe(TOPIC, expression)
@@ -147,7 +147,7 @@ def consume_all(namesrv: str, expression: Expression, wanted: int) -> int:
 
 
 def pull_figures(messages: int) -> dict[str, dict[str, float]]:
-    """Messages looked at a second through a broker's pulls, by the clock and of the broker's CPU time."""
+    """Messages examined a second through a broker's pulls, by the wall clock and by the broker's CPU time."""
     files = LogFiles()
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="zenit-filters-") as directory, OwnCluster(directory, files) as cluster:

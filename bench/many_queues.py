@@ -1,8 +1,8 @@
 """Measures the cost of many queues and many segments in a store: `python -m zenitmq.bench.many_queues`.
 
-A store of 12,800 queues is written to, made durable, and asked each second what may expire while a group has yet to
-consume every queue; it is opened after a kill. Another of 2,000 segments is stopped and flushed for the first time again.
-Times by the clock suffer from whatever else runs on the machine; beside those of one step stands the process's CPU time.
+A store of 12,800 queues is written, made durable, and asked each second what may expire while a group has not consumed any
+queue; it is opened after a kill. Another of 2,000 segments is stopped, reopened and flushed. Wall-clock times depend on
+what else runs on the machine, so the times of single steps have the process's CPU time beside them.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m zenitmq.bench.many_queues", description=__doc__)
     parser.add_argument("--queues", type=int, default=12_800, help="a multiple of 16")
     parser.add_argument("--segments", type=int, default=2_000)
-    parser.add_argument(
-        "--killed", metavar="DIR", help=argparse.SUPPRESS
-    )  # the part that ends as a killed process does
+    parser.add_argument("--killed", metavar="DIR", help=argparse.SUPPRESS)  # the part that ends like a killed process
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if options.killed:
@@ -100,7 +98,7 @@ def _fill_and_die(directory: str, queues: int) -> None:
     os._exit(0)
 
 
-# ---- a store at work
+# ---- a running store
 
 
 def _work(directory: str, queues: int) -> dict[str, Any]:
@@ -126,7 +124,7 @@ def _turn_ns(store: MessageStore) -> int:
 
 
 def _persist(store: MessageStore, queues: int) -> tuple[list[int], int]:
-    """(how long turns took beside it, how long it took itself), ns: a message to each queue, made durable."""
+    """(durations of turns meanwhile, its own duration), ns: appends a message to each queue and makes all durable."""
     _fill(store, queues)
     wanted = store.written
     begun, turns = monotonic_ns(), []
@@ -141,13 +139,13 @@ def _persist(store: MessageStore, queues: int) -> tuple[list[int], int]:
 
 
 def _expire(store: MessageStore, queues: int, needs: dict[tuple[str, int], int]) -> dict[str, Any]:
-    """Ticks while a group holds the oldest segment, then once it needs nothing of that any more."""
+    """Ticks while a group holds the oldest segment, then after it has released it."""
     end = store.written + 3 * SEGMENT_BYTES
     while store.written < end:
         _put(store, 0, bytes(100_000))
     _persist(store, queues)
     held = [_measured(lambda: store.on_tick(_now_ms())) for _ in range(20)]
-    needs.update(dict.fromkeys(needs, NEEDED))  # in the newest segment: all queues are looked at
+    needs.update(dict.fromkeys(needs, NEEDED))  # in the newest segment: all queues are examined
     needs["t0", 0] = NOTHING
     surveyed = [_measured(lambda: store.on_tick(_now_ms()))]
     while store.has_upkeep_left:
@@ -195,7 +193,7 @@ def _first_flush(directory: str, segments: int) -> dict[str, Any]:
 
 
 def _measured(work: Callable[[], object]) -> tuple[int, int]:
-    """(by the clock, CPU time of the process), ns."""
+    """(wall-clock time, CPU time of the process), ns."""
     begun, cpu = monotonic_ns(), process_cpu_ns()
     work()
     return monotonic_ns() - begun, process_cpu_ns() - cpu
@@ -216,7 +214,7 @@ def _now_ms() -> int:
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """There are no waiters."""
 
 
 def _end(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""One measurement with any number of load processes: set up all, start together, count, combine the results."""
+"""One measurement with any number of load processes: sets up all, starts them together, combines the results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _GRACE_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One process: its role, its job (with `samples_path` in it), and where it leaves its latencies.
+    """One process: its role, its job (with `samples_path` in it), and the path of its latencies.
 
-    `counts` False: its messages are others' too, so its progress is not shown.
+    `counts` False: its messages are counted elsewhere too, so its progress is not shown.
     """
 
     role: str
@@ -34,18 +34,18 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one process found."""
+    """The result of one process."""
 
     messages: int
     bytes: int
     seconds: float
     latencies: Nanoseconds
-    facts: dict[str, Any]  # all it told
+    facts: dict[str, Any]  # its whole result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What one measurement found. `seconds`: of the process that took longest. `timeline`: (second, messages a second)."""
+    """The result of one measurement. `seconds`: of the slowest process. `timeline`: (second, messages a second)."""
 
     messages: int
     bytes: int
@@ -56,12 +56,12 @@ class Measured:
 
     @property
     def messages_per_second(self) -> float:
-        """All processes together."""
+        """Of all processes together."""
         return self.messages / self.seconds if self.seconds else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Of bodies, all processes together."""
+        """Of bodies, of all processes together."""
         return self.bytes / self.seconds if self.seconds else 0.0
 
 
@@ -73,15 +73,15 @@ def measure(
     report: Report,
     on_started: Callable[[], None] | None = None,
 ) -> Measured:
-    """Runs the loads together. `on_started` is called once all are set up, just before they start.
+    """Runs the loads together. `on_started` is called when all are set up, just before they start.
 
-    Raises the failure of any of them; all of them are gone afterwards.
+    Raises the error of any of them; all of them have ended afterwards.
     """
     with ExitStack() as running:
         workers = [running.enter_context(BenchWorker(load.role, load.job)) for load in loads]
         for worker in workers:
             worker.wait_ready(_SETUP_SECONDS)
-        os.sync()  # or this would pay for what the part before has left in memory
+        os.sync()  # otherwise this measurement would pay for earlier dirty pages
         if on_started is not None:
             on_started()
         shown = {worker for worker, load in zip(workers, loads, strict=True) if load.counts}
@@ -111,14 +111,14 @@ def _part(facts: dict[str, Any], load: Load) -> Part:
 
 
 def _taken(path: str) -> Nanoseconds:
-    """The latencies a worker left, and the file removed."""
+    """A worker's latencies; removes their file."""
     column: Nanoseconds = np.load(path)
     os.unlink(path)
     return column
 
 
 class _Watch:
-    """Follows workers' progress: for the live table and the picture's timeline."""
+    """Follows the workers' progress, for the live table and the picture's timeline."""
 
     def __init__(self, phase: str, seconds: float, report: Report, shown: set[BenchWorker]) -> None:
         self._phase, self._seconds, self._report, self._shown = phase, seconds, report, shown
@@ -129,7 +129,7 @@ class _Watch:
         self.results: dict[BenchWorker, dict[str, Any]] = {}
 
     def on_event(self, worker: BenchWorker, event: dict[str, Any]) -> bool:
-        """Takes a line of a worker; True once it has ended."""
+        """Takes a line of a worker; True if it is the result."""
         if "progress" in event and worker in self._shown:
             messages, size_bytes = event["progress"]
             self._counts[worker] = (messages, size_bytes)

@@ -1,7 +1,7 @@
-"""What a benchmark is asked to do, what it tells while it runs, and what it found. Pure.
+"""The options of a benchmark, its progress reports, and its results. Pure.
 
-Plain values between the command line and `runner.run`; nothing here measures. Sizes are in bytes of the body, times
-in seconds where the name says so, latencies in nanoseconds inside and microseconds in documents.
+Plain values between the command line and `runner.run`; nothing here measures. Sizes are in bytes of the body, times in
+seconds if the name says so, latencies in nanoseconds inside and microseconds in documents.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from ..model.errors import InvalidParameter
 from ..model.names import check_topic
 
 WORKS: Final = ("produce", "consume", "e2e", "latency", "transactions", "limits", "restart")
-GROUP_WORKS: Final = ("catch-up",)  # need a replica group, which they start themselves
-SPARK_WORKS: Final = ("spark",)  # need Spark, and are measured by the pipeline
-REPLICATED_WORKS: Final = ("produce", "latency")  # measured on several replicas too, beside a single broker
+GROUP_WORKS: Final = ("catch-up",)  # require a replica group, which they start themselves
+SPARK_WORKS: Final = ("spark",)  # require Spark, and are measured by the pipeline
+REPLICATED_WORKS: Final = (
+    "produce",
+    "latency",
+)  # can also be measured on several replicas, compared with a single broker
 APIS: Final = ("post", "send", "send_async", "send_batch", "send_bodies")
 FLUSH_MODES: Final = ("async", "sync")
 MESSAGES_MAX: Final = 1 << 31
@@ -32,7 +35,7 @@ _EVERY: Final = (*WORKS, *GROUP_WORKS, *SPARK_WORKS)
 
 @dataclass(frozen=True, slots=True)
 class BenchOption:
-    """What one option of a benchmark means, which works take it, and what it may be. `flag`: its name, where not its own."""
+    """One option of a benchmark: its meaning, the works that take it, its possible values. `flag`: if not its own name."""
 
     meaning: str
     works: tuple[str, ...]
@@ -41,7 +44,7 @@ class BenchOption:
     flag: str = ""
 
     def flag_of(self, name: str) -> str:
-        """What the command line calls the option. `name`: of its field."""
+        """The option's name on the command line. `name`: of its field."""
         return self.flag or f"--{name.replace('_', '-')}"
 
 
@@ -53,13 +56,13 @@ def option(
     choices: tuple[str, ...] = (),
     flag: str = "",
 ) -> Any:
-    """A field of BenchOptions, declared once: the command line and the checks follow from it."""
+    """A field of BenchOptions, declared once: the command line and the checks are derived from it."""
     return field(default=default, metadata={"option": BenchOption(meaning, works, between, choices, flag)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """One run. `__post_init__` refuses what makes no sense with InvalidParameter."""
+    """One run. `__post_init__` refuses senseless combinations with InvalidParameter."""
 
     work: str  # one of WORKS, GROUP_WORKS, SPARK_WORKS
     size: int = option(128, "Body bytes of a message.", (*_ON_CLUSTER, "limits", "restart"), between=(0, 4 << 20))
@@ -127,38 +130,38 @@ class BenchOptions:
 
 
 def bench_options(work: str | None = None) -> dict[str, BenchOption]:
-    """{name: option} of those that a work takes; of all for None."""
+    """{name: option} of a work's options; of all for None."""
     declared = {each.name: each.metadata["option"] for each in fields(BenchOptions) if each.metadata}
     return {name: known for name, known in declared.items() if work is None or work in known.works}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenCluster:
-    """What is known of a cluster that was started for a run: the raw path is made like it.
+    """The facts about a cluster that was started for a run; the raw path imitates it.
 
-    `warm_up` has the run write over expired files, whose pages are cached; it is given `works.write_log` of that run.
+    `warm_up` makes the run overwrite expired files, whose pages are cached; it gets `works.write_log` of that run.
     """
 
-    replicas: int = 1  # brokers that hold each message
+    replicas: int = 1  # brokers that have each message
     warm_up: Callable[[Callable[..., None]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchProgress:
-    """Told about four times a second. Counts are of the phase that runs."""
+    """A report, about four times a second. Counts are of the current phase."""
 
     phase: str  # e.g. "start cluster", "warm", "limit before", "produce", "limit after"
     elapsed_seconds: float
     total_seconds: float  # 0 = unknown
     messages: int = 0
     bytes: int = 0
-    messages_per_second: float = 0.0  # since the report before
+    messages_per_second: float = 0.0  # since the last report
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchResult:
-    """`document`: what `--json` prints (api.md section 2, `bench`). `svg`: the picture of `--plot`."""
+    """`document`: printed by `--json` (api.md section 2, `bench`). `svg`: the picture for `--plot`."""
 
     document: Mapping[str, object]
     svg: str

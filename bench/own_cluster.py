@@ -1,7 +1,7 @@
-"""A name server and a broker of one's own: the shipped services, each in a process, in a directory of the run.
+"""Starts a name server and a broker for a run: the shipped services, each in a process, in a directory of the run.
 
-The only way to choose flush mode and kind of files, and the way to leave no trace in a cluster that others use. Ports
-are free ones; the broker keeps its own over restarts. What they log is in the directory, `namesrv.log`, `broker.log`.
+Needed to choose flush mode and kind of files, and to leave no trace in a cluster that others use. Ports are free ones; the
+broker keeps its port over restarts. Their logs are in the directory, `namesrv.log`, `broker.log`.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from .cached_pages import touch_pages
 from .processes import BenchWorker
 
 _READY_S: Final = 60.0
-_ENTRIES_PER_SLOT: Final = 4  # as the defaults have it
+_ENTRIES_PER_SLOT: Final = 4  # as in the defaults
 _PROBE_MS: Final = 500
 _POLL_MS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """The files of a measured broker. Figures are told of these sizes; tests take smaller ones."""
+    """The sizes of a measured broker's files. Published figures use these sizes; tests use smaller ones."""
 
     segment_bytes: int = 128 << 20
-    retained_bytes: int = 1 << 30  # of a warm run's log; what is older is recycled
-    pool_segments: int = 32  # recycled segments that a warm run starts with: 4 GiB
-    index_entries: int = 5_000_000  # of a warm run's index files: so that some expire with so small a log
+    retained_bytes: int = 1 << 30  # of a warm run's log; older segments are recycled
+    pool_segments: int = 32  # recycled segments at the start of a warm run: 4 GiB
+    index_entries: int = 5_000_000  # of a warm run's index files: small, so that some expire with so small a log
 
     @property
     def fill_bytes(self) -> int:
-        """How much is written so that so many segments expire."""
+        """How much to write until this many segments have expired."""
         return self.retained_bytes + (self.pool_segments + 1) * self.segment_bytes
 
     @property
     def settle_bytes(self) -> int:
-        """How much is written then, so that queues and index go on in recycled files and what expires is like what comes."""
+        """How much to write then, until queues and index use recycled files and as much expires as is written."""
         return 2 * self.retained_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceJob:
-    """Settings of a role's configuration; `store` those of the [store] table."""
+    """The settings of a role's configuration; `store`: of the [store] table."""
 
     settings: dict[str, Any]
     log_path: str
@@ -57,7 +57,7 @@ class ServiceJob:
 
 
 class OwnCluster:
-    """Context manager: entered, the name server runs; the broker by `start_broker`. One thread."""
+    """Context manager: inside, the name server runs; `start_broker` starts the broker. One thread."""
 
     def __init__(self, directory: str, files: LogFiles) -> None:
         self.files = files
@@ -65,7 +65,7 @@ class OwnCluster:
         self._stack = ExitStack()
         self._broker: BenchWorker | None = None
         self.namesrv = ""
-        self.address = ""  # of the broker, once it ran
+        self.address = ""  # of the broker, after its first start
 
     def __enter__(self) -> Self:
         self._client = self._stack.enter_context(RemotingClient())
@@ -86,7 +86,7 @@ class OwnCluster:
 
     @property
     def store_directory(self) -> str:
-        """Of the broker."""
+        """The broker's store."""
         return os.path.join(self._directory, "store")
 
     def start_broker(self, store: dict[str, Any], *, seconds: float = _READY_S) -> None:
@@ -104,7 +104,7 @@ class OwnCluster:
             sleep_ms(_POLL_MS)
 
     def _is_up(self) -> bool:
-        """Answers at its address, which the name server tells the first time."""
+        """Whether the broker answers at its address, which at first comes from the name server."""
         try:
             if not self.address:
                 _, payload = self._client.call(self.namesrv, GetClusterInfo(), timeout_ms=_PROBE_MS)
@@ -116,13 +116,13 @@ class OwnCluster:
         return True
 
     def stop_broker(self) -> None:
-        """Ends it as SIGTERM does."""
+        """Stops it like SIGTERM."""
         if self._broker is not None:
             self._broker.stop()
             self._broker = None
 
     def kill_broker(self) -> None:
-        """Ends it as `kill -9` does."""
+        """Ends it like `kill -9`."""
         if self._broker is not None:
             self._broker.kill()
             self._broker.stop()
@@ -130,17 +130,17 @@ class OwnCluster:
 
 
 def spare_files(store_directory: str, folder: str = SPARE_FOLDER) -> list[str]:
-    """Paths of the expired files of a store that wait to be written over: segments, or those of another folder."""
+    """Paths of the expired files of a store that wait for reuse: segments, or those of another folder."""
     directory = os.path.join(store_directory, folder)
     names = os.listdir(directory) if os.path.isdir(directory) else []
     return [os.path.join(directory, name) for name in names if name.isdigit()]
 
 
 def cache_spares(store_directory: str) -> None:
-    """Brings the pages of all spare files into the page cache, from where a machine drops what nobody used for a while."""
+    """Brings the pages of all spare files into the page cache, from which a machine drops unused ones."""
     for folder in (SPARE_FOLDER, SPARE_QUEUE_FOLDER, SPARE_INDEX_FOLDER):
         for path in spare_files(store_directory, folder):
-            with suppress(FileNotFoundError, StoreFormatError):  # it is in use by now, or is being deleted
+            with suppress(FileNotFoundError, StoreFormatError):  # it was reused or deleted meanwhile
                 touch_pages(path, os.path.getsize(path))
 
 
@@ -150,7 +150,7 @@ Pages = Literal["fresh", "filling", "recycled"]
 def store_settings(files: LogFiles, *, flush: str, index: bool, pages: Pages) -> dict[str, Any]:
     """The [store] table of a measured broker.
 
-    `pages`: "recycled" keeps what passes `retained_bytes` to be written over, of a store that was "filling" until then.
+    `pages`: "recycled" keeps files beyond `retained_bytes` for reuse, in a store that was "filling" until then.
     """
     settings: dict[str, Any] = {"segment_bytes": files.segment_bytes, "flush_mode": flush, "index_enabled": index}
     if pages != "fresh":

@@ -1,7 +1,7 @@
 """Latencies: raw nanoseconds in a preallocated array, and their percentiles. Pure.
 
-Nothing is binned or averaged away: a percentile is a value that was observed. What does not fit into the array is
-counted, never dropped silently.
+Nothing is binned or averaged: a percentile is an observed value. Latencies that do not fit into the array are counted, not
+dropped silently.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ PER_MILLE: Final = (("p50", 500), ("p90", 900), ("p99", 990), ("p99_9", 999))
 
 
 class Samples:
-    """Up to `capacity` latencies. One thread records; `values` is a view of what there is so far."""
+    """Up to `capacity` latencies. One thread records; `values` is a view of those recorded so far."""
 
     __slots__ = ("_array", "count", "missed")
 
     def __init__(self, capacity: int) -> None:
         self._array: Nanoseconds = np.zeros(capacity, dtype=np.int64)
-        self._array.fill(0)  # touches the pages now, not while measuring
+        self._array.fill(0)  # touches the pages now, not during the measurement
         self.count = 0
         self.missed = 0
 
     def record(self, duration_ns: int) -> None:
-        """Keeps one latency."""
+        """Records one latency."""
         if self.count < len(self._array):
             self._array[self.count] = duration_ns
             self.count += 1
@@ -37,11 +37,11 @@ class Samples:
             self.missed += 1
 
     def clear(self) -> None:
-        """Forgets what was recorded."""
+        """Drops all recorded latencies."""
         self.count = self.missed = 0
 
     def record_all(self, durations_ns: Nanoseconds) -> None:
-        """Keeps a whole column of them."""
+        """Records a column of latencies."""
         taken = min(len(durations_ns), len(self._array) - self.count)
         self._array[self.count : self.count + taken] = durations_ns[:taken]
         self.count += taken
@@ -49,15 +49,17 @@ class Samples:
 
     @property
     def values(self) -> Nanoseconds:
-        """What was recorded, in order, nanoseconds."""
+        """The recorded latencies, in order, nanoseconds."""
         return self._array[: self.count]
 
 
 def latency_us(values: Nanoseconds) -> dict[str, float] | None:
-    """{p50, p90, p99, p99_9, max} in microseconds; None where nothing was recorded."""
+    """{p50, p90, p99, p99_9, max} in microseconds; None if nothing was recorded."""
     if len(values) == 0:
         return None
-    ranks = [-(-len(values) * cut // 1000) - 1 for _, cut in PER_MILLE]  # in whole numbers: 99.9 is no float
+    ranks = [
+        -(-len(values) * cut // 1000) - 1 for _, cut in PER_MILLE
+    ]  # in integers, because 99.9 is not exact as a float
     ordered = np.partition(values, [*ranks, len(values) - 1])
     table = {name: float(ordered[rank]) / 1000 for (name, _), rank in zip(PER_MILLE, ranks, strict=True)}
     table["max"] = float(ordered[-1]) / 1000

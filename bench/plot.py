@@ -1,6 +1,6 @@
 """The picture of a run, as SVG text: messages a second over time, and latency by percentile.
 
-Pure: values in, text out. No library: two panels of lines, ticks and labels, readable on light and dark ground.
+Pure: values in, text out. No library: two panels of lines, ticks and labels, readable on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INK, _GRID, _MARK, _LIMIT = "#4a5568", "#cbd5e0", "#2b6cb0", "#c05621"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One chart. `points`: (x, y), x ascending. `limit`: a level drawn across, the raw path's. Logarithmic y needs y > 0."""
+    """One chart. `points`: (x, y), x ascending. `limit`: a horizontal line, the raw path's. Logarithmic y needs y > 0."""
 
     title: str
     x_label: str
@@ -85,7 +85,7 @@ def _panel(panel: Panel) -> list[str]:
 
 
 def _stretched(x: float, tail: bool) -> float:
-    """A percentile as its number of nines, so that the tail has room; at most seven."""
+    """A percentile as its number of nines, to stretch the tail; at most seven."""
     return -math.log10(max(1 - x / 100, 1e-7)) if tail else x
 
 
@@ -103,7 +103,7 @@ def _scale(levels: Sequence[float], *, logarithmic: bool) -> tuple[float, float,
 
 
 def _step(span: float) -> float:
-    """Between two ticks: 1, 2 or 5 times a power of ten, at most six times in `span`, which is above 0."""
+    """The distance of ticks: 1, 2 or 5 times a power of ten, at most six times in `span`, which is above 0."""
     power = 10.0 ** math.floor(math.log10(span))
     return next(power * part for part in (0.2, 0.5, 1.0, 2.0) if span / (power * part) <= 6)
 
@@ -117,7 +117,7 @@ def _x_ticks(low: float, high: float, *, tail: bool) -> list[tuple[float, str]]:
 
 
 def short(value: float) -> str:
-    """A number in at most five characters or so: 0.5, 12, 3.4 k, 2 M, 1.5 G."""
+    """A number in about five characters: 0.5, 12, 3.4 k, 2 M, 1.5 G."""
     for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if abs(value) >= factor:
             return f"{value / factor:.3g}{unit}"

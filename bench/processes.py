@@ -1,8 +1,8 @@
 """Load processes, separate as in real use: one JSON job in, JSON lines out.
 
-A worker prints {"ready": ...} once it is set up, waits for "go" on its standard input, then prints {"progress": [messages,
-bytes]} now and then and ends with {"result": {...}} or {"error": text}. Latencies go to a .npy file that the job names.
-The parent never waits without a deadline, and ends only processes that it started.
+A worker prints {"ready": ...} after its setup, waits for "go" on its standard input, then prints {"progress": [messages,
+bytes]} now and then and ends with {"result": {...}} or {"error": text}. Latencies go to a .npy file named in the job. The
+parent never waits without a deadline, and ends only processes that it started.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PROGRESS_NS: Final = 250_000_000
 
 
 class BenchWorker:
-    """A process that runs `python -m zenitmq.bench.worker ROLE`. Context manager: on the way out it is gone."""
+    """A process that runs `python -m zenitmq.bench.worker ROLE`. Context manager: it has ended on exit."""
 
     def __init__(self, role: str, job: object) -> None:
-        """`job`: a dataclass instance; the role's function gets it back."""
+        """`job`: a dataclass instance, passed to the role's function."""
         if not dataclasses.is_dataclass(job) or isinstance(job, type):
             raise TypeError("a job is a dataclass instance")
         self.role = role
@@ -38,7 +38,7 @@ class BenchWorker:
             [sys.executable, "-m", f"{__package__}.worker", role],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C at the terminal ends the run, and the run ends its workers
+            start_new_session=True,  # Ctrl-C at the terminal ends the run, which ends its workers
         )
         self._write(json.dumps(dataclasses.asdict(job)))
 
@@ -48,22 +48,22 @@ class BenchWorker:
         return self._process.poll() is None
 
     def wait_ready(self, seconds: float) -> dict[str, Any]:
-        """What the worker tells once it is set up."""
+        """The worker's facts after its setup."""
         return self._wait_for("ready", seconds)
 
     def go(self) -> None:
-        """Starts what was set up."""
+        """Starts the measurement."""
         self._write("go")
 
     def ask(self, what: str, seconds: float) -> dict[str, Any]:
-        """Sends one more word and waits for the {"result": ...} that answers it."""
+        """Sends another word and waits for the {"result": ...} that answers it."""
         self._write(what)
         return self._wait_for("result", seconds)
 
     def stop(self) -> None:
-        """Closes its input, which ends it; what does not end is killed."""
+        """Closes its input, which ends it; kills it if it does not end."""
         if self._process.stdin and not self._process.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):  # it is gone already, with something unread
+            with contextlib.suppress(BrokenPipeError):  # it has ended already, with unread input
                 self._process.stdin.close()
         try:
             self._process.wait(_STOP_SECONDS)
@@ -90,7 +90,7 @@ class BenchWorker:
         return self._process.stdout.fileno()
 
     def read_events(self) -> list[dict[str, Any]]:
-        """The lines that are there now (blocks if none is). Raises SystemFault where the worker failed or ended."""
+        """The lines that have come (blocks if there is none). Raises SystemFault if the worker failed or ended."""
         chunk = os.read(self.fileno(), 1 << 16)
         if not chunk:
             raise SystemFault(f"bench {self.role} worker ended early (exit code {self._process.poll()})")
@@ -132,7 +132,7 @@ def gather(
     what: str,
     on_tick: Callable[[], None] | None = None,
 ) -> None:
-    """Hands each worker's lines to `on_event` until it said True for every worker. Raises RequestTimeout."""
+    """Passes each worker's lines to `on_event` until that returned True for every worker. Raises RequestTimeout."""
     deadline = monotonic_ns() + int(seconds * 1e9)
     with selectors.DefaultSelector() as selector:
         for worker in workers:
@@ -151,7 +151,7 @@ def gather(
 
 
 class WorkerChannel:
-    """The worker's end. Used by its main thread only."""
+    """The worker's end of the connection. Used by its main thread only."""
 
     def __init__(self) -> None:
         self._told_ns = 0
@@ -162,26 +162,26 @@ class WorkerChannel:
         return job
 
     def ready(self, facts: Mapping[str, object]) -> bool:
-        """Set up: says so and waits for "go"; False where the parent wants no more."""
+        """Reports that it is set up and waits for "go"; False if the parent has closed."""
         self._tell({"ready": facts})
         return self.next_word() == "go"
 
     def next_word(self) -> str:
-        """Blocks for the parent's next line; "" = it closed, so end."""
+        """Blocks for the parent's next line; "" = it has closed: end."""
         return sys.stdin.readline(_LINE_BYTES_MAX).strip()
 
     def progress(self, now_ns: int, messages: int, size_bytes: int) -> None:
-        """Tells how far it is, at most four times a second."""
+        """Reports progress, at most four times a second."""
         if now_ns - self._told_ns >= PROGRESS_NS:
             self._told_ns = now_ns
             self._tell({"progress": [messages, size_bytes]})
 
     def result(self, facts: Mapping[str, object]) -> None:
-        """The end of what "go" (or another word) started."""
+        """Reports the result of "go" (or another word)."""
         self._tell({"result": facts})
 
     def error(self, text: str) -> None:
-        """It failed; one line for the user."""
+        """Reports a failure, in one line for the user."""
         self._tell({"error": text})
 
     def _tell(self, line: Mapping[str, object]) -> None:

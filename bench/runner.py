@@ -47,13 +47,13 @@ def run(
     files: LogFiles = USUAL_FILES,
     given: GivenCluster = UNKNOWN,
 ) -> BenchResult:
-    """Measures what `options` ask for and says how it goes through `report` (called in this thread).
+    """Measures the work in `options` and reports progress through `report` (called in this thread).
 
-    `files`: sizes of a log that is started for the run; a figure is comparable only where they are the usual ones.
-    `given`: how the cluster is that `options.namesrv` names.
+    `files`: sizes of a log that is started for the run; figures are comparable only with the usual ones. `given`: facts
+    about the cluster of `options.namesrv`.
 
-    Raises ZenitError where the cluster cannot be reached or started, or where a message got lost; everything that it
-    started is stopped on the way out.
+    Raises ZenitError if the cluster cannot be reached or started, or if a message got lost; everything that it started is
+    stopped on the way out.
     """
     if options.work in (*GROUP_WORKS, *SPARK_WORKS):
         raise InvalidParameter("work", options.work, f"one broker's: {', '.join(WORKS)}")
@@ -70,7 +70,7 @@ def run(
 
 @contextmanager
 def _directory(options: BenchOptions) -> Iterator[str]:
-    """Where the run's files are: a new directory, removed afterwards, below the one that the options name."""
+    """The directory for the run's files: a new one, removed afterwards, below the one in the options."""
     if options.directory is not None:
         os.makedirs(options.directory, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="zenit-bench-", dir=options.directory) as directory:
@@ -78,7 +78,7 @@ def _directory(options: BenchOptions) -> Iterator[str]:
 
 
 def _run_on(options: BenchOptions, target: Target, directory: str, report: Report, given: GivenCluster) -> BenchResult:
-    options = replace(options, queues=len(target.write_queues()))  # of the topic as it is
+    options = replace(options, queues=len(target.write_queues()))  # of the existing topic
     bench = Bench(options=options, target=target, directory=directory, report=report)
     if options.work == "restart":
         found, facts = restart(bench)
@@ -127,7 +127,7 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
 
 
 def _raw_of(options: BenchOptions, given: GivenCluster) -> str:
-    """What the limit of a work is."""
+    """The description of a work's limit."""
     copies = f"; held by {given.replicas} processes before it is answered" if given.replicas > 1 else ""
     return _RAW_OF[options.work] + copies
 
@@ -140,7 +140,7 @@ def _limit(bench: Bench, raw: RawPath, phase: str) -> Measured | None:
 
 
 def _flushes(bench: Bench) -> Nanoseconds:
-    """What a bare `fdatasync` takes now; nothing where the run does not wait for any."""
+    """Latencies of a bare `fdatasync` now; empty if the run does not wait for any."""
     if bench.options.flush != "sync":
         return joined([])
     return fdatasync_latencies(bench.directory, seconds=max(bench.options.limit_seconds / 2, 0.1)).values
@@ -151,7 +151,7 @@ def _sent_batch(options: BenchOptions) -> int:
 
 
 def _pages(options: BenchOptions, given: GivenCluster) -> str:
-    """What kind of files the figures are of."""
+    """The kind of files that were measured."""
     if options.work == "consume":
         return "warm: the backlog was written just before and is in the page cache"
     if options.warm or given.warm_up is not None:
@@ -160,7 +160,7 @@ def _pages(options: BenchOptions, given: GivenCluster) -> str:
 
 
 def _stages(bench: Bench, outcome: WorkOutcome) -> dict[str, dict[str, float]]:
-    """Nanoseconds a message, of one producer's process and of the broker."""
+    """Nanoseconds per message, in one producer's process and in the broker."""
     options = bench.options
     broker = broker_stages(outcome.before.stages, outcome.after.stages, batch=raw_shape(options).batch)
     if options.work != "produce":

@@ -1,4 +1,4 @@
-"""The shipped name server and broker as load processes: `own_cluster.OwnCluster` starts them and ends them."""
+"""The shipped name server and broker as load processes, started and stopped by `own_cluster.OwnCluster`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .processes import WorkerChannel
 
 
 def serve_namesrv(job: ServiceJob, channel: WorkerChannel) -> None:
-    """A name server until the parent closes the channel."""
+    """Runs a name server until the parent closes the channel."""
     _log_to(job.log_path)
     with NameServer(NameServerConfig(**job.settings)) as server:
         _end_with_parent(channel, {"address": server.address})
@@ -26,7 +26,7 @@ def serve_namesrv(job: ServiceJob, channel: WorkerChannel) -> None:
 
 
 def serve_broker(job: ServiceJob, channel: WorkerChannel) -> None:
-    """A broker until the parent closes the channel; it answers some time after it told "ready"."""
+    """Runs a broker until the parent closes the channel; it answers some time after it reported "ready"."""
     _log_to(job.log_path)
     _end_with_parent(channel, {})
     settings = job.settings | {"namesrv": tuple(job.settings["namesrv"])}
@@ -35,7 +35,7 @@ def serve_broker(job: ServiceJob, channel: WorkerChannel) -> None:
 
 def _end_with_parent(channel: WorkerChannel, facts: dict[str, Any]) -> None:
     def watch() -> None:
-        """Thread: once the parent closes our input, the process gets the signal that stops its service."""
+        """Thread: when the parent closes our input, sends the process the signal that stops its service."""
         channel.ready(facts)
         while channel.next_word():
             pass

@@ -1,9 +1,9 @@
-"""Measures where the time of a message goes: in the producer's process and the broker's loop. Nanoseconds a message.
+"""Measures where the time of a message goes: in the producer's process and the broker's loop. Nanoseconds per message.
 
-The producer's *build* (the Message object), *encode* and *send* (the call into remoting) are each measured alone, after
-the run, on the same data; *queue* is what is left of the run's own time a message: waiting for room in the window, for
-the interpreter, for a core. The broker tells its own: *receive* (and decode), *stage* (check and stamp), *commit*
-(write and dispatch), *reply*; it samples one turn of its loop in a few.
+The producer's *build* (the Message object), *encode* and *send* (the call into remoting) are each measured alone, after the
+run, on the same data; *queue* is the rest of the run's time per message: waiting for room in the window, for the
+interpreter, for a core. The broker reports its own: *receive* (and decode), *stage* (check and stamp), *commit* (write and
+dispatch), *reply*; it samples one turn of its loop in several.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OBJECT_APIS = ("send", "send_async", "send_batch")
 
 
 def added_stages(documents: Sequence[Mapping[str, Mapping[str, int]]]) -> Stages:
-    """The stages of several brokers as one."""
+    """The sums of several brokers' stages."""
     total: dict[str, tuple[int, int]] = {}
     for document in documents:
         for name, entry in document.items():
@@ -37,9 +37,9 @@ def added_stages(documents: Sequence[Mapping[str, Mapping[str, int]]]) -> Stages
 
 
 def broker_stages(before: Stages, after: Stages, *, batch: float) -> dict[str, float]:
-    """Nanoseconds a message between two readings; `batch`: messages a request. Empty where nothing was sampled.
+    """Nanoseconds per message between two readings; `batch`: messages per request. Empty if nothing was sampled.
 
-    All stages are of the same sampled turns, so the requests that went through "stage" are what each is divided by.
+    All stages are of the same sampled turns, so each is divided by the number of requests in "stage".
     """
     requests = after.get("stage", (0, 0))[1] - before.get("stage", (0, 0))[1]
     if requests <= 0:
@@ -51,7 +51,7 @@ def broker_stages(before: Stages, after: Stages, *, batch: float) -> dict[str, f
 def client_stages(
     *, build_ns: float, encode_ns: float, send_ns: float, processes: int, messages_per_second: float
 ) -> dict[str, float]:
-    """Nanoseconds a message of one producer's process; `queue` is what its wall-clock time has left."""
+    """Nanoseconds per message of one producer's process; `queue` is the rest of its wall-clock time."""
     wall_ns = processes * 1e9 / messages_per_second if messages_per_second else 0.0
     parts = {"build": build_ns, "encode": encode_ns, "send": send_ns}
     parts["queue"] = max(0.0, wall_ns - sum(parts.values()))
@@ -60,7 +60,7 @@ def client_stages(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodeJob:
-    """What one message costs before it is sent, by the road `api`."""
+    """The cost of one message before it is sent, with the send method `api`."""
 
     topic: str
     api: str
@@ -70,7 +70,7 @@ class EncodeJob:
 
 
 def measure_encoding(job: EncodeJob, channel: WorkerChannel) -> None:
-    """{build_ns, encode_ns} a message: the best of a few rounds, alone on its core as far as there is one."""
+    """{build_ns, encode_ns} per message: the best of a few rounds, with a core of its own if possible."""
     content = bodies(1024, job.size)
     tags = TAG if job.tags else None
     keys = [f"k{key}" for key in range(job.keys)] or None

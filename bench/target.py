@@ -1,4 +1,4 @@
-"""The cluster that is measured: found or started, with a topic to measure in, and what its brokers say of themselves."""
+"""The measured cluster: found or started, with a topic for the measurement, and its brokers' statistics."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _ROUTE_MS: Final = 15_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUse:
-    """What the brokers have used so far, all together, as they say themselves."""
+    """What all brokers together have used so far, by their own statistics."""
 
     cpu_seconds: float
-    memory_bytes: int | None  # resident, without pages of files; None where the system does not tell
+    memory_bytes: int | None  # resident, without pages of files; None if the system does not report it
     stages: Stages  # of the turns that the brokers sample
 
 
@@ -47,7 +47,10 @@ class Target:
     def __init__(
         self, client: RemotingClient, namesrv: str, topic: str, cluster: OwnCluster | None, facts: Mapping[str, Any]
     ) -> None:
-        """`cluster`: where the run started it itself. `facts`: {name, id, namesrv, started_for_this}, which cluster it is."""
+        """`cluster`: if the run started it itself.
+
+        `facts`: {name, id, namesrv, started_for_this}, which identify the cluster.
+        """
         self._client = client
         self.namesrv = namesrv
         self.topic = topic
@@ -58,13 +61,13 @@ class Target:
         return name_servers(self.namesrv)[0]
 
     def route(self) -> RouteReply:
-        """The topic's. Raises TopicNotFound, NoRoute."""
+        """The topic's route. Raises TopicNotFound, NoRoute."""
         reply, _ = self._client.call(self._name_server(), GetRoute(self.topic), timeout_ms=_CALL_MS)
         assert isinstance(reply, RouteReply)
         return reply
 
     def wait_route(self) -> RouteReply:
-        """The topic's route, waited for: a broker registers a new topic soon, not at once. Raises NoRoute."""
+        """Waits for the topic's route: a broker registers a new topic soon, not at once. Raises NoRoute."""
         deadline = monotonic_ms() + _ROUTE_MS
         while monotonic_ms() < deadline:
             try:
@@ -78,16 +81,16 @@ class Target:
         return {name: dict(members)[0] for _, name, members in self.route().brokers if 0 in dict(members)}
 
     def cluster_id(self) -> str:
-        """Of the topic's cluster: a client's requests name it, and a broker knows a send by its bytes only where they do."""
+        """The id of the topic's cluster. Clients name it in requests, and a broker's fast path for sends needs it."""
         return dict(self.route().cluster_ids)[self.route().brokers[0][0]]
 
     def write_queues(self) -> list[tuple[str, int]]:
-        """(broker address, queue id) of each queue that takes messages."""
+        """(broker address, queue id) of each writable queue."""
         addresses = self.addresses()
         return [(addresses[name], queue) for name, _, writes, _ in self.route().queues for queue in range(writes)]
 
     def end_offsets(self) -> list[tuple[str, int, int]]:
-        """(broker name, queue id, offset that the next message gets) of each queue that can be read."""
+        """(broker name, queue id, offset of the next message) of each readable queue."""
         addresses = self.addresses()
         found = []
         for name, reads, _, _ in self.route().queues:
@@ -100,11 +103,11 @@ class Target:
         return found
 
     def statistics(self) -> list[dict[str, Any]]:
-        """Of each broker, as GetBrokerStatistics tells them."""
+        """The statistics of each broker."""
         return [self._document(address, GetBrokerStatistics()) for address in self.addresses().values()]
 
     def settings(self) -> list[dict[str, Any]]:
-        """What each broker runs with."""
+        """The settings of each broker."""
         return [self._document(address, GetBrokerConfig()) for address in self.addresses().values()]
 
     def _document(self, address: str, request: GetBrokerStatistics | GetBrokerConfig) -> dict[str, Any]:
@@ -125,10 +128,9 @@ class Target:
 
 @contextmanager
 def opened_target(options: BenchOptions, directory: str, files: LogFiles, report: Report) -> Iterator[Target]:
-    """The cluster that the options name, the one that runs here, or one started in `directory` and stopped afterwards.
+    """The cluster of the options, the one that runs here, or one started in `directory` and stopped afterwards.
 
-    `files`: of one that is started.
-    Raises InvalidParameter where a named cluster cannot be what the options ask for.
+    `files`: of one that is started. Raises InvalidParameter if a named cluster does not fit the options.
     """
     own = options.own_cluster or options.warm or not options.index
     if own and options.namesrv is not None:
@@ -155,7 +157,7 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
 
 
 def _which(target: Target) -> str:
-    """The cluster that is loaded, in words: somebody may work with it."""
+    """A description of the cluster under load, because others may be using it."""
     return f"{target.facts['name']} ({target.facts['id']}) at {target.namesrv}, which runs already"
 
 
@@ -171,7 +173,7 @@ def _answers(client: RemotingClient, address: str) -> bool:
 def _topic(
     client: RemotingClient, options: BenchOptions, namesrv: str, cluster: OwnCluster | None = None
 ) -> Iterator[Target]:
-    """A topic of the run's own, deleted afterwards, unless one is named that exists."""
+    """A topic of the run's own, deleted afterwards, unless an existing one is named."""
     name = options.topic or f"bench-{secrets.token_hex(8)}"
     with Admin(namesrv) as admin:
         broker = next(iter(admin.cluster()["brokers"]), {"cluster": None, "cluster_id": None})
@@ -190,7 +192,7 @@ def _topic(
 
 
 def _check_flush(target: Target, options: BenchOptions) -> None:
-    """A running cluster flushes as it is configured to; a figure under another name would be a lie."""
+    """A running cluster flushes as configured; the figure must not claim another mode."""
     modes = {str(settings.get("store.flush_mode")) for settings in target.settings()}
     if modes - {options.flush, "None"}:
         raise InvalidParameter(

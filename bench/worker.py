@@ -9,7 +9,7 @@ from typing import Final
 from ..model.errors import ZenitError
 from .processes import WorkerChannel
 
-# role -> (module, class of its job, function); a process loads only what its role needs
+# {role: (module, class of its job, function)}; a process imports only what its role needs
 ROLES: Final[dict[str, tuple[str, str, str]]] = {
     "raw-server": ("raw.raw_server", "RawServerJob", "serve"),
     "raw-copy": ("raw.raw_copy", "RawCopyJob", "follow"),
@@ -28,7 +28,7 @@ ROLES: Final[dict[str, tuple[str, str, str]]] = {
 
 
 def main(role: str) -> int:
-    """Runs one job; a failure is told to the parent as one line."""
+    """Runs one job; reports a failure to the parent as one line."""
     channel = WorkerChannel()
     module_name, job_class, function = ROLES[role]
     try:

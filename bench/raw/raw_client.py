@@ -22,9 +22,9 @@ _SAMPLES: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawClientJob:
-    """`batch` encoded messages of `size` bytes a request, `in_flight` requests at a time, for `seconds`.
+    """`batch` encoded messages of `size` bytes per request, `in_flight` requests at a time, for `seconds`.
 
-    `header`: hex of a real request's header frame. `reads`: ask for pages instead; the messages in them are not touched.
+    `header`: hex of a real request's header frame. `reads`: request pages instead, without touching the messages in them.
     """
 
     address: str

@@ -14,7 +14,7 @@ _WAIT_MS: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawCopyJob:
-    """`address`: the raw server's for copies. The rest is as in its own job."""
+    """`address`: the raw server's for copies. The rest is as in the server's job."""
 
     address: str
     directory: str
@@ -25,7 +25,7 @@ class RawCopyJob:
 
 
 def follow(job: RawCopyJob, channel: WorkerChannel) -> None:
-    """Runs until the parent closes the channel. Words as of the raw server."""
+    """Runs until the parent closes the channel. Words: see the raw server."""
     files = RawFiles(
         RawServerJob(
             directory=job.directory,
@@ -48,7 +48,7 @@ def follow(job: RawCopyJob, channel: WorkerChannel) -> None:
 
 
 def _take(job: RawCopyJob, dealer: RawDealer, files: RawFiles) -> bool:
-    """What has come; False where that was nothing."""
+    """Takes what has come; False if there is nothing."""
     payload = dealer.receive_payload(_WAIT_MS)
     if payload is None:
         return False

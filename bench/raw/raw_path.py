@@ -1,7 +1,7 @@
 """The limit of this machine for a kind of load: the same frames through the same sockets and writes, without a broker.
 
-Measured in the same run as what it is the limit of, before and after, since a shared machine changes from minute to
-minute. Which raw load matches which work is decided here, in `raw_shape`.
+Measured in the same run as the work, before and after it, because a shared machine changes from minute to minute.
+`raw_shape` decides which raw load matches which work.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ BACKLOG_BATCH_BYTES: Final = 512 << 10
 FLUSH_PROBE_BYTES: Final = 64 << 10
 _WARM_SEGMENTS_MAX: Final = 32  # 4 GiB, so that few pages are written twice in a measurement
 _COLD_SEGMENTS_MAX: Final = 64
-_SEGMENTS_PER_SECOND: Final = 12  # of 128 MiB: more than fresh pages can be written
+_SEGMENTS_PER_SECOND: Final = 12  # of 128 MiB: more than can be written to fresh pages
 _READY_SECONDS: Final = 120.0
 _PROBE_FILE_BYTES: Final = 64 << 20
 _TIMEOUT_MS: Final = 3000
-_TOPIC: Final = "bench-0123456789abcdef"  # as long as the topics that runs make
+_TOPIC: Final = "bench-0123456789abcdef"  # as long as the names of runs' own topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawShape:
-    """The raw load that a work is measured against; `reads`: pages of the log instead of writes."""
+    """The raw load that a work is compared with; `reads`: pages of the log instead of writes."""
 
     size: int
     batch: int
@@ -55,7 +55,7 @@ TRANSACTIONS_IN_FLIGHT: Final = 16
 
 
 def default_in_flight(options: BenchOptions) -> int:
-    """Requests in flight of one process where the options leave it open."""
+    """Requests in flight per process if the options do not say."""
     if options.in_flight:
         return options.in_flight
     if options.work == "limits" or options.prebuilt:
@@ -64,7 +64,7 @@ def default_in_flight(options: BenchOptions) -> int:
 
 
 def raw_shape(options: BenchOptions) -> RawShape:
-    """As many messages a request, and as many requests in flight, as the work itself has."""
+    """The same messages per request and requests in flight as in the work."""
     shape = RawShape(
         size=options.size,
         batch=options.batch,
@@ -74,7 +74,7 @@ def raw_shape(options: BenchOptions) -> RawShape:
         tags=options.tags,
     )
     if options.work == "consume":
-        queues = max(1, options.queues // options.consumers)  # a consumer keeps one pull a queue in flight
+        queues = max(1, options.queues // options.consumers)  # a consumer keeps one pull per queue in flight
         return replace(shape, batch=1, in_flight=queues, clients=options.consumers, reads=True)
     if options.work in ("e2e", "latency"):
         return replace(shape, batch=1, in_flight=1, clients=1)
@@ -88,19 +88,19 @@ def raw_shape(options: BenchOptions) -> RawShape:
 
 
 def backlog_batch(options: BenchOptions) -> int:
-    """Messages in each batch of a backlog."""
+    """Messages per batch of a backlog."""
     return min(256, max(1, BACKLOG_BATCH_BYTES // record_bytes(options)))
 
 
 def slice_bytes(options: BenchOptions) -> int:
-    """How many bytes of one queue lie side by side in a backlog's log: what a pull's reply has in one frame."""
+    """How many contiguous bytes of one queue a backlog's log has: the size of a frame in a pull's reply."""
     if options.queues == 1:
         return PULL_BYTES
     return min(PULL_BYTES, BATCHES_IN_A_ROW * backlog_batch(options) * record_bytes(options))
 
 
 def record_bytes(options: BenchOptions) -> int:
-    """Size of one encoded message of a run."""
+    """The size of one encoded message of a run."""
     return len(ready_batches(_TOPIC, size=options.size, batch=1, keys=options.keys, tags=options.tags, count=1)[0])
 
 
@@ -110,13 +110,13 @@ class RawPath:
     def __init__(
         self, directory: str, *, warm: bool, sync: bool, seconds: float, slice_bytes: int = PULL_BYTES, copies: int = 0
     ) -> None:
-        """Blocks until the files are made (warm: written once). `sync`: each write is followed by fdatasync.
+        """Blocks until the files are created (warm: written once). `sync`: each write is followed by fdatasync.
 
-        `seconds`: how long measurements are; cold ones need that many fresh pages. `slice_bytes`: frames of a page read.
-        `copies`: processes beside the server that hold all it writes, as slaves do.
+        `seconds`: the length of measurements; cold ones need fresh pages for it. `slice_bytes`: the frames of a read page.
+        `copies`: processes besides the server that store everything it writes, as slaves do.
         """
         self._directory = directory
-        self.ran_out = False  # True: a cold measurement wrote over pages that were not fresh any more
+        self.ran_out = False  # True: a cold measurement ran out of fresh pages
         reply = SendReply(
             queue_id=1, queue_offset=1 << 20, physical_offset=1 << 32, store_timestamp_ms=1 << 40, store_host=bytes(8)
         )
@@ -158,7 +158,7 @@ class RawPath:
         return found
 
     def _ask(self, word: str) -> bool:
-        """Whether one of them had run out of fresh pages."""
+        """Whether one of them ran out of fresh pages."""
         answers = [worker.ask(word, _READY_SECONDS) for worker in self._workers]
         return any(answer["ran_out"] for answer in answers)
 
@@ -211,9 +211,9 @@ def pull_header() -> bytes:
 
 
 def limit_document(runs: Sequence[Measured], *, of: str, ran_out: bool = False) -> dict[str, Any]:
-    """The `limit` of a result: the mean of what was measured before and after, each told too.
+    """The `limit` of a result: the mean of the measurements before and after, with both values.
 
-    `ran_out`: the raw path used up its fresh pages, so that the limit is too high.
+    `ran_out`: the raw path used up its fresh pages, so the limit is too high.
     """
     return {
         "of": of,
@@ -225,7 +225,9 @@ def limit_document(runs: Sequence[Measured], *, of: str, ran_out: bool = False) 
 
 
 def fdatasync_latencies(directory: str, *, seconds: float) -> Samples:
-    """Bare `fdatasync`, each after 64 KiB written to a preallocated file that was written once: what no flush undercuts."""
+    """Bare `fdatasync`, each after 64 KiB written to a preallocated file that was written once: the lower bound of any
+    flush.
+    """
     samples = Samples(100_000)
     data = os.urandom(FLUSH_PROBE_BYTES)
     path = os.path.join(directory, "raw-fdatasync")

@@ -1,8 +1,8 @@
 """The raw path's broker: receives into an arena, writes what it drained with one `pwritev`, answers. No broker logic.
 
-It does to the machine what any broker must: the same frames through the same sockets, the same bytes into files made
-the same way. *cold*: fresh, preallocated files, whose pages the kernel must first find. *warm*: files written once
-already, their pages cached, as recycled segments have them. What a real broker reaches of this is its share.
+It costs the machine what any broker must cost: the same frames through the same sockets, the same bytes into files created
+in the same way. *cold*: fresh, preallocated files, whose pages the kernel must first allocate. *warm*: files written once
+already, with cached pages, like recycled segments. A real broker's share is relative to this.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..processes import WorkerChannel
 _ZEROS: Final = bytes(8)
 _WAIT_MS: Final = 50
 _DRAIN_REQUESTS: Final = 256
-READ: Final = b"read"  # a header that begins so asks for `read_bytes` of the files instead of a write
-FOLLOW: Final = b"follow"  # a copy's first word; each other one is how many bytes more it has, 8 bytes big-endian
+READ: Final = b"read"  # the begin of a header that requests `read_bytes` of the files instead of a write
+FOLLOW: Final = b"follow"  # a copy's first word; each later one says how many more bytes it has, 8 bytes big-endian
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawServerJob:
-    """`reply_header`: hex of what a real reply's header frame is. `sync`: fdatasync before the answer (of all drained).
+    """`reply_header`: hex of a real reply's header frame. `sync`: fdatasync before the answer (to all that was drained).
 
-    `copies`: others that each hold all that is written, which is answered once they do.
+    `copies`: other processes that each store everything; a request is answered when they have it.
     """
 
     directory: str
@@ -44,15 +44,17 @@ class RawServerJob:
     drain_bytes: int = 1 << 20
     frame_bytes_max: int = 8 << 20
     read_bytes: int = 1 << 20
-    slice_bytes: int = 1 << 20  # of a page that is read: each slice is a frame, as a queue's records lie apart in a log
+    slice_bytes: int = (
+        1 << 20
+    )  # of a read page: each slice is a frame, because a queue's records are not contiguous in a log
 
 
 class RawFiles:
-    """Preallocated files written front to back, one after another. Warm ones are written over from the start again.
+    """Preallocated files written front to back, one after another. Warm ones are overwritten again from the start.
 
-    Cold ones that were written stay until the end, though nobody needs them: the pages of a file that is deleted are
-    handed out again at once, and on a virtual machine pages that were in use a moment ago are ten times faster to
-    write than those that its host must find first. A broker's log gets the latter, since it deletes nothing.
+    Written cold files stay until the end, though they are not needed: the pages of a deleted file are reused at once, and
+    on a virtual machine recently used pages are ten times faster to write than pages that its host must first allocate. A
+    broker's log gets the latter, because it deletes nothing.
     """
 
     def __init__(self, job: RawServerJob) -> None:
@@ -65,7 +67,7 @@ class RawFiles:
         self._create()
 
     def _create(self) -> None:
-        """Fills up the files to be written."""
+        """Creates the missing files."""
         for number in range(len(self._written) + len(self._files), len(self._written) + self._job.segments):
             path = os.path.join(self._job.directory, f"raw-{number:03d}")
             create_allocated(path, self._job.segment_bytes)
@@ -78,7 +80,7 @@ class RawFiles:
                 os.fdatasync(file.fd)
 
     def renew(self) -> None:
-        """Begins again: warm files from their start, cold ones as fresh files."""
+        """Starts again: warm files from their begin, cold ones with fresh files."""
         if not self._job.warm and (self._index or self._at):
             used = self._job.segments if self.ran_out else self._index + 1
             self._written += self._files[:used]
@@ -91,18 +93,18 @@ class RawFiles:
         self.ran_out = False
 
     def append(self, data: memoryview) -> None:
-        """One `pwritev` of what was drained and the eight zero bytes behind it."""
+        """One `pwritev` of the drained bytes and the eight zero bytes behind them."""
         if self._at + len(data) + len(_ZEROS) > self._job.segment_bytes:
             self._index += 1
             self._at = 0
             if self._index == len(self._files):
                 self._index = 0
-                self.ran_out = not self._job.warm  # cold: from here on these are not fresh pages any more
+                self.ran_out = not self._job.warm  # cold: from here on the pages are not fresh
         os.pwritev(self._files[self._index].open_fd(), [data, _ZEROS], self._at)
         self._at += len(data)
 
     def sync(self) -> None:
-        """Makes the file that is written now durable."""
+        """Makes the current file durable."""
         os.fdatasync(self._files[self._index].open_fd())
 
     def read(self) -> list[memoryview]:
@@ -140,14 +142,14 @@ def serve(job: RawServerJob, channel: WorkerChannel) -> None:
 
 
 def listened(channel: WorkerChannel) -> deque[str]:
-    """The parent's words from now on, as a thread hears them; "" is the last."""
+    """The parent's words from now on, received by a thread; "" is the last."""
     words: deque[str] = deque()
     threading.Thread(target=_listen, args=(channel, words), daemon=True).start()
     return words
 
 
 def _listen(channel: WorkerChannel, words: deque[str]) -> None:
-    """Thread: hands the parent's words to the loop; "" ends it."""
+    """Thread: passes the parent's words to the loop; "" ends it."""
     while word := channel.next_word():
         words.append(word)
     words.append("")
@@ -180,13 +182,13 @@ def _loop_with_copies(
     arena: memoryview,
     words: deque[str],
 ) -> None:
-    """The same, and what was written goes to each copy; as with replicas, these have sockets of their own."""
+    """The same, and sends what was written to each copy; as with replicas, these have sockets of their own."""
     header = bytes.fromhex(job.reply_header)
     waiter = Waiter()
     waiter.add(router.pollable)
     waiter.add(copies.pollable)
-    held: dict[bytes, int] = {}  # bytes, by the copy's identity
-    waiting: deque[tuple[int, bytes]] = deque()  # the answers: once so many bytes are held, to whom
+    held: dict[bytes, int] = {}  # {the copy's identity: the bytes it has}
+    waiting: deque[tuple[int, bytes]] = deque()  # answers: (send when this many bytes are stored, to whom)
     written = 0
     while True:
         readable = waiter.wait(_WAIT_MS)
@@ -215,7 +217,7 @@ def _drained(job: RawServerJob, router: RawRouter, arena: memoryview) -> tuple[l
 
 
 def obey(word: str, channel: WorkerChannel, files: RawFiles) -> bool:
-    """Does what the parent says and answers it; False where it is to end."""
+    """Executes the parent's word and answers it; False at the end."""
     if not word:
         return False
     ran_out = files.ran_out

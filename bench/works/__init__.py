@@ -1,1 +1,1 @@
-"""The kinds of work that are measured."""
+"""The kinds of measured work."""

@@ -34,7 +34,7 @@ class ConsumeJob:
 
 
 def consume(job: ConsumeJob, channel: WorkerChannel) -> None:
-    """One measurement: {messages, bytes, seconds}; the time between polls' ends to `samples_path` (untouched only)."""
+    """One measurement: {messages, bytes, seconds}; the times between the ends of polls to `samples_path` (untouched only)."""
     samples = Samples(_SAMPLES)
     queues = {MessageQueue(job.topic, broker, queue_id): offset for broker, queue_id, offset in job.queues}
     with PullConsumer(job.group, namesrv=job.namesrv) as consumer:
@@ -66,7 +66,7 @@ def _iterate(job: ConsumeJob, channel: WorkerChannel, consumer: PullConsumer) ->
 
 
 def _untouched(job: ConsumeJob, channel: WorkerChannel, consumer: PullConsumer, samples: Samples) -> tuple[int, int]:
-    """Whole polls: counted, not looked into. Bytes are those of the records. Raises RequestTimeout where it dries up."""
+    """Whole polls: counted, not read. Bytes are those of the records. Raises RequestTimeout if no more messages come."""
     count = size_bytes = 0
     before_ns = monotonic_ns()
     while count < job.messages:

@@ -1,8 +1,8 @@
-"""Measures from the moment a message should have been sent to its arrival at the consumer: open loop.
+"""Measures from the time at which a message should have been sent to its arrival at the consumer: open loop.
 
-The schedule goes on whatever the broker does: message i is due at i / rate, carries that time in its first eight bytes,
-and its latency counts from there. So a stall delays every message that was due in it, and shows (no coordinated
-omission). Producer and consumer read the same monotonic clock of one machine.
+The schedule continues whatever the broker does: message i is due at i / rate, carries that time in its first eight bytes,
+and its latency counts from there. So a stall delays every message that was due in it, and shows (no coordinated omission).
+Producer and consumer read the same monotonic clock of one machine.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _LEAD_NS: Final = 200_000_000  # the schedule begins this much after the start
 _BURST: Final = 4096
 _DRY_S: Final = 5.0
 _TIMEOUT_S: Final = 30.0
-_IDLE_MS: Final = 3000  # how long a push consumer is watched before anything is sent
-_MANY_QUEUES: Final = 100  # with more of them, it is watched while each of its long polls is sent once again, too
+_IDLE_MS: Final = 3000  # how long a push consumer is measured before anything is sent
+_MANY_QUEUES: Final = 100  # with more queues it is also measured while each long poll is sent again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class ScheduleJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveJob:
-    """Takes what the schedules send until `messages` have come; one that is not `alone`: until nothing comes any more."""
+    """Receives the scheduled messages until `messages` have come; if not `alone`: until no more come."""
 
     namesrv: str
     group: str
@@ -103,7 +103,7 @@ def send_on_schedule(job: ScheduleJob, channel: WorkerChannel) -> None:
 
 
 def receive(job: ReceiveJob, channel: WorkerChannel) -> None:
-    """One consumer: {messages, bytes, seconds}; each message's latency from when it was due, to `samples_path`."""
+    """One consumer: {messages, bytes, seconds}; each message's latency since it was due, to `samples_path`."""
     if job.push:
         _receive_pushed(job, channel)
         return
@@ -137,10 +137,10 @@ def receive(job: ReceiveJob, channel: WorkerChannel) -> None:
 
 
 def _receive_pushed(job: ReceiveJob, channel: WorkerChannel) -> None:
-    """The same by the handler of a push consumer, which has its share of the topic's queues.
+    """The same with the handler of a push consumer, which has its share of the topic's queues.
 
-    `idle_cpu`: what its process used of a core while nothing came, from when it had its first queue on. `settled_cpu`:
-    the same afterwards, where the queues are many; else None.
+    `idle_cpu`: its process's use of a core without messages, after it got its first queue. `settled_cpu`: the same later,
+    if there are many queues; else None.
     """
     samples = Samples(max(job.messages, 1))
     size_bytes = 0
@@ -183,7 +183,7 @@ def _receive_pushed(job: ReceiveJob, channel: WorkerChannel) -> None:
 
 
 def _cpu_share(watched_ms: int) -> float:
-    """What this process uses of a core in that time."""
+    """This process's use of a core during that time."""
     begin_ns, used_ns = monotonic_ns(), process_cpu_ns()
     sleep_ms(watched_ms)
     return (process_cpu_ns() - used_ns) / (monotonic_ns() - begin_ns)

@@ -1,7 +1,7 @@
-"""What is sent: bodies and ready batches, made before the clock starts.
+"""The sent data: bodies and ready batches, made before the clock starts.
 
-Bodies are random bytes, so that nothing on the way can compress or share them. Ready batches are what a producer
-would have encoded (the same Accumulator), with unique ids that repeat only after all of them went out once.
+Bodies are random bytes, so that nothing on the way can compress or share them. Ready batches are what a producer would have
+encoded (the same Accumulator), with unique ids that repeat only after all of them were sent once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...model.clock import now_ms
 from ...model.ids import unique_id_prefix
 from ...record.kernel import Accumulator
 
-BATCHES_BYTES_MAX: Final = 128 << 20  # of ready batches held in memory, a process
+BATCHES_BYTES_MAX: Final = 128 << 20  # of ready batches in memory, per process
 _MONTH_MS: Final = 31 * 24 * 3600 * 1000
 TAG: Final = "bench"
 
@@ -42,7 +42,7 @@ def ready_batches(
             assert fits, "the buffer is sized for the batch"
         buffer, used, *_ = accumulator.swap(bytearray(accumulator.capacity))
         encoded.append(bytes(memoryview(buffer)[:used]))
-        if accumulator.counter + batch > 0xFFFF:  # ids count in 16 bits: another salt, so that none repeats
+        if accumulator.counter + batch > 0xFFFF:  # ids count in 16 bits: a new salt prevents repetitions
             accumulator = _accumulator(topic, accumulator.capacity)
     return encoded
 

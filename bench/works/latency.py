@@ -1,7 +1,7 @@
 """Single synchronous sends, each followed by one bare round trip of the same frames: both see the same machine.
 
-The round trip goes to a raw process that receives, writes and answers; what a send takes longer is what client and
-broker add. One thread, one message at a time.
+The round trip goes to a raw process that receives, writes and answers; the difference is the cost of client and broker. One
+thread, one message at a time.
 """
 
 from __future__ import annotations
@@ -76,5 +76,5 @@ def send_one_by_one(job: LatencyJob, channel: WorkerChannel) -> None:
             channel.progress(now_ns, sends.count, sends.count * job.size)
     np.save(job.samples_path, sends.values)
     np.save(job.raw_samples_path, trips.values)
-    spent = float(sends.values.sum()) / 1e9  # the sends' own time: the round trips between them are not theirs
+    spent = float(sends.values.sum()) / 1e9  # the sends' own time, without the round trips between them
     channel.result({"messages": sends.count, "bytes": sends.count * job.size, "seconds": spent})

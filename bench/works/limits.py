@@ -1,4 +1,4 @@
-"""`zenit bench limits`: what this machine can do without a broker, warm and cold, batched and single, and its disk's flush."""
+"""`zenit bench limits`: this machine without a broker, warm and cold, batched and single, and its disk's flush."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLUSH_SECONDS = 2.0  # enough flushes for a p99
 
 
 def measure_limits(options: BenchOptions, directory: str, report: Report) -> tuple[Measured, dict[str, Any]]:
-    """The run that the options name, and the table of all: {name: figures}. Each takes `seconds`."""
+    """The run of the options, and the table of all runs: {name: figures}. Each takes `seconds`."""
     shape = raw_shape(options)
     singles = replace(shape, batch=1, in_flight=_SINGLES_IN_FLIGHT)
     turns = replace(shape, batch=1, in_flight=1, clients=1)

@@ -1,6 +1,6 @@
 """Sends ready batches straight to the broker: no producer, no encoding, so only the broker's own limit is measured.
 
-One thread, one connection to each broker, a window of requests on it: header encoded and reply decoded for each. With
+One thread, one connection to each broker, a window of requests on it; each header is encoded and each reply decoded. With
 batches of one and 64 in flight it measures single-message requests on one socket, without auto-batching.
 """
 
@@ -26,12 +26,12 @@ from .frames import ready_batches
 _SAMPLES: Final = 4_000_000
 _TIMEOUT_MS: Final = 30_000
 _CLOCK_EVERY: Final = 16
-BATCHES_IN_A_ROW: Final = 4  # to one queue, before the next queue's turn: they lie side by side in the log
+BATCHES_IN_A_ROW: Final = 4  # to one queue before the next one's turn: they are contiguous in the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrebuiltJob:
-    """`queues`: (broker address, queue id), taken in turn. `in_flight`: requests of `batch` messages not yet answered."""
+    """`queues`: (broker address, queue id), used in turn. `in_flight`: unanswered requests of `batch` messages."""
 
     topic: str
     queues: list[tuple[str, int]]
@@ -40,15 +40,15 @@ class PrebuiltJob:
     in_flight: int
     seconds: float
     samples_path: str
-    messages_max: int = 0  # stop there at the latest; 0 = by time alone
+    messages_max: int = 0  # stops there at the latest; 0 = by time alone
     keys: int = 0
     tags: bool = False
-    prepared: int = 0  # how many different batches; 0 = as many as memory allows
+    prepared: int = 0  # number of distinct batches; 0 = as many as memory allows
     cluster_id: str = ""
 
 
 class Pump:
-    """A window of `in_flight` requests, the oldest answer awaited first. One thread."""
+    """A window of `in_flight` requests; waits for the oldest answer first. One thread."""
 
     def __init__(self, job: PrebuiltJob, dealers: dict[str, Dealer], batches: list[bytes], samples: Samples) -> None:
         self._job = job
@@ -65,7 +65,7 @@ class Pump:
         self.send_ns = 0
 
     def make_queues(self) -> None:
-        """One batch to each queue, so that all are there before the clock starts."""
+        """Sends one batch to each queue, so that all exist before the clock starts."""
         for _ in range(len(self._requests) * BATCHES_IN_A_ROW):
             self.send(monotonic_ns())
         self.drain()
@@ -73,7 +73,7 @@ class Pump:
         self._samples.clear()
 
     def send(self, now_ns: int) -> None:
-        """The next request. Raises RequestTimeout where the socket takes no more."""
+        """Sends the next request. Raises RequestTimeout if the socket takes no more."""
         sent = self.sent
         dealer, request = self._requests[(sent // BATCHES_IN_A_ROW) % len(self._requests)]
         self._sent_at[sent] = now_ns
@@ -84,7 +84,7 @@ class Pump:
         self.sent = sent + 1
 
     def take_answers(self) -> None:
-        """Waits for the oldest request's answer, then takes what else has come. Raises what a request ended with."""
+        """Waits for the oldest request's answer, then takes others that have come. Raises a request's error."""
         while self._waiting and self._waiting[0][1] not in self._sent_at:
             self._waiting.popleft()
         if not self._waiting:
@@ -107,7 +107,7 @@ class Pump:
             self.take_answers()
 
     def run(self, channel: WorkerChannel) -> None:
-        """Sends until the time is over, or as many messages as wanted."""
+        """Sends until the time is over, or the wanted number of messages is sent."""
         job = self._job
         now_ns = monotonic_ns()
         end_ns = now_ns + int(job.seconds * 1e9)

@@ -1,7 +1,7 @@
-"""A producer's process: one `Producer` in a closed loop at full speed, with the send method that the job names.
+"""A producer's process: one `Producer` in a closed loop at full speed, with the send method in the job.
 
-Bodies are made beforehand, as a caller has them; a `Message` that a road needs is built inside the clock. The time runs
-from the first call to the last acknowledgement. A failed send fails the run: a figure counts stored messages only.
+Bodies are made beforehand, as a caller has them; a `Message` that a send method needs is built inside the clock. The time
+runs from the first call to the last acknowledgement. A failed send fails the run: a figure counts only stored messages.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..percentiles import Samples
 from ..processes import WorkerChannel
 from .frames import TAG, bodies
 
-_CHUNK: Final = 4096  # calls between two looks at the clock
+_CHUNK: Final = 4096  # calls between two reads of the clock
 _SAMPLES: Final = 2_000_000
 _TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceJob:
-    """`in_flight`: threads of `send`, each with one synchronous call at a time; the other roads keep their own window."""
+    """`in_flight`: threads of `send`, each with one synchronous call at a time; other send methods have their own window."""
 
     namesrv: str
     topic: str
@@ -48,7 +48,7 @@ class ProduceJob:
 
 
 class _Load:
-    """What one measurement counts."""
+    """The counts of one measurement."""
 
     def __init__(self, job: ProduceJob, channel: WorkerChannel) -> None:
         self.job = job
@@ -59,7 +59,7 @@ class _Load:
         self.end_ns = self.begin_ns + int(job.seconds * 1e9)
 
     def goes_on(self, messages: int) -> bool:
-        """Counts what was handed over since the call before; False once the time is over."""
+        """Counts the messages since the last call; False when the time is over."""
         self.messages += messages
         now_ns = monotonic_ns()
         self._channel.progress(now_ns, self.messages, self.messages * self.job.size)
@@ -67,7 +67,7 @@ class _Load:
 
 
 def produce(job: ProduceJob, channel: WorkerChannel) -> None:
-    """One measurement: {messages, bytes, seconds}; latencies, where the road tells them, to `samples_path`."""
+    """One measurement: {messages, bytes, seconds}; latencies, if the send method gives them, to `samples_path`."""
     content = bodies(_CHUNK, job.size)
     keys = [[f"k{index}-{key}" for key in range(job.keys)] for index in range(_CHUNK)] if job.keys else None
     with _Watched("bench-producers", namesrv=job.namesrv, compression=None) as producer:
@@ -86,7 +86,7 @@ Keys = list[list[str]] | None
 
 
 class _Watched(Producer):
-    """A producer that can tell when a posted message is acknowledged."""
+    """A producer that can report when a posted message is acknowledged."""
 
     def post_watched(
         self, topic: str, body: bytes, tags: str | None, keys: list[str] | None, latencies_ns: deque[int]
@@ -102,7 +102,7 @@ class _Watched(Producer):
 
 
 def _post(load: _Load, producer: _Watched, content: list[bytes], keys: Keys) -> None:
-    """Of every chunk the first message's latency is taken."""
+    """Measures the latency of the first message of every chunk."""
     topic, tags = load.job.topic, TAG if load.job.tags else None
     first, others = content[0], content[1:]
     latencies_ns: deque[int] = deque()
@@ -121,7 +121,7 @@ def _post(load: _Load, producer: _Watched, content: list[bytes], keys: Keys) -> 
 
 
 def _send_async(load: _Load, producer: Producer, content: list[bytes], keys: Keys) -> None:
-    """Building each message counts. Of every chunk one future's latency is taken, and all are asked for their receipt."""
+    """Building each message counts. Measures the latency of one future per chunk, and waits for all receipts."""
     topic, tags = load.job.topic, TAG if load.job.tags else None
     futures: list[SendFuture] = []
     going = True
@@ -142,7 +142,7 @@ def _sampler(samples: Samples, sent_ns: int) -> Callable[[SendFuture], None]:
 
 
 def _await(futures: list[SendFuture]) -> None:
-    """Raises what any of them failed with."""
+    """Raises the error of any of them."""
     for future in futures:
         error = future.exception(timeout=_TIMEOUT_S)
         if error is not None:
@@ -150,7 +150,7 @@ def _await(futures: list[SendFuture]) -> None:
 
 
 def _send_batch(load: _Load, producer: Producer, content: list[bytes], keys: Keys) -> None:
-    """Ready messages: they are built before the clock looks."""
+    """Ready messages: built before the clock starts."""
     job = load.job
     tags = TAG if job.tags else None
     messages = [Message(job.topic, body, tags, keys[i] if keys else ()) for i, body in enumerate(content)]
@@ -181,7 +181,7 @@ def _send_bodies(load: _Load, producer: Producer, content: list[bytes], keys: Ke
 
 
 def _send(load: _Load, producer: Producer, content: list[bytes], keys: Keys) -> None:
-    """Synchronous sends: `in_flight` threads, each waiting for its own."""
+    """Synchronous sends by `in_flight` threads."""
     job = load.job
     lock = threading.Lock()
     failures: list[BaseException] = []

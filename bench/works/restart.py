@@ -1,8 +1,8 @@
 """`zenit bench restart`: how long a broker takes to serve again after `kill -9`, by the size of its log.
 
-The log is filled, every message acknowledged; the broker is killed while it has not flushed all of it. The time runs
-from starting the process to the moment it answers, and what it then has must be all that was acknowledged (the page
-cache outlives a process, so even async flush may lose nothing).
+The log is filled, with every message acknowledged; the broker is killed before it has flushed all of it. The time runs from
+starting the process until it answers, and then it must have everything that was acknowledged (the page cache outlives a
+process, so even async flush may lose nothing).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BATCH_BYTES: Final = 256 << 10
 
 
 def restart(bench: Bench) -> tuple[Measured, dict[str, Any]]:
-    """The filling, and {ready_seconds, log_bytes, messages}. Raises SystemFault where a message is lost."""
+    """The filling, and {ready_seconds, log_bytes, messages}. Raises SystemFault if a message is lost."""
     options, cluster = bench.options, bench.target.cluster
     if cluster is None:
         raise InvalidParameter("work", "restart", "no running cluster: it kills the broker, so it starts its own")
@@ -56,7 +56,7 @@ def _fill(bench: Bench) -> Measured:
 
 
 def _start(cluster: OwnCluster, options: BenchOptions) -> float:
-    """Seconds until it answers."""
+    """Starts the broker; returns the seconds until it answers."""
     begin_ns = monotonic_ns()
     settings = store_settings(cluster.files, flush=options.flush, index=options.index, pages="fresh")
     cluster.start_broker(settings, seconds=_READY_SECONDS)

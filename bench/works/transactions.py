@@ -1,6 +1,6 @@
-"""A transaction producer's process: threads that each begin a transaction, run nothing, and commit it, one after the other.
+"""A transaction producer's process: threads that each begin a transaction and commit it, one after the other.
 
-Every transaction is waited for: a figure counts committed messages only. What a local database takes is not in it.
+Every transaction is awaited: a figure counts only committed messages. The time of a local database is not included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .frames import bodies
 
 _SAMPLES: Final = 2_000_000
 _TIMEOUT_S: Final = 30.0
-_LOOK: Final = 16  # transactions of a thread between two looks at the clock
+_LOOK: Final = 16  # transactions of a thread between two reads of the clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def _commit(_: Message) -> Resolution:
 
 
 class _Committing:
-    """What one measurement counts. Any thread."""
+    """The counts of one measurement. Any thread."""
 
     def __init__(self, job: TransactionsJob, channel: WorkerChannel) -> None:
         self.job = job
@@ -88,7 +88,7 @@ class _Committing:
         self._end_ns = self.begin_ns + int(job.seconds * 1e9)
 
     def work(self, producer: TransactionProducer, content: list[bytes], first: int) -> None:
-        """One thread's."""
+        """The work of one thread."""
         index, going = first, True
         try:
             while going and not self.failures:
@@ -99,11 +99,11 @@ class _Committing:
                     _one(producer, self.job.topic, content[index])
                     latencies.append(monotonic_ns() - begun_ns)
                 going = self._count(latencies)
-        except Exception as error:  # noqa: BLE001  # told by whoever joins the thread
+        except Exception as error:  # noqa: BLE001  # reported by the joining thread
             self.failures.append(error)
 
     def _count(self, latencies: list[int]) -> bool:
-        """False once the time is over."""
+        """Adds latencies; False when the time is over."""
         with self._lock:
             self.messages += len(latencies)
             self.samples.record_all(np.array(latencies, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The kinds of work on a cluster: which processes run, on which queues, and what their figures mean."""
+"""The kinds of work on a cluster: their processes, their queues, and the meaning of their figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .produce import ProduceJob
 from .transactions import TransactionsJob
 
 BACKLOG_BYTES_MAX: Final = 2 << 30
-_BACKLOG_RATE: Final = 3_000_000  # messages a second a consumer may reach: what a backlog is sized for
+_BACKLOG_RATE: Final = 3_000_000  # messages a second that a consumer may reach, which determines the size of a backlog
 _FILL_SECONDS: Final = 600.0
 _RECYCLE_MS: Final = 60_000
 _FILL_BODY_BYTES: Final = 1024  # smaller ones take longer, larger ones fill no queue files
@@ -36,7 +36,7 @@ _FILL_KEYS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOutcome:
-    """A work's figures: what was measured, the brokers' use around it, and what else goes into the document."""
+    """A work's figures: the measurement, the brokers' use before and after it, and more facts for the document."""
 
     measured: Measured
     before: BrokerUse
@@ -46,20 +46,20 @@ class WorkOutcome:
 
 @dataclass(slots=True)
 class Bench:
-    """What every work has at hand."""
+    """What every work needs."""
 
     options: BenchOptions
     target: Target
     directory: str
     report: Report
-    raw_address: str = ""  # of the raw path's server, where there is one
+    raw_address: str = ""  # of the raw path's server, if there is one
 
     def path(self, name: str) -> str:
-        """Of a file for latencies."""
+        """The path of a file for latencies."""
         return os.path.join(self.directory, name + ".npy")
 
     def measured(self, loads: list[Load], *, phase: str, seconds: float) -> WorkOutcome:
-        """The loads, with the brokers' use read just before and after."""
+        """Measures the loads, with the brokers' use just before and after."""
         started: list[BrokerUse] = []
         found = measure(
             loads,
@@ -72,7 +72,7 @@ class Bench:
 
 
 def produce(bench: Bench) -> WorkOutcome:
-    """Producers at full speed, by a road of `Producer` or with ready batches."""
+    """Producers at full speed, with a send method of `Producer` or with ready batches."""
     options = bench.options
     loads = []
     for index in range(options.producers):
@@ -97,7 +97,7 @@ def produce(bench: Bench) -> WorkOutcome:
 
 
 def prebuilt_job(bench: Bench, path: str) -> PrebuiltJob:
-    """Ready batches as the options ask for them."""
+    """The job of ready batches from the options."""
     options = bench.options
     return PrebuiltJob(
         topic=bench.target.topic,
@@ -114,7 +114,7 @@ def prebuilt_job(bench: Bench, path: str) -> PrebuiltJob:
 
 
 def consume(bench: Bench) -> WorkOutcome:
-    """A backlog is made first; then consumers read all of it."""
+    """Makes a backlog; then consumers read all of it."""
     options, target = bench.options, bench.target
     first = {(name, queue): offset for name, queue, offset in target.end_offsets()}
     _make_backlog(bench)
@@ -135,14 +135,14 @@ def consume(bench: Bench) -> WorkOutcome:
         )
         loads.append(Load(role="consume", job=job, samples_path=path))
     outcome = bench.measured(loads, phase="consume", seconds=options.seconds)
-    if options.untouched:  # nobody looked into the messages: their number tells the bytes
+    if options.untouched:  # the messages were not read, so the bytes follow from their number
         whole = replace(outcome.measured, bytes=outcome.measured.messages * options.size)
         return replace(outcome, measured=whole)
     return outcome
 
 
 def _make_backlog(bench: Bench) -> None:
-    """Ready batches of 256 until there is enough to read for the wanted time at full speed."""
+    """Sends ready batches of 256 until there is enough to read for the wanted time at full speed."""
     options = bench.options
     wanted = options.messages or int(options.seconds * _BACKLOG_RATE * options.consumers)
     wanted = max(256, min(wanted, BACKLOG_BYTES_MAX // record_bytes(options)))
@@ -158,7 +158,7 @@ def _make_backlog(bench: Bench) -> None:
 
 
 def latency(bench: Bench) -> WorkOutcome:
-    """One thread, one synchronous send at a time, a bare round trip between."""
+    """One thread, one synchronous send at a time, with a bare round trip between."""
     options = bench.options
     path, raw_path = bench.path("sends"), bench.path("trips")
     job = LatencyJob(
@@ -226,7 +226,7 @@ def end_to_end(bench: Bench) -> WorkOutcome:
         bytes=sum(part.bytes for part in receivers),
         latencies=joined([part.latencies for part in receivers]),
     )
-    # how late the producers' own processes were: part of the latency, but not the broker's
+    # the lateness of the producers' processes: part of the latency, but not caused by the broker
     extra: dict[str, Any] = {"late_us": latency_us(joined([part.latencies for part in late]))}
     if options.push:
         extra["consumer_idle_cpu"] = round(sum(part.facts["idle_cpu"] for part in receivers), 4)
@@ -237,7 +237,7 @@ def end_to_end(bench: Bench) -> WorkOutcome:
 
 
 def transactions(bench: Bench) -> WorkOutcome:
-    """Transaction producers, each with so many transactions at a time."""
+    """Transaction producers, each with several transactions at a time."""
     options = bench.options
     loads = []
     for index in range(options.producers):
@@ -255,10 +255,10 @@ def transactions(bench: Bench) -> WorkOutcome:
 
 
 def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
-    """Makes pools of recycled files, so that what is measured is written over pages that are cached.
+    """Fills pools of recycled files, so that the measured work overwrites cached pages.
 
-    The log is filled first, then the broker restarted with a retention that expires most of it; queues and index go over to
-    recycled files while it is written on. Returns what was done, for the document. Raises RequestTimeout where the pool of
+    The log is filled first, then the broker restarted with a retention that expires most of it. During further writes
+    queues and index change to recycled files. Returns what was done, for the document. Raises RequestTimeout if the pool of
     segments does not fill.
     """
     options, files = bench.options, cluster.files
@@ -268,7 +268,7 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     bench.target.wait_route()
     write_log(bench, files, files.settle_bytes)
     deadline = monotonic_ms() + _RECYCLE_MS
-    enough = range(files.pool_segments * 3 // 4, files.pool_segments + 1)  # more: some are about to be deleted
+    enough = range(files.pool_segments * 3 // 4, files.pool_segments + 1)  # above this some are about to be deleted
     while (pool := len(spare_files(cluster.store_directory))) not in enough:
         if monotonic_ms() >= deadline:
             raise RequestTimeout(f"recycled segments: {pool} of {files.pool_segments}", _RECYCLE_MS)
@@ -286,9 +286,9 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
 
 
 def write_log(bench: Bench, files: LogFiles, log_bytes: int, *, size_min: int = 0) -> None:
-    """So much of a log, of messages with so many keys that two index files are full before the log has settled."""
+    """Writes this much log, with enough keys per message to fill two index files before the log has settled."""
     options = replace(bench.options, size=max(bench.options.size, size_min))
-    # Index entries of each message: its unique id and its keys.
+    # Index entries per message: its unique id and its keys.
     entries = math.ceil(2 * files.index_entries * record_bytes(options) / files.settle_bytes)
     options = replace(options, keys=max(options.keys, min(entries - 1, _FILL_KEYS_MAX)))
     job = replace(
