@@ -193,7 +193,6 @@ class Broker:
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
         for index in (self._timers, self._half_index):
             index.on_opened(lambda: self._store.flushed)
-        self._halves.on_opened()
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
 
     def _ground(self, started: ExitStack) -> PartGround:

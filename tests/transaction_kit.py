@@ -16,6 +16,7 @@ from zenitmq.broker.transaction.transactions import Outcome, Question, Transacti
 from zenitmq.model.handles.transaction import Resolution, TransactionId
 from zenitmq.model.properties import encode_properties
 from zenitmq.record.kernel import StoredMessage, decode_record, encode_record
+from zenitmq.record.sys_flag import SEQUENCED
 from zenitmq.store.message_store import MessageStore
 
 RULES = HalfRules(timeout_ms=6000, interval_ms=30_000, checks_max=3)
@@ -25,7 +26,9 @@ BROKER = "broker-a"
 def plain(body: bytes, message_id: str, **properties: str) -> StoredMessage:
     """A message as its sender made it; "": without an id."""
     named = {"UNIQ_KEY": message_id, **properties} if message_id else properties
-    record = encode_record(topic=b"t", body=body, properties=encode_properties(named), born_timestamp_ms=1)
+    record = encode_record(
+        topic=b"t", body=body, properties=encode_properties(named), born_timestamp_ms=1, sys_flag=SEQUENCED
+    )
     return decode_record(bytes(record))
 
 
@@ -49,7 +52,6 @@ class Scene:
             self.store.__enter__()
             failed.pop_all()
         self.index.on_opened(lambda: self.store.written)
-        halves.on_opened()
         self.halves = halves
         self.transactions = Transactions(
             self.store,

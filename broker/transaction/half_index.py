@@ -1,9 +1,10 @@
 """The index of half messages that are not decided: which records wait, and when they are to be asked about.
 
-Of RocketMQ's own, an op record tells the queue offset: while the log is read at the start, it is known which half lies there.
-Where that one lies so far back that it is not read again, its queue offset is kept (`foreign_ends`), and `Transactions` ends
-it once the store is open. What RocketMQ asks about, or parks, it writes again and has no op record for the one before: it is
-the same message there, so the later one ends the wait of the one before.
+RocketMQ's own are known by what they lack: ours are sequenced, or say where their first record began. An op record of RocketMQ
+tells the queue offset: while the log is read, here or on a replica that copies it, it is known which half lies there. Where
+that one lies so far back that it is not read again, its queue offset is kept (`foreign_ends`), and `Transactions` ends it once
+it leads. What RocketMQ asks about, or parks, it writes again and has no op record for the one before: it is the same message
+there, so the later one ends the wait of the one before.
 """
 
 from __future__ import annotations
@@ -46,18 +47,11 @@ class Halves:
         """`directory`: of the message store."""
         self._rules = rules
         self._done = _done_before(directory)
-        self._is_open = False
-        self._seen: dict[QueueOffset, int] = {}  # physical offsets of those that wait, until the store is open
+        self._seen: dict[QueueOffset, int] = {}  # physical offsets of those that RocketMQ wrote, and that wait
         self._places: dict[int, QueueOffset] = {}  # the other way round
-        self._latest: dict[_Name, int] = {}  # physical offsets too, of those that RocketMQ wrote
+        self._latest: dict[_Name, int] = {}  # the same physical offsets, by name
         self._names: dict[int, _Name] = {}  # the other way round
         self.foreign_ends: set[QueueOffset] = set()
-
-    def on_opened(self) -> None:
-        """From here on nobody but us writes to the log."""
-        self._is_open = True
-        for table in (self._seen, self._places, self._latest, self._names):
-            table.clear()
 
     def changes(self, run: Run) -> Iterator[Change]:
         """Of each half message that begins to wait, or that an op record ends."""
@@ -72,11 +66,10 @@ class Halves:
                 due_ms = self._rules.due_of(run.topic, message.properties, run.store_timestamp_ms)
                 if due_ms is None:
                     continue
-                if not self._is_open:
-                    if _is_foreign(message):
-                        if run.topic == HALF_TOPIC and message.queue_offset < self._done.get(message.queue_id, 0):
-                            continue
-                        yield from ((end, before, ENDED) for before in self._written_before(message))
+                if is_foreign(message):
+                    if run.topic == HALF_TOPIC and message.queue_offset < self._done.get(message.queue_id, 0):
+                        continue
+                    yield from ((end, before, ENDED) for before in self._written_before(message))
                     if run.topic == HALF_TOPIC:
                         place = message.queue_id, message.queue_offset
                         self._seen[place], self._places[offset] = offset, place
@@ -120,7 +113,7 @@ class Halves:
         return ends_half(topic, sys_flag)
 
 
-def _is_foreign(message: StoredMessage) -> bool:
+def is_foreign(message: StoredMessage) -> bool:
     """Whether RocketMQ wrote this half message: ours are sequenced, or say where their first record began."""
     return not message.sys_flag & SEQUENCED and HALF_OFFSET not in message.properties
 

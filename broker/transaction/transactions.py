@@ -37,7 +37,7 @@ from ..waiting.copies import real_queue
 from ..waiting.waiting_index import WaitingIndex
 from ..waiting.waiting_records import DAMAGED_RETRY_MS, TURN_BYTES, Found, LoopTimers, WaitingRecords
 from ..waiting.waiting_table import Entry, WaitingTable
-from .half_index import Halves
+from .half_index import Halves, is_foreign
 from .half_records import (
     OP_BODY_BYTES_MAX,
     asked_record,
@@ -144,7 +144,7 @@ class Transactions:
             OrderedDict()
         )  # by that too: where a half that was written again begins now
         self._foreign_begin = 0  # below, what RocketMQ had decided is ended
-        self._is_foreign_unread = False
+        self._is_foreign_ended = self._is_foreign_unread = False
         self._recent: OrderedDict[int, bytes] = OrderedDict()  # records of half messages, by where they begin
         self._recent_bytes = 0
         self._noted: list[int] = []  # queue offsets of halves that wait no longer, for RocketMQ's op records
@@ -182,7 +182,7 @@ class Transactions:
         """Another master decides: what was staged here and not confirmed may never have been."""
         self._decided.clear()
         self._moved.clear()
-        self._foreign_begin, self._is_foreign_unread = 0, False
+        self._foreign_begin, self._is_foreign_ended, self._is_foreign_unread = 0, False, False
         self._noted.clear()
         self._recent.clear()
         self._recent_bytes = 0
@@ -354,7 +354,7 @@ class Transactions:
 
     def act(self, now_ms: int) -> int:
         """See WaitDuty: asks about what is due, and parks what was asked about often enough."""
-        if self._halves.foreign_ends and self._foreign_begin < self._store.foreign_end:
+        if self._halves.foreign_ends and not self._is_foreign_ended:
             return self._end_foreign()
         self._note_ended(now_ms)
         entries = self._waiting.take_due(now_ms, count_max=ASKED_PER_TURN)
@@ -442,7 +442,7 @@ class Transactions:
                 self._roll_back(found[0])
             self._foreign_begin = entry[1] + 1
         if len(entries) < FOREIGN_AT_ONCE:
-            self._foreign_begin = self._store.foreign_end
+            self._is_foreign_ended = True
             if not self._is_foreign_unread:
                 self._halves.foreign_ends.clear()
         return max(1, len(entries))
@@ -451,7 +451,7 @@ class Transactions:
         """Whether an op record of RocketMQ's ends this record that waits."""
         ends = self._halves.foreign_ends
         is_ended = bool(ends) and (message.queue_id, message.queue_offset) in ends
-        return is_ended and message.topic == HALF_TOPIC and message.physical_offset < self._store.foreign_end
+        return is_ended and message.topic == HALF_TOPIC and is_foreign(message)
 
     # ---- retention
 

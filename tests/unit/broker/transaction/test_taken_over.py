@@ -87,3 +87,22 @@ def test_of_what_it_had_decided_nothing_is_kept_in_memory(tmp_path: Path) -> Non
     golden = unpack_golden("file-clean", tmp_path)
     with Scene(golden, StillClock(OPENED_MS)) as scene:
         assert not scene.halves.foreign_ends
+
+
+def test_a_replica_knows_what_rocketmq_had_decided(golden: Path, tmp_path: Path) -> None:
+    """It has the log alone. Once it led it asked about all of it, and what RocketMQ had committed was committed again."""
+    clock = StillClock(OPENED_MS)
+    with Scene(golden, clock) as master, Scene(tmp_path / "slave", clock) as slave:
+        slave.leads = False
+        while slave.store.written < master.store.written:
+            begin = slave.store.written
+            end = master.store.chunk_end(begin, 3000)
+            chunk = master.store.chunk(begin, end - begin)
+            slave.store.append_chunk(bytes(chunk.data), chunk.begin, chunk.end)
+            slave.index.persist()
+        slave.queues["payments"] = 2
+        slave.leads = True
+        for _ in range(9):
+            slave.turn()
+        assert sorted(which.message_id for _, which, _, _ in slave.asked) == undecided(golden)
+        assert not slave.halves.foreign_ends
