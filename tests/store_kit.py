@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -118,6 +120,21 @@ def kill(store_directory: Any, copy: Any) -> Path:
     """
     shutil.copytree(store_directory, copy, copy_function=_copy_if_there)
     return Path(copy)
+
+
+def rot(store: MessageStore, offset: int) -> Callable[[], None]:
+    """What makes the record at `offset`, whose bytes rot now, whole again."""
+    store.flush_all(20_000)
+    segment = store._log.segments()[0]
+    whole = bytes(segment.map[offset + 4 : offset + 8])
+    os.pwrite(segment.open_fd(), b"rot!", offset + 4)
+    damage = store.damage
+
+    def mend() -> None:
+        os.pwrite(segment.open_fd(), whole, offset + 4)
+        damage.on_whole(*damage.quarantine.rotten[0])
+
+    return mend
 
 
 def tear_places(log: bytes, begin: int, end: int) -> list[int]:

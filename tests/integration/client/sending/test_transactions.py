@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +31,7 @@ from zenitmq import (
     TransactionState,
 )
 from zenitmq.aio import TransactionProducer as AioTransactionProducer
-from zenitmq.model.errors import InvalidName, InvalidParameter
+from zenitmq.model.errors import ClientClosed, InvalidName, InvalidParameter
 from zenitmq.model.handles.transaction import TransactionId
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import EndTransactions
@@ -297,11 +299,8 @@ def run_zenit(namesrv: str, *arguments: str, code: int = 0) -> str:
 def test_an_operator_decides_what_nobody_did(namesrv: str, broker: RealBroker, consumer: PullConsumer) -> None:
     with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
         kept, dropped = (producer.begin(Message(TOPIC, name)) for name in (b"kept", b"dropped"))
-        deadline = time.monotonic() + 20
         with Admin(namesrv) as admin:
-            while [row["state"] for row in admin.transactions()] != ["parked", "parked"]:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            wait_parked(admin, 2)
             assert admin.transactions(topic="other") == admin.transactions(group="other") == []
             facts, message = admin.transaction(kept.transaction_id)
         assert (facts["group"], facts["checks"], message.body) == ("g", SETTINGS["transaction_checks_max"], b"kept")
@@ -322,3 +321,91 @@ def test_an_operator_decides_what_nobody_did(namesrv: str, broker: RealBroker, c
         assert "zenit transaction list" in run_zenit(namesrv, "commit", "x", code=1)
         assert json.loads(run_zenit(namesrv, "list", "--json")) == []
         assert receive(consumer, 1) == [b"kept"]
+
+
+def test_a_forked_child_makes_its_own_and_leaves_the_other_alone(namesrv: str, consumer: PullConsumer) -> None:
+    with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
+        begun = producer.begin(Message(TOPIC, b"parent"))
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                with suppress(ClientClosed):
+                    producer.commit(begun)
+                    code = 2
+                with TransactionProducer("g", unasked, namesrv=namesrv) as own:
+                    own.send(Message(TOPIC, b"child"), lambda _: Resolution.COMMIT)
+                code = code if code == 2 else 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert producer.commit(begun).state is COMMITTED
+        assert receive(consumer, 2) == [b"child", b"parent"]
+
+
+def test_who_is_dropped_without_close_or_closed_while_it_is_asked_leaves_it_to_others(
+    namesrv: str, consumer: PullConsumer
+) -> None:
+    asked, may_go_on = threading.Event(), threading.Event()
+
+    def slow(message: StoredMessage) -> Resolution:
+        asked.set()
+        assert may_go_on.wait(30)
+        return Resolution.ROLLBACK
+
+    program = f"""
+from zenitmq import Message, Resolution, TransactionProducer
+producer = TransactionProducer("g", lambda message: Resolution.ROLLBACK, namesrv={namesrv!r})
+producer.begin(Message({TOPIC!r}, b"dropped"))
+"""
+    with TransactionProducer("g", lambda _: Resolution.COMMIT, namesrv=namesrv):
+        closed = TransactionProducer("g", slow, namesrv=namesrv)
+        closed.begin(Message(TOPIC, b"closed"))
+        assert asked.wait(10), "who sent it is asked first"
+        closed.close()
+        may_go_on.set()
+        with pytest.raises(ClientClosed):
+            closed.begin(Message(TOPIC, b"late"))
+        subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)
+        assert receive(consumer, 2) == [b"closed", b"dropped"]
+
+
+def test_a_compressed_body_goes_through_every_record(namesrv: str, consumer: PullConsumer) -> None:
+    """Half, asked about, parked, shown to `check` and to an operator, committed."""
+    body = b"a body that can be compressed " * 1000
+    seen: list[bytes] = []
+
+    def check(message: StoredMessage) -> Resolution:
+        seen.append(message.body)
+        return Resolution.UNKNOWN
+
+    with TransactionProducer("g", check, namesrv=namesrv) as producer:
+        begun = producer.begin(Message(TOPIC, body))
+        with Admin(namesrv) as admin:
+            wait_parked(admin, 1)
+            facts, message = admin.transaction(begun.transaction_id)
+            assert message.body == body
+            assert facts["body_bytes"] < len(body)
+            admin.commit_transaction(begun.transaction_id)
+        assert set(seen) == {body}
+        assert receive(consumer, 1) == [body]
+
+
+def test_where_nobody_of_the_group_is_there_it_is_parked(namesrv: str, consumer: PullConsumer) -> None:
+    with TransactionProducer("g", unasked, namesrv=namesrv) as producer:
+        begun = producer.begin(Message(TOPIC, b"alone"))
+    with Admin(namesrv) as admin:
+        wait_parked(admin, 1)
+        ((_, checks),) = [(row["state"], row["checks"]) for row in admin.transactions()]
+        assert checks == SETTINGS["transaction_checks_max"]
+    with TransactionProducer("g", lambda _: Resolution.COMMIT, namesrv=namesrv) as late:
+        with pytest.raises(TransactionDecided, match="parked"):
+            late.commit(begun)
+        assert receive(consumer, 0) == []
+
+
+def wait_parked(admin: Admin, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while [row["state"] for row in admin.transactions()] != ["parked"] * count:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

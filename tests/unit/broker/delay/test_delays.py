@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from delay_kit import Scene
-from store_kit import StillClock, kill, read_queue
+from store_kit import StillClock, kill, read_queue, rot
 
 from zenitmq.broker.delay.delays import message_recalled
 from zenitmq.broker.waiting.waiting_records import DAMAGED_RETRY_MS, WAKE_MS
@@ -142,7 +141,7 @@ def test_what_a_master_gives_up_holds_no_segment_of_a_slave(tmp_path: Path, scen
             store_host=bytes(8), record_max=10_000, body_max=10_000
         )
     else:
-        rot(scene, offset)
+        rot(scene.store, offset)
     scene.clock.time_ms += 1000
     turns(scene)
     followed(scene, slave)
@@ -326,21 +325,6 @@ def test_a_damaged_index_stops_delivery_and_holds_the_log(scene: Scene, monkeypa
     assert (scene.damages, scene.bodies()) == (1, [])
 
 
-def rot(scene: Scene, offset: int) -> Callable[[], None]:
-    """What makes the record at `offset`, whose bytes rot now, whole again."""
-    scene.store.flush_all(20_000)
-    segment = scene.store._log.segments()[0]
-    whole = bytes(segment.map[offset + 4 : offset + 8])
-    os.pwrite(segment.open_fd(), b"rot!", offset + 4)
-    damage = scene.store.damage
-
-    def mend() -> None:
-        os.pwrite(segment.open_fd(), whole, offset + 4)
-        damage.on_whole(*damage.quarantine.rotten[0])
-
-    return mend
-
-
 def turns(scene: Scene, count: int = 3) -> None:
     for _ in range(count):
         scene.turn()
@@ -349,7 +333,7 @@ def turns(scene: Scene, count: int = 3) -> None:
 @pytest.mark.parametrize("known", ["awaited", "sought", "nowhere"])
 def test_what_rotted_while_it_waited_is_delivered_once_a_replica_has_given_it_back(scene: Scene, known: str) -> None:
     offset = scene.delay(b"x" * 100, 10)
-    mend = rot(scene, offset)
+    mend = rot(scene.store, offset)
     scene.turn()
     damage, quarantine = scene.store.damage, scene.store.damage.quarantine
 
@@ -376,7 +360,7 @@ def test_what_rotted_while_it_waited_is_delivered_once_a_replica_has_given_it_ba
 def test_what_was_carried_on_while_it_was_looked_for_is_delivered_once(scene: Scene) -> None:
     offset = scene.delay(b"x" * 100, 10)
     scene.index.persist()
-    mend = rot(scene, offset)
+    mend = rot(scene.store, offset)
     quarantine = scene.store.damage.quarantine
 
     def await_it() -> None:
@@ -403,7 +387,7 @@ def test_the_log_keeps_what_a_replica_may_give_back_and_not_what_none_has(
 ) -> None:
     offset = scene.delay(b"x" * 100, 10)
     scene.index.persist()
-    rot(scene, offset)
+    rot(scene.store, offset)
     damage, quarantine = scene.store.damage, scene.store.damage.quarantine
 
     def seek() -> None:
@@ -468,7 +452,7 @@ def test_no_property_that_rotted_gets_a_good_checksum(scene: Scene, what: bytes,
 
 
 def test_what_was_set_aside_is_looked_at_anew_by_who_leads_again(scene: Scene) -> None:
-    mend = rot(scene, scene.delay(b"x" * 100, 10))
+    mend = rot(scene.store, scene.delay(b"x" * 100, 10))
     scene.clock.time_ms += 1000
     turns(scene)
     assert scene.delays.document()["lost"] == 1
