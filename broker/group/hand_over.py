@@ -2,11 +2,13 @@
 
 RocketMQ reads the queue of its timer topic from where `config/timercheck` says, and treats every record there as a waiting
 message: it does not know our records that end a wait. So each message that still waits is written again at the end of the
-log, and RocketMQ begins at the first of these.
+log, and RocketMQ begins at the first of these. It would ask about each half message that no op record names: so those that
+were decided or written again are named, where the broker has not done that yet.
 
     mark         the file `handing-over` says that this has begun
     open         the store, as a broker opens it; from here on it counts as not closed
     waits        each waiting message again, in the form that RocketMQ delivers; that ends its old wait
+    halves       op records of half messages that wait no longer
     topics       the retry topic of each group that has none: RocketMQ's tools ask for it
     close        the store, flushed completely
     wheel        RocketMQ's own timer files are deleted, `delayOffset.json` and `timercheck` are written
@@ -28,10 +30,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...model.clock import Clock
-from ...model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge, StoreFormatError, StoreInGroup
+from ...model.errors import (
+    CorruptRecordError,
+    MessageIllegal,
+    MessageNotFound,
+    MessageTooLarge,
+    StoreFormatError,
+    StoreInGroup,
+)
 from ...model.ids import HostAddress
-from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset, QueueOffset
+from ...record.kernel import decode_record
 from ...store.config import RECORD_BYTES_LIMIT, StoreConfig, parse_delay_levels
 from ...store.index.key_index import INDEX_FOLDER
 from ...store.log.commit_log import COMMIT_LOG_FOLDER
@@ -54,6 +64,9 @@ from ..state.admission import queue_count
 from ..state.producer_table import ProducerTable
 from ..state.redelivery_topics import wanted_retry_topic
 from ..state.state_log import TOPICS, StateLog
+from ..transaction.half_index import Halves, open_half_index
+from ..transaction.half_records import ended_note, numbers_in
+from ..transaction.half_rules import HalfRules
 from ..waiting.waiting_index import EVERYTHING, WaitingIndex
 from .group_membership import check_is_store
 
@@ -65,6 +78,7 @@ FLUSH_TIMEOUT_MS: Final = 600_000
 MESSAGE_BYTES_MAX: Final = (4 << 20) + (
     64 << 10
 )  # what our largest message takes as a record, where nothing else is set
+NAMED_AT_ONCE: Final = 250  # half messages by one op record, whose body RocketMQ keeps below 4 KiB
 RECORD_ROOM_BYTES: Final = 1 << 10  # what RocketMQ adds to a message's properties when it delivers it
 
 _CHECK: Final = struct.Struct(">7Q")
@@ -252,6 +266,8 @@ def _rewrite_waits(
         )
         rules = DelayRules(levels_ms, _NO_LIMIT)
         index = opened.enter_context(closing(open_timer_index(directory, rules, clock=clock)))
+        halves = Halves(HalfRules(timeout_ms=0, interval_ms=0, checks_max=0), directory)
+        half_index = opened.enter_context(closing(open_half_index(directory, halves, clock=clock)))
         store = MessageStore(
             directory,
             config,
@@ -259,13 +275,15 @@ def _rewrite_waits(
             clock=clock,
             on_flushed=_ignore,
             on_poisoned=_ignore,
-            dispatchers=(state, index),
+            dispatchers=(state, index, half_index),
         )
         state.on_topic_deleted = store.delete_topic
         opened.enter_context(store)
         state.on_opened(store.written, lambda: store.flushed)
-        index.on_opened(lambda: store.flushed)
-        state.is_closing = index.is_closing = True
+        for one in (index, half_index):
+            one.on_opened(lambda: store.flushed)
+            one.is_closing = True
+        state.is_closing = True
         delays = Delays(
             store,
             index,
@@ -286,6 +304,7 @@ def _rewrite_waits(
         else:
             first, count, over, damaged = told, len(waits.entries), 0, 0
             largest = max((len(store.record_at(PhysicalOffset(at))) for _, at in waits.entries), default=0)
+        _name_ended_halves(store, half_index)
         topics = _make_retry_topics(store, state)
         store.flush_all(FLUSH_TIMEOUT_MS)
         levels = {
@@ -293,6 +312,38 @@ def _rewrite_waits(
             for queue_id in store.queues().get(SCHEDULE_TOPIC, ())
         }
         return _Handed(first, told is not None, count, over, damaged, topics, levels, largest)
+
+
+def _name_ended_halves(store: MessageStore, index: WaitingIndex) -> None:
+    """Op records of the half messages that wait no longer and that none names."""
+    begin, end = (int(at) for at in (store.min_offset(HALF_TOPIC, 0), store.max_offset(HALF_TOPIC, 0)))
+    named = bytearray(max(0, end - begin))
+    for at in range(int(store.min_offset(HALF_OP_TOPIC, 0)), int(store.max_offset(HALF_OP_TOPIC, 0))):
+        for number in _named_by(store, QueueOffset(at)):
+            if begin <= number < end:
+                named[number - begin] = True
+    waiting = {offset for _, offset in index.table.entries(0, count_max=_NO_LIMIT)}
+    ended = [
+        at
+        for at in range(begin, end)
+        if not named[at - begin] and store.position_of(HALF_TOPIC, 0, QueueOffset(at)) not in waiting
+    ]
+    for first in range(0, len(ended), NAMED_AT_ONCE):
+        store.stage_record(ended_note(ended[first : first + NAMED_AT_ONCE]))
+        store.commit()
+
+
+def _named_by(store: MessageStore, at: QueueOffset) -> list[int]:
+    """Queue offsets of half messages that an op record names; none where it cannot be read."""
+    position = store.position_of(HALF_OP_TOPIC, 0, at)
+    try:
+        return (
+            []
+            if position is None
+            else numbers_in(decode_record(store.record_at(position)).body.decode("ascii", "replace"))
+        )
+    except (CorruptRecordError, MessageNotFound):
+        return []
 
 
 def _ignore(_error: object = None) -> None:
