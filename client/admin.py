@@ -1,7 +1,7 @@
-"""The administrator's side: topics, groups, brokers, single messages; each subject in a file of its own, admin_SUBJECT.
+"""The administration client: topics, groups, brokers and single messages. Each subject has its own file, admin_SUBJECT.
 
-Every method asks all brokers that have a part in it and puts the answers together. Each takes `timeout`, seconds for
-everything it does; what a broker answered with an error is raised.
+Every method asks all brokers concerned and combines their answers. Each takes `timeout`, the seconds for the whole call. An
+error that a broker answers is raised.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from .connection.waiting import Blocking, Waits, blocking
 
 
 class AdminCore(TopicAdmin, GroupAdmin, DeadLetterAdmin, MessageAdmin, TransactionAdmin, BrokerAdmin):
-    """All of an administrator's connection but how it waits: `Admin` here does so in the calling thread, the one of
-    `zenitmq.aio` on an event loop. What waits is a coroutine with an underscore, given its name by both.
+    """The administration client without its way of waiting.
+
+    `Admin` below waits in the calling thread, the one in `zenitmq.aio` on an event loop. Methods that wait are coroutines
+    whose names begin with an underscore; both classes give them their public names.
     """
 
 
 class Admin(AdminCore):
-    """One administrator's connection to a cluster. Any thread may call; every call blocks the one that does."""
+    """One administration connection to a cluster. Every method may be called from any thread and blocks the caller."""
 
     create_topic = blocking(AdminCore._create_topic)
     update_topic = blocking(AdminCore._update_topic)

@@ -1,14 +1,17 @@
 """The producer: every way to send a message.
 
-- `send`, `send_batch`, `send_bodies` wait for the reply on a socket of the calling thread: one hand-over less.
-- `send_async` and `post` fill a batch of 256 KiB or 1 ms, whichever comes first, and return; `send_async` gives a future
-  a message, `post` tells only of failures. The caller who finds a batch full sends it itself; the I/O thread sends the
-  ones that linger. When the windows of all brokers are taken, the caller waits.
-- A message with `delay`, `deliver_at` or `delay_level` waits at the broker, and `recall` takes it back while it does.
-- A sharding key names one queue; such a message waits for that queue and is never sent to another.
+- `send`, `send_batch` and `send_bodies` wait for the reply on a socket of the calling thread, which saves a hand-over
+  between
+threads.
+- `send_async` and `post` add to a batch and return. The batch is sent at 256 KiB or after 1 ms, whichever comes first.
+`send_async` returns a future for each message, `post` reports only failures. The caller that fills a batch sends it itself;
+the I/O thread sends those whose time is up. When the windows of all brokers are full, the caller waits.
+- A message with `delay`, `deliver_at` or `delay_level` waits at the broker; until it is delivered, `recall` can cancel it.
+- A sharding key selects one queue; such a message waits for that queue and is never sent to another.
 
-Retries may store a message twice where a reply was lost: consumers must bear with that, as in every queue of this kind.
-With `idempotent=True` they do not (sequencing.py): one batch at a time goes to each queue, and brokers know it again.
+A retry may store a message twice if a reply was lost, so consumers must tolerate duplicates, as with every queue of this
+kind. With `idempotent=True` this does not happen (sequencing.py): each queue gets one batch at a time, and brokers
+recognize a batch that they have stored.
 """
 
 from __future__ import annotations
@@ -57,16 +60,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRIES_MAX: Final = 1_000_000
-SEND_TIMEOUT_S: Final = 30.0  # outlives the restart of a broker, and an election
+SEND_TIMEOUT_S: Final = 30.0  # longer than a broker's restart or an election
 REQUEST_TIMEOUT_MS: Final = 3_000
 
 
 class ProducerCore(ABC):
-    """All of a producer but how it waits: `Producer` here does so in the calling thread, the one of `zenitmq.aio` on an
-    event loop. What waits is a coroutine with an underscore, given its name by both.
+    """A producer without its way of waiting.
+
+    `Producer` below waits in the calling thread, the one in `zenitmq.aio` on an event loop. Methods that wait are
+    coroutines whose names begin with an underscore; both classes give them their public names.
     """
 
-    _keeps_batches: bool  # several sends of one thread may be under way
+    _keeps_batches: bool  # one thread may have several sends in progress
 
     def __init__(
         self,
@@ -86,21 +91,23 @@ class ProducerCore(ABC):
         on_error: OnError | None = None,
         trace: bool | str = False,
     ) -> None:
-        """`timeout`: seconds over all tries of a send that is waited for, and for room in a full window; a request has 3, or
-        as many as this where that is less. `batch_timeout`: seconds over all tries of a batch sent in the background.
-        `retries`: at most so many further tries, 0 to 1,000,000; None = as the time allows. `compression`: "lz4" or None, of
-        bodies over `compress_over_bytes` (0 to 4 MiB), where it makes them smaller.
+        """`timeout`: seconds for all tries of a send that is waited for, and for waiting while the windows are full. A
+        request has 3, or this if it is less.
 
-        In the background: `linger_ms` (0 to 10,000; 0 counts as 1): a batch is sent so long after its first message, if it is
-        not full before. `batch_bytes` (4 KiB to 4 MiB): a batch of that size is full. `window_batches` (1 to 64): batches that
-        one broker has not answered yet; when the windows of all brokers are full, `post` and `send_async` wait.
-        `on_error(list[FailedSend])`: told of posted messages that failed; it runs in the I/O thread and must not block.
+        `batch_timeout`: seconds for all tries of a batch sent in the background. `retries`: the largest number of further
+        tries, 0 to 1,000,000; None = as many as the time allows. `compression`: "lz4" or None; it applies to bodies over
+        `compress_over_bytes` (0 to 4 MiB) that it makes smaller.
+
+        In the background: `linger_ms` (0 to 10,000; 0 counts as 1): a batch that is not full is sent this long after its
+        first message. `batch_bytes` (4 KiB to 4 MiB): the size at which a batch is full. `window_batches` (1 to 64): how
+        many unanswered batches one broker may have; when the windows of all brokers are full, `post` and `send_async` wait.
+        `on_error(list[FailedSend])`: called with posted messages that failed; it runs in the I/O thread and must not block.
 
         `latency_fault`: which brokers to avoid for a while after a late answer or a failure: "rocketmq-5", "rocketmq-4", a
-        LatencyTable, or None = none. `idempotent`: no retry stores a message a second time, and each queue keeps the order over
-        retries; a send whose outcome stays unknown raises OutcomeUnknown. `trace`: a record of each message goes to the trace
-        topic, or to the topic named here; records may be dropped.
-        `namesrv`: "HOST:PORT,..."; None = $ZENIT_NAMESRV, else the cluster that `zenit up` started last, else 127.0.0.1:9876.
+        LatencyTable, or None = none. `idempotent`: no retry stores a message a second time, and each queue keeps its order
+        over retries; a send whose outcome stays unknown raises OutcomeUnknown. `trace`: a record of each message goes to
+        the trace topic, or to the topic named here; records may be dropped. `namesrv`: "HOST:PORT,..."; None =
+        $ZENIT_NAMESRV, else the cluster that `zenit up` started last, else 127.0.0.1:9876.
 
         Raises InvalidName or InvalidParameter. Connects at the first send.
         """
@@ -124,7 +131,7 @@ class ProducerCore(ABC):
         limits: BackgroundLimits,
         on_error: OnError | None,
     ) -> None:
-        """Makes its parts; they end with it."""
+        """Creates the producer's parts; they end with it."""
         connection = self._connection
         self._waits = waits = self._new_waits(connection)
         self._end = ProducerEnd(connection, waits, self.group)
@@ -163,37 +170,37 @@ class ProducerCore(ABC):
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
-        """How it waits."""
+        """The way of waiting."""
 
     def _new_attempts(self, *, idempotent: bool) -> SendAttempts:
-        """How its batches get into queues."""
+        """How batches get into their queues."""
         return QueueStreams() if idempotent else PlainAttempts()
 
     def _own_backlog(self) -> Backlog | None:
-        """Where messages wait before there is room for them, if anywhere."""
+        """Where messages wait for room, if there is such a place."""
         return None
 
     def _teller(self, on_error: OnError) -> OnError:
-        """What is called in the I/O thread to tell of failures."""
+        """The function that the I/O thread calls to report failures."""
         return on_error
 
-    # ---- waited for
+    # ---- sends that are waited for
 
     @property
     def last_failure(self) -> str:
-        """Why the last try of a batch failed; empty where none has, and once one is stored again.
+        """Why the last try of a batch failed; empty if none has failed, and again after one is stored.
 
-        A batch is tried for `batch_timeout` before its failure is told.
+        A batch is tried for `batch_timeout` before its failure is reported.
         """
         return self._background.last_failure
 
     async def _send(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
     ) -> SendReceipt:
-        """Stores one message and returns where. `timeout`: seconds over all tries; None = the producer's.
+        """Stores one message and returns its place. `timeout`: seconds for all tries; None = the producer's.
 
-        `sharding_key`: messages of one key go to one queue. Raises TopicNotFound, MessageTooLarge and MessageIllegal at once;
-        when the time is over what the last try ended with: NoRoute, RequestTimeout, ConnectionLost, BrokerBusy ...
+        `sharding_key`: messages with the same key go to one queue. Raises TopicNotFound, MessageTooLarge and MessageIllegal
+        at once; when the time is up, the error of the last try: NoRoute, RequestTimeout, ConnectionLost, BrokerBusy ...
         """
         self._check_usable()
         parts = message_parts(message, self._compress_over, sharding_key)
@@ -209,9 +216,10 @@ class ProducerCore(ABC):
     async def _send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, timeout: float | None = None
     ) -> Sequence[SendReceipt]:
-        """Stores messages of one topic side by side in one queue, all or none; one receipt a message, in their order.
+        """Stores messages of one topic next to each other in one queue, all or none; returns one receipt per message, in
+        their order.
 
-        At most 8 MiB together. Some of them may be delayed: those come to that queue at their times. Raises as `send` does.
+        At most 8 MiB together. Some may be delayed: these reach the queue at their times. Raises as `send` does.
         """
         if isinstance(messages, Message):
             raise InvalidParameter("messages", "Message", "a sequence of messages; send(message) sends one")
@@ -235,9 +243,10 @@ class ProducerCore(ABC):
         sharding_key: str | None = None,
         timeout: float | None = None,
     ) -> BatchReceipt:
-        """Stores bodies side by side in one queue, all or none, without an object a message.
+        """Stores bodies next to each other in one queue, all or none, without creating an object per message.
 
-        `tags`: one for all, or one a body; `keys`: one (or several) a body. At most 8 MiB together. Raises as `send` does.
+        `tags`: one for all, or one per body; `keys`: one or several per body. At most 8 MiB together. Raises as `send`
+        does.
         """
         self._check_usable()
         fill = fill_bodies(bodies, self._compress_over, tags, keys)
@@ -246,7 +255,7 @@ class ProducerCore(ABC):
         return BatchReceipt(queue, QueueOffset(first), batch.count)
 
     async def _send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
-        """Sends one message and does not ask what became of it: no retry, no error once it has left."""
+        """Sends one message and does not learn the outcome: no retry, no error once it has left."""
         self._check_usable()
         parts = message_parts(message, self._compress_over, sharding_key)
         await self._waited.send_oneway(
@@ -258,11 +267,11 @@ class ProducerCore(ABC):
         )
 
     async def _recall(self, receipt: SendReceipt | str, *, timeout: float | None = None) -> None:
-        """Takes a delayed message back before it is delivered; once this returns it never will be.
+        """Cancels a delayed message before its delivery; once this returns, it will never be delivered.
 
-        `receipt`: what `send` returned, or its `recall_handle`, which any producer of the cluster takes. Raises
-        MessageNotFound where it was delivered or taken back already (perhaps by a try whose answer was lost),
-        InvalidParameter for a receipt of a message that was not delayed, and what the last try ended with.
+        `receipt`: what `send` returned, or its `recall_handle`, which any producer of the cluster accepts. Raises
+        MessageNotFound if the message was already delivered or cancelled (perhaps by a try whose answer was lost),
+        InvalidParameter for the receipt of a message that was not delayed, and the error of the last try.
         """
         self._check_usable()
         if isinstance(receipt, SendReceipt) and receipt.recall_handle is None:
@@ -288,18 +297,18 @@ class ProducerCore(ABC):
     async def _flush(self, timeout: float | None = None) -> None:
         """Waits until every `send_async` and `post` so far is answered.
 
-        Raises RequestTimeout where `timeout` seconds are not enough (None: as long as the batches are tried), and
-        SendFailed where posted messages failed since the last flush: its `failed` has the first 1,000 of them, unless
-        `on_error` was told.
+        Raises RequestTimeout if `timeout` seconds are not enough (None: as long as the batches are tried). Raises
+        SendFailed if posted messages have failed since the last flush; its `failed` holds the first 1,000, unless there is
+        an `on_error`.
         """
         self._check_usable()
         await self._background.flush(None if timeout is None else milliseconds("timeout", timeout))
 
     async def _close(self, timeout: float | None = None) -> None:
-        """Flushes (as `flush` does), then lets go of the connection. Idempotent; does nothing in a forked child.
+        """Flushes as `flush` does, then closes the connection. Idempotent; does nothing in a forked child.
 
-        Raises as `flush` does, after everything is closed: what is not acknowledged by then fails with ClientClosed, so that
-        every future ends and `on_error` is told of every message.
+        Raises as `flush` does, after everything is closed. What is not acknowledged by then fails with ClientClosed, so
+        every future ends and `on_error` hears of every message.
         """
         if self._end.is_done or self._connection.is_forked:
             return
@@ -317,10 +326,10 @@ class ProducerCore(ABC):
     async def _request(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
     ) -> StoredMessage:
-        """Sends a message to which somebody is to reply, and returns the reply. `timeout`: seconds for both; None: 3, or the
-        producer's where that is less.
+        """Sends a message that expects a reply, and returns the reply.
 
-        Raises RequestTimeout where no reply comes in time, TooManyRequests over 10,000 that wait, and as `send` does.
+        `timeout`: seconds for both; None: 3, or the producer's if it is less. Raises RequestTimeout if no reply comes in
+        time, TooManyRequests if more than 10,000 are waiting, and as `send` does.
         """
         self._check_usable()
         return await self._requests.ask(message, sharding_key, self._request_ms(timeout))
@@ -335,24 +344,24 @@ class ProducerCore(ABC):
         properties: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> SendReceipt:
-        """Answers a message that came from `request`; returns once the broker has stored the reply and handed it on.
+        """Replies to a message that came from `request`; returns once the broker has stored the reply and forwarded it.
 
-        Raises NotARequest for any other message, RequesterGone where the one who asked is not connected any more (the
-        reply is in the log all the same), and as `send` does. A second reply to one request is dropped by its sender.
+        Raises NotARequest for any other message, RequesterGone if the requester is no longer connected (the reply is in the
+        log all the same), and as `send` does. The requester drops a second reply to one request.
         """
         self._check_usable()
         message = Message(request.topic, body, tags, keys, properties or {})
         return await self._requests.reply(request, message, self._total_ms(timeout))
 
     def request_statistics(self) -> RequestStatistics:
-        """How many requests wait, were answered, were given up; how many replies came too late."""
+        """How many requests wait, were answered and were given up, and how many replies came too late."""
         return self._requests.statistics()
 
     def trace_statistics(self) -> TraceStatistics | None:
-        """How many trace records wait, are stored, were dropped; None where nothing is traced."""
+        """How many trace records wait, are stored and were dropped; None if tracing is off."""
         return None if self._trace is None else self._trace.statistics()
 
-    # ---- inside
+    # ---- internals
 
     def _total_ms(self, timeout: float | None) -> int:
         return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
@@ -362,7 +371,7 @@ class ProducerCore(ABC):
 
 
 class Producer(ProducerCore):
-    """Sends messages. One object serves all threads of a process; a forked child makes its own."""
+    """Sends messages. One object serves all threads of a process; a forked child needs its own."""
 
     _keeps_batches = False
 
@@ -393,10 +402,10 @@ class Producer(ProducerCore):
             log.warning("closing a producer failed error=%s", failure)
 
     def send_async(self, message: Message, *, sharding_key: str | None = None) -> SendFuture:
-        """Sends the message with others of its topic and returns at once with its future.
+        """Adds the message to a batch of its topic and returns its future at once.
 
-        Waits (at most `timeout`) where the windows of all brokers are taken. Raises BufferFull, NoRoute, and what is
-        wrong with the message itself.
+        Waits (at most `timeout`) while the windows of all brokers are full. Raises BufferFull, NoRoute, and what is wrong
+        with the message itself.
         """
         parts = message_parts(message, self._compress_over, sharding_key)
         future = self._background.send_nowait(message.topic, parts, sharding_key)
@@ -414,15 +423,15 @@ class Producer(ProducerCore):
         properties: Mapping[str, str] | None = None,
         sharding_key: str | None = None,
     ) -> None:
-        """Sends a body with others of its topic and returns at once: the fastest way, without a word on success.
+        """Adds a body to a batch of its topic and returns at once: the fastest way, without any report of success.
 
-        Failures go to `on_error` and to `flush`, which raises. Waits and raises as `send_async` does.
+        Failures go to `on_error` and to `flush`, which raises them. Waits and raises as `send_async` does.
         """
         accumulator = self._open.get(topic) if properties is None and sharding_key is None else None
         try:
             if accumulator is not None and len(body) <= self._compress_over and accumulator.append(body, tags, keys):
                 return
-        except TypeError:  # nothing was appended: what follows takes any buffer, and says what it cannot take
+        except TypeError:  # nothing was appended; the code below takes any buffer and names what it cannot take
             pass
         parts = posted_parts(body, tags, keys, self._compress_over, properties=properties, sharding_key=sharding_key)
         run_blocking(self._background.post(topic, parts, sharding_key, self._timeout_ms))
@@ -430,7 +439,8 @@ class Producer(ProducerCore):
     def request_async(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
     ) -> ReplyFuture:
-        """The same without waiting: a concurrent.futures.Future that ends with the reply, or with what `request` raises.
+        """Like `request`, without waiting: a concurrent.futures.Future that ends with the reply, or with what `request`
+        raises.
 
         Its callbacks run in the I/O thread and must not block.
         """

@@ -1,8 +1,8 @@
 """The pull consumer: messages are fetched ahead in the background and handed out when the caller asks.
 
-The I/O thread keeps a long poll at every queue that has room (pull/work); the caller takes what is ready, and while it is
-there it also looks whether the group's members or the routes changed and moves queues accordingly (pull/rebalance). What it was
-handed is committed by a timer and at the end (pull/commits).
+The I/O thread keeps a long poll at every queue that has room (pull/work). The caller takes what is ready; in the same call
+it checks whether the group's members or the routes have changed, and moves queues accordingly (pull/rebalance). Messages
+handed out are committed by a timer and at the end (pull/commits).
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ ALL_READY: Final = 1 << 30
 PULL_BYTES_MAX: Final = 16 * 1024 * 1024
 PREFETCH_BYTES_MAX: Final = 1 << 40
 OFFSET_MAX: Final = (1 << 63) - 1
-WAIT_MS: Final = 1_000  # how long an iteration waits before it looks whether it is closed
+WAIT_MS: Final = 1_000  # how long an iteration waits before it checks whether the consumer is closed
 
 _EMPTY: Final = decode_batch(b"")
 
 
 class PullCore(ABC):
-    """All of a pull consumer but how it waits: `PullConsumer` here does so in the calling thread, the one of
-    `zenitmq.aio` on an event loop. What waits is a coroutine with an underscore, given its name by both.
+    """A pull consumer without its way of waiting.
+
+    `PullConsumer` below waits in the calling thread, the one in `zenitmq.aio` on an event loop. Methods that wait are
+    coroutines whose names begin with an underscore; both classes give them their public names.
     """
 
     def __init__(
@@ -68,16 +70,18 @@ class PullCore(ABC):
         room: str | None = None,
         on_lost: OnLost | None = None,
     ) -> None:
-        """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready; each queue
-        has its share of it, but at least one answer (`pull_bytes`, with many queues 64 KiB, or one message that is larger).
+        """`start_from`: where to begin in a queue without a committed offset.
 
-        `allocation`: how the group shares out queues, the same for all members: "averaging", "averaging_by_circle",
-        "consistent_hash", or a function such as `consistent_hash(64)` returns. `room`: the machine room it stands in, for
-        allocations that ask. `namesrv`: as a Producer has it. `pull_bytes`: at most so much in one answer, 64 KiB to 16 MiB.
-        `auto_commit`: what was dealt with is committed every `auto_commit_interval` seconds and at close. `timeout`:
-        seconds for each question to a broker. `trace`: tell of each message in the trace topic, or in the topic named.
-        `on_lost`: called with a `MessagesLost` for messages whose bytes are damaged at the broker and gone for good; reading
-        goes on behind them. It runs in the I/O thread, when they are fetched, and must not block.
+        `prefetch_bytes`: how much may lie ready. Each queue has its share, but at least one answer (`pull_bytes`, with many
+        queues 64 KiB, or one message that is larger). `pull_bytes`: the largest size of one answer, 64 KiB to 16 MiB.
+        `allocation`: how the group shares out its queues, the same for all members: "averaging", "averaging_by_circle",
+        "consistent_hash", or a function such as `consistent_hash(64)` returns. `room`: this consumer's machine room, for
+        allocations that use it. `namesrv`: as for a Producer. `auto_commit`: finished messages are committed every
+        `auto_commit_interval` seconds and at close. `timeout`: seconds for each request to a broker. `trace`: write a
+        record of each message to the trace topic, or to the topic named. `on_lost`: called with a `MessagesLost` for
+        messages whose bytes are damaged at the broker and lost for good; reading continues behind them. It runs in the I/O
+        thread when they are fetched, and must not block.
+
         Raises InvalidName or InvalidParameter. Connects at the first poll.
         """
         self.group = check_group(group)
@@ -146,15 +150,15 @@ class PullCore(ABC):
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
-        """How it waits."""
+        """The way of waiting."""
 
     # ---- what to read
 
     def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
-        """Joins the group for a topic, or several: their queues are shared out among the members.
+        """Joins the group for one topic or several; their queues are shared out among the members.
 
-        `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker; of several topics the same for
-        each. Raises InvalidName, InvalidParameter.
+        `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker; the same for all topics given.
+        Raises InvalidName, InvalidParameter.
         """
         self._check_usable()
         self._rebalance.subscribe(subscriptions_of(topic, expression))
@@ -165,34 +169,34 @@ class PullCore(ABC):
         self._rebalance.unsubscribe(topic)
 
     def assign(self, queues: Sequence[MessageQueue], expression: Expression = None) -> None:
-        """Reads exactly these queues, whoever else does; offsets are the group's all the same."""
+        """Reads exactly these queues, whoever else reads them; offsets are the group's all the same."""
         self._check_usable()
         self._rebalance.assign(queues, expression)
 
     async def _assignment(self) -> list[MessageQueue]:
-        """The queues that are this consumer's now, sorted. Looks first where that is due."""
+        """The queues that this consumer has now, sorted. Rebalances first if that is due."""
         await self._look()
         return self._work.queues()
 
     async def _look(self) -> None:
-        """Moves queues where that is due. Raises why there are none yet."""
+        """Moves queues if that is due. Raises why there are none yet."""
         await self._rebalance.move_if_due()
         if self._rebalance.waits_for is not None and not self._work.queues():
             raise self._rebalance.waits_for
 
     @property
     def waits_for(self) -> ZenitError | None:
-        """What keeps messages from coming at present and is expected to pass, as the last poll or pull saw it; else None."""
+        """What prevents messages from coming at present but is expected to pass, as of the last poll or pull; else None."""
         return self._rebalance.waits_for or self._work.waits_for()
 
     # ---- reading
 
     async def _poll(self, max_messages: int = 1000, timeout: float = 1.0) -> MessageBatch:
-        """Up to `max_messages` messages of one queue; an empty batch where none come within `timeout` seconds.
+        """Up to `max_messages` messages of one queue; an empty batch if none come within `timeout` seconds.
 
-        While no broker serves its topics, answers or gives out their messages, it waits as if none came (`waits_for` tells).
-        Raises ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where an
-        answer cannot be decoded: `seek` past it to go on.
+        While no broker serves its topics, answers, or gives out their messages, it waits as if none came (`waits_for` tells
+        why). Raises ClientClosed, the reason why the queues cannot be known (TopicNotFound, ...), and CorruptRecordError if
+        an answer cannot be decoded; `seek` past it to continue.
         """
         check_count("max_messages", max_messages, 1, ALL_READY)
         deadline_ms = monotonic_ms() + wait_milliseconds("timeout", timeout)
@@ -206,7 +210,7 @@ class PullCore(ABC):
                 taken = await self._next(ALL_READY, monotonic_ms() + WAIT_MS, is_iterated=True)
             except ClientClosed:
                 if self._work.is_closed:
-                    return None  # by somebody else, just now
+                    return None  # by another thread, just now
                 raise
             if taken is not None:
                 return taken
@@ -219,8 +223,8 @@ class PullCore(ABC):
         except ZenitError:
             raise
         except BaseException as error:
-            if not self._waits.is_end(error):  # else cancelled where it waited: nothing was taken, and its pulls go on
-                self._work.put_back()  # a signal's handler raised, perhaps after they were: the next poll returns them
+            if not self._waits.is_end(error):  # else cancelled while waiting: nothing was taken, and its pulls continue
+                self._work.put_back()  # a signal handler raised, perhaps after they were taken: the next poll returns them
             raise
 
     async def _wait_next(self, max_messages: int, deadline_ms: int, *, is_iterated: bool) -> Taken | None:
@@ -229,7 +233,7 @@ class PullCore(ABC):
             raise LocalProtocolError("nothing to read: subscribe(topic) or assign(queues) first")
         self._work.come_back()
         while True:
-            seen = self._work.changes  # before anything is looked at: what changes from here on ends the wait below
+            seen = self._work.changes  # read first: any later change ends the wait below
             await self._rebalance.move_if_due()
             taken = self._work.take(max_messages, is_iterated=is_iterated)
             if taken is not None:
@@ -241,23 +245,26 @@ class PullCore(ABC):
     # ---- positions
 
     async def _commit(self, timeout: float | None = None) -> None:
-        """Commits everything handed out so far, the message at hand included, and waits until the brokers have it. All of it
-        counts as dealt with from here on.
+        """Commits everything handed out so far, including the current message, and waits until the brokers have it.
 
-        Raises why a broker did not take it; then it is sent again with what is committed by itself.
+        All of it counts as finished from here on. Raises why a broker did not take it; it is then sent again with the next
+        automatic commit.
         """
         self._check_usable()
         timeout_ms = None if timeout is None else milliseconds("timeout", timeout)
         await self._commits.commit(self._work.settle_handed(), timeout_ms=timeout_ms)
 
     async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
-        """What the group has committed in a queue, as the broker has it; None = nothing. Raises why it cannot be asked."""
+        """The group's committed offset in a queue, as the broker has it; None = nothing.
+
+        Raises why the broker cannot be asked.
+        """
         self._check_usable()
         offset, _ = await self._group_assignment.committed_offset(queue, timeout_ms=self._timeout_ms)
         return None if offset < 0 else QueueOffset(offset)
 
     async def _position(self, queue: MessageQueue) -> QueueOffset:
-        """The offset that is handed out next. Raises InvalidParameter for a queue that is not this consumer's."""
+        """The offset that is handed out next. Raises InvalidParameter for a queue that is not assigned to this consumer."""
         await self._look()
         position = self._work.position(queue)
         if position is None:
@@ -265,9 +272,9 @@ class PullCore(ABC):
         return position
 
     async def _seek(self, queue: MessageQueue, offset: int) -> None:
-        """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning.
+        """Continues at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning.
 
-        Raises InvalidParameter for a queue that is not this consumer's.
+        Raises InvalidParameter for a queue that is not assigned to this consumer.
         """
         check_count("offset", offset, 0, OFFSET_MAX)
         await self._look()
@@ -275,19 +282,20 @@ class PullCore(ABC):
             raise _not_assigned(queue)
 
     async def _seek_to_time(self, queue: MessageQueue, moment: datetime) -> None:
-        """Goes on at the first message stored at or after `moment`, which has a time zone. Raises as `seek` does, and why the
-        broker cannot be asked.
+        """Continues at the first message stored at or after `moment`, which needs a time zone.
+
+        Raises as `seek` does, and why the broker cannot be asked.
         """
         offset = await self._group_assignment.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
         await self._seek(queue, offset)
 
     @property
     def messages_lost(self) -> int:
-        """How many messages were passed over so far because their bytes are damaged at the broker and gone for good."""
+        """How many messages have been skipped because their bytes are damaged at the broker and lost for good."""
         return self._work.losses.count
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Hands nothing out of these queues until `resume`; what was fetched of them stays."""
+        """Hands nothing out from these queues until `resume`; what was fetched of them stays."""
         self._work.pause(queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
@@ -297,12 +305,14 @@ class PullCore(ABC):
     # ---- the end
 
     async def _close(self) -> None:
-        """Commits what was handed out (unless `auto_commit` is off) and leaves the group. Idempotent, bounded by `timeout`.
-        Does nothing in a forked child."""
+        """Commits what was handed out (unless `auto_commit` is off) and leaves the group.
+
+        Idempotent, bounded by `timeout`. Does nothing in a forked child.
+        """
         await self._end.close(handed=True)
 
     def trace_statistics(self) -> TraceStatistics | None:
-        """How many trace records wait, are stored, were dropped; None where nothing is traced."""
+        """How many trace records wait, are stored and were dropped; None if tracing is off."""
         return None if self._recorder is None else self._recorder.statistics()
 
 
@@ -325,11 +335,11 @@ class PullConsumer(PullCore):
         return Blocking(connection.remoting)
 
     def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
-        """Joins the group for a topic, or several: their queues are shared out among the members.
+        """Joins the group for one topic or several; their queues are shared out among the members.
 
-        `expression`: tags as "a || b", None = all, or Sql("..."); of several topics the same for each. Where the group begins
-        is recorded now, so that nothing sent after this is skipped; where that cannot be done within `timeout`, the first
-        poll does it, or raises why not. Raises InvalidName, InvalidParameter.
+        `expression`: tags as "a || b", None = all, or Sql("..."); the same for all topics given. Where the group begins is
+        recorded now, so that nothing sent after this is skipped. If that is not possible within `timeout`, the first poll
+        does it, or raises why not. Raises InvalidName, InvalidParameter.
         """
         super().subscribe(topic, expression)
         for each in [topic] if isinstance(topic, str) else topic:
@@ -341,11 +351,11 @@ class PullConsumer(PullCore):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """After an exception only what was dealt with before is committed: the messages at hand come again."""
+        """After an exception, only messages finished before it are committed; the current ones come again."""
         run_blocking(self._end.close(handed=error is None))
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""
+        """Yields message by message and waits for more until the consumer is closed. Raises what `poll` raises."""
         self._check_usable()
         work = self._work
         while (taken := run_blocking(self._next_to_iterate())) is not None:

@@ -1,10 +1,10 @@
-"""The push consumer: it calls a handler with the messages of its topics, in threads of its own.
+"""The push consumer: it calls a handler with the messages of its topics, in its own threads.
 
 The queues of a topic are shared out among the members of a group (clustering), or each member gets all of them
-(broadcasting). Concurrent: a handler gets messages as they come; what fails comes again later through the group's retry
+(broadcasting). Concurrent: a handler gets messages as they come; failed ones come again later through the group's retry
 topic. Ordered: the messages of one queue are handled one after the other, under a lock of the broker.
 
-A message is handled at least once: after a crash, a lost reply or a move of its queue it may come again.
+A message is handled at least once: it may come again after a crash, a lost reply or a move of its queue.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ H = TypeVar("H", bound=Callable[..., object])
 
 
 class PushCore(ABC, Generic[H]):
-    """All of a push consumer but how it waits and runs its handler: `PushConsumer` here does so in threads, the one of
-    `zenitmq.aio` on an event loop. What waits is a coroutine with an underscore, given its name by both.
+    """A push consumer without its way of waiting and of running its handler.
+
+    `PushConsumer` below does both in threads, the one in `zenitmq.aio` on an event loop. Methods that wait are coroutines
+    whose names begin with an underscore; both classes give them their public names.
     """
 
     def __init__(
@@ -76,21 +78,22 @@ class PushCore(ABC, Generic[H]):
     ) -> None:
         """Connects at `start`. Raises InvalidName or InvalidParameter.
 
-        `namesrv`: as a Producer has it. `model`: CLUSTERING, the members share the queues; BROADCASTING, each reads all.
-        `allocation`: how they are shared, as of a PullConsumer. `room`: the machine room of this member, if allocations ask.
-        `start_from`: where the group begins in a topic: LAST, FIRST or a datetime with a time zone. `ordered`: the messages of
-        a queue one after another, in order. `concurrency`: handlers at a time; ordered: at most one a queue. `batch_size`:
-        messages of one queue that a handler gets at once.
+        `namesrv`: as for a Producer. `model`: CLUSTERING, the members share the queues; BROADCASTING, each reads all of
+        them. `allocation`: how they are shared out, as for a PullConsumer. `room`: this member's machine room, for
+        allocations that use it. `start_from`: where the group begins in a topic: LAST, FIRST or a datetime with a time
+        zone. `ordered`: the messages of a queue one after another, in order. `concurrency`: how many handlers run at a
+        time; when ordered, at most one per queue. `batch_size`: how many messages of one queue a handler gets at once.
 
         `consume_timeout`: seconds a handler may take before its messages are sent back (not when ordered). `max_attempts`:
-        tries of a message before it goes to the dead letters; None = as the group says, when ordered without bound. `suspend`:
-        seconds until an ordered queue tries again. `flow`: how much of a queue may be unfinished. `prefetch_bytes`: what may
-        lie ready in all. `commit_interval`: seconds between two commits. `timeout`: seconds for each question to a broker.
+        tries of a message before it becomes a dead letter; None = as set for the group, when ordered without limit.
+        `suspend`: seconds until an ordered queue is tried again. `flow`: how much of a queue may be unfinished.
+        `prefetch_bytes`: how much may lie ready in all. `commit_interval`: seconds between two commits. `timeout`: seconds
+        for each request to a broker.
 
-        `instance`, `offsets_dir`: the file of a broadcasting member's offsets, OFFSETS_DIR/GROUP/.../INSTANCE.json, by default
-        below ~/.zenit/offsets. `trace`: tell of each message in the trace topic, or in the topic named. `on_lost`: called with
-        a `MessagesLost` for messages whose bytes are damaged at the broker and gone for good; consuming goes on behind them.
-        It must not block.
+        `instance`, `offsets_dir`: the file of a broadcasting member's offsets, OFFSETS_DIR/GROUP/.../INSTANCE.json, by
+        default under ~/.zenit/offsets. `trace`: write a record of each message to the trace topic, or to the topic named.
+        `on_lost`: called with a `MessagesLost` for messages whose bytes are damaged at the broker and lost for good;
+        consuming continues behind them. It must not block.
         """
         self.group = group
         self._settings = PushSettings(
@@ -118,13 +121,13 @@ class PushCore(ABC, Generic[H]):
         self._handler: H | None = None
         self._handler_name = ""
         self._subscriptions: dict[str, Subscription] = {}
-        self._lock = self._new_lock()  # of start, close and the subscriptions; not held while messages are handled
+        self._lock = self._new_lock()  # guards start, close and the subscriptions; not held while messages are handled
         self._member: PushMember | None = None
-        self._handling: set[object] = set()  # the threads or tasks that run the handler now
-        self._is_closed = False  # nothing is begun any more; set before the lock is waited for
-        self._is_left = False  # under the lock
+        self._handling: set[object] = set()  # the threads or tasks that are running the handler
+        self._is_closed = False  # nothing more may begin; set before waiting for the lock
+        self._is_left = False  # guarded by the lock
 
-    _handlers_may_wait: ClassVar[bool] = False  # they may be coroutine functions
+    _handlers_may_wait: ClassVar[bool] = False  # handlers may be coroutine functions
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "running" if self._member is not None else "not started"
@@ -132,7 +135,7 @@ class PushCore(ABC, Generic[H]):
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
-        """How it waits."""
+        """The way of waiting."""
 
     @abstractmethod
     async def _handle(self, messages: list[StoredMessage]) -> ConsumeResult | None:
@@ -140,11 +143,11 @@ class PushCore(ABC, Generic[H]):
 
     @abstractmethod
     def _who_runs(self) -> object:
-        """The thread or task that asks."""
+        """The calling thread or task."""
 
     @abstractmethod
     def _new_lock(self) -> Lock:
-        """For coroutines that wait so."""
+        """A lock for coroutines that wait this way."""
 
     async def _handle_noted(self, messages: list[StoredMessage]) -> ConsumeResult | None:
         who = self._who_runs()
@@ -154,14 +157,14 @@ class PushCore(ABC, Generic[H]):
         finally:
             self._handling.discard(who)
 
-    # ---- what to do
+    # ---- handler and subscriptions
 
     def on_message(self, handler: H) -> H:
-        """Sets the handler; usable as a decorator. Before the start.
+        """Sets the handler, before the start; usable as a decorator.
 
-        It gets a list of messages of one queue and returns None or a ConsumeResult; an exception means "again later". Raises
-        InvalidParameter for a handler that cannot be right: of another number of arguments, a generator, and an `async def`
-        but for the class of `zenitmq.aio`.
+        The handler gets a list of messages of one queue and returns None or a ConsumeResult; an exception means "again
+        later". Raises InvalidParameter for a handler that cannot be right: a wrong number of arguments, a generator, or,
+        except in the class of `zenitmq.aio`, an `async def`.
         """
         if self._member is not None:
             raise LocalProtocolError("on_message after the start: a consumer has one handler")
@@ -170,11 +173,11 @@ class PushCore(ABC, Generic[H]):
         return handler
 
     async def _subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
-        """Consumes a topic, or several, too. `expression`: tags as "a || b", None = all, or Sql("..."); of several topics the
-        same for each.
+        """Adds one topic or several. `expression`: tags as "a || b", None = all, or Sql("..."); the same for all topics
+        given.
 
-        After the start nothing that is sent once this returned is skipped; it raises why that cannot be promised
-        (TopicNotFound, NoRoute, ...), and none of them is subscribed to then.
+        After the start, nothing sent once this has returned is skipped. If that cannot be guaranteed, it raises why
+        (TopicNotFound, NoRoute, ...) and subscribes to none of them.
         """
         more = {subscription.topic: subscription for subscription in subscriptions_of(topic, expression)}
         for name in more:
@@ -190,7 +193,7 @@ class PushCore(ABC, Generic[H]):
             self._set_subscriptions({**self._subscriptions, **more})
 
     async def _unsubscribe(self, topic: str) -> None:
-        """Consumes a topic no more; its queues are given up soon."""
+        """Stops consuming a topic; its queues are given up soon."""
         async with self._lock:
             self._check_usable()
             self._set_subscriptions({name: entry for name, entry in self._subscriptions.items() if name != topic})
@@ -200,14 +203,14 @@ class PushCore(ABC, Generic[H]):
         if self._member is not None:
             self._member.subscribe(subscriptions)
 
-    # ---- life
+    # ---- start and end
 
     async def _start(self) -> None:
-        """Begins: nothing that is sent once this returned is skipped. Again = nothing. Waits for a broker that is away, up to
-        `timeout` a topic.
+        """Begins consuming: nothing sent once this has returned is skipped. A second call does nothing.
 
-        Raises LocalProtocolError without a handler, ClientClosed, why a topic cannot be consumed (TopicNotFound, NoRoute,
-        RequestTimeout, ...), OffsetFileInUse or OffsetFileFailed when broadcasting; then it may be tried again.
+        Waits for an unreachable broker, up to `timeout` per topic. Raises LocalProtocolError without a handler,
+        ClientClosed, the reason why a topic cannot be consumed (TopicNotFound, NoRoute, RequestTimeout, ...),
+        OffsetFileInUse or OffsetFileFailed when broadcasting; it may be called again after that.
         """
         async with self._lock:
             self._check_usable()
@@ -235,11 +238,12 @@ class PushCore(ABC, Generic[H]):
             self._member = member
 
     async def _close(self, timeout: float = 5.0) -> None:
-        """Hands nothing out any more, waits up to `timeout` seconds for the handlers, commits what they did and leaves.
+        """Stops handing out messages, waits up to `timeout` seconds for the handlers, commits what they finished and
+        leaves.
 
-        A handler that goes on is left alone: its messages come again, to another member; when ordered, once the leases of this
-        member's queues have ended. A `subscribe` or `start` under way gives up with ClientClosed. Idempotent; does nothing in a
-        forked child. Raises WaitsForItself in its own handler.
+        A handler that runs longer is left alone: its messages go to another member; when ordered, once the leases of this
+        member's queues have ended. A `subscribe` or `start` in progress ends with ClientClosed. Idempotent; does nothing in
+        a forked child. Raises WaitsForItself if called by its own handler.
         """
         if self._member is not None and self._member.is_forked:
             return
@@ -255,7 +259,7 @@ class PushCore(ABC, Generic[H]):
             await self._member.close(deadline_ms)
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are this member's now, sorted; the group's retry topic's too."""
+        """The queues that this member has now, sorted, including those of the group's retry topic."""
         return [] if self._member is None else sorted(self._member.work.queues()[0])
 
     def statistics(self) -> PushStatistics:
@@ -264,11 +268,11 @@ class PushCore(ABC, Generic[H]):
 
     @property
     def mistake(self) -> WrongAnswer | None:
-        """Why it has paused for good: its handler returned what is no answer. None = it has not."""
+        """Why it has paused for good: its handler returned something that is not an answer. None = it has not."""
         return None if self._member is None else self._member.work.mistake
 
     def trace_statistics(self) -> TraceStatistics | None:
-        """How many trace records wait, are stored, were dropped; None before the start and where nothing is traced."""
+        """How many trace records wait, are stored and were dropped; None before the start and if tracing is off."""
         return None if self._member is None else self._member.trace_statistics()
 
     def _check_usable(self) -> None:
@@ -279,7 +283,7 @@ class PushCore(ABC, Generic[H]):
 
 
 class PushConsumer(PushCore[Handler]):
-    """Calls `handler(messages)` from `start` to `close`, in threads. Any thread may subscribe, ask or close."""
+    """Calls `handler(messages)` from `start` to `close`, in threads. Any method may be called from any thread."""
 
     subscribe = blocking(PushCore._subscribe)
     unsubscribe = blocking(PushCore._unsubscribe)

@@ -1,8 +1,8 @@
-"""The transaction producer: a message that consumers get if, and only if, a local transaction was committed.
+"""The transaction producer: consumers get its message if, and only if, a local transaction was committed.
 
-`send` stores the message where nobody sees it, runs the local transaction, and tells the broker what became of it. Whoever dies
-in between, the broker asks any producer of the group, whose `check` looks it up where the local transaction would have left its
-traces. So the message and the local transaction come together, or neither does.
+`send` stores the message where no consumer sees it, runs the local transaction, and tells the broker its outcome. If the
+producer dies in between, the broker asks any producer of the group; its `check` looks in the place where the local
+transaction would have left its results. So either both the message and the local transaction take effect, or neither does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHECK_WORKERS_MAX: Final = 64
 
 
 class TransactionProducerCore(ProducerCore):
-    """All of it but how it waits; see ProducerCore."""
+    """A transaction producer without its way of waiting; see ProducerCore."""
 
     def __init__(
         self,
@@ -57,12 +57,13 @@ class TransactionProducerCore(ProducerCore):
         check_workers: int = CHECK_WORKERS,
         trace: bool | str = False,
     ) -> None:
-        """`check(message)`: what became of the local transaction of a message: a Resolution. It is asked about messages of any
-        producer of the group, so it must look that up where all of them can, a database as a rule. What it raises counts as
-        UNKNOWN: the broker asks again, each 30 s, 15 times; then an operator decides (`zenit transaction`). At most
-        `check_workers` (1 to 64) run at a time.
+        """`check(message)` returns the outcome of a message's local transaction, a Resolution.
 
-        `timeout`: seconds over all tries, of storing the message as of deciding it. The others are those of Producer.
+        It is asked about messages of any producer of the group, so it must look in a place that all of them can read,
+        usually a database. An exception counts as UNKNOWN: the broker asks again, every 30 s, 15 times; then an operator
+        decides (`zenit transaction`). At most `check_workers` (1 to 64) calls run at a time.
+
+        `timeout`: seconds for all tries, of storing the message and again of deciding it. The others are those of Producer.
 
         Raises InvalidName or InvalidParameter. Connects at once, so that brokers can ask.
         """
@@ -106,13 +107,14 @@ class TransactionProducerCore(ProducerCore):
         timeout: float | None = None,
         check_after: float | None = None,
     ) -> TransactionReceipt:
-        """Stores the message unseen, runs `execute(message)`, which is the local transaction, and decides as that returns:
-        Resolution.COMMIT, ROLLBACK, or UNKNOWN (the broker asks `check`).
+        """Stores the message hidden, runs the local transaction `execute(message)`, and decides by its result.
 
-        `timeout`: seconds over all tries of storing, and again of deciding; None = the producer's. `check_after`: seconds
-        before the broker may ask `check`, rounded up to whole ones; None = as the broker is set, 6 s. What `execute` raises is
-        raised and decides nothing: the broker asks `check`. Where the message cannot be stored, `execute` is not run. Raises
-        as Producer.send does; TransactionDecided where it was decided in another way before (`execute` took too long).
+        The result is Resolution.COMMIT, ROLLBACK, or UNKNOWN (the broker asks `check`).
+
+        `timeout`: seconds for all tries of storing, and again of deciding; None = the producer's. `check_after`: seconds
+        before the broker may ask `check`, rounded up to whole ones; None = the broker's setting, 6 s. An exception of
+        `execute` is raised and decides nothing: the broker asks `check`. If the message cannot be stored, `execute` is not
+        run. Raises as Producer.send does; TransactionDecided if it was decided otherwise before (`execute` took too long).
         """
         own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
@@ -145,7 +147,7 @@ class TransactionProducerCore(ProducerCore):
     async def _end_sent(
         self, receipt: TransactionReceipt, resolution: Resolution, timeout: float | None
     ) -> TransactionReceipt:
-        """Decides what `execute` was run for. The receipt as it was where the broker does not answer."""
+        """Decides the transaction after `execute`. Returns the unchanged receipt if the broker does not answer."""
         try:
             return await self._end_transaction(receipt, resolution, timeout=timeout)
         except ZenitError as error:
@@ -165,14 +167,17 @@ class TransactionProducerCore(ProducerCore):
         timeout: float | None = None,
         check_after: float | None = None,
     ) -> TransactionReceipt:
-        """Stores the message unseen; `commit` or `rollback` decides it, else the broker asks `check`, after 6 s or
-        `check_after`. Raises as `send` does."""
+        """Stores the message hidden; `commit` or `rollback` decides it, else the broker asks `check`, after 6 s or
+        `check_after`.
+
+        Raises as `send` does.
+        """
         own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
             return await self._store_half(own, message, sharding_key, timeout)
 
     def _own_properties(self, check_after: float | None) -> tuple[dict[str, str], str]:
-        """What a half message says besides; and the name of its send. Raises InvalidParameter."""
+        """The additional properties of a half message, and the name of its send. Raises InvalidParameter."""
         sender = f"{self._member.client_id}/{next(self._serials)}"
         own = {HALF_SENDER: sender}
         if check_after is not None:
@@ -194,17 +199,18 @@ class TransactionProducerCore(ProducerCore):
     async def _commit(
         self, transaction: TransactionReceipt | str, *, timeout: float | None = None
     ) -> TransactionReceipt:
-        """Consumers get the message. `transaction`: what `begin` returned, or its transaction_id. Once more does nothing more.
+        """Consumers get the message. `transaction`: what `begin` returned, or its transaction_id. A repeated call does
+        nothing more.
 
-        Raises TransactionDecided where it is not committed and cannot be any more, TransactionNotFound, TopicNotFound, and what
-        the last try ended with.
+        Raises TransactionDecided if it is not committed and no longer can be, TransactionNotFound, TopicNotFound, and the
+        error of the last try.
         """
         return await self._end_named(transaction, Resolution.COMMIT, timeout)
 
     async def _rollback(
         self, transaction: TransactionReceipt | str, *, timeout: float | None = None
     ) -> TransactionReceipt:
-        """Nobody gets the message. As `commit` otherwise."""
+        """Nobody gets the message. Otherwise like `commit`."""
         return await self._end_named(transaction, Resolution.ROLLBACK, timeout)
 
     async def _end_named(
@@ -222,7 +228,7 @@ class TransactionProducerCore(ProducerCore):
         *,
         from_check: bool = False,
     ) -> None:
-        """`message`: None where the transaction is known by its name only."""
+        """`message`: None if only the name of the transaction is known."""
         if self._trace is not None:
             tags, keys = ("", ()) if message is None else (message.tags or "", message.keys)
             self._trace.on_transaction_ended(
@@ -253,15 +259,19 @@ class TransactionProducerCore(ProducerCore):
         self._trace_end(request.transaction_id, resolution, message, from_check=True)
 
     async def _close(self, timeout: float | None = None) -> None:
-        """Lets go of the connection; idempotent. Transactions that are not decided stay so: any other producer of the group is
-        asked."""
+        """Closes the connection; idempotent.
+
+        Undecided transactions stay undecided: brokers ask any other producer of the group.
+        """
         self._checks.close()
         await super()._close(timeout)
 
 
 class TransactionProducer(TransactionProducerCore):
-    """Sends messages that come with a local transaction. One object serves all threads of a process; a forked child makes its
-    own."""
+    """Sends messages together with a local transaction.
+
+    One object serves all threads of a process; a forked child needs its own.
+    """
 
     _keeps_batches = False
 
