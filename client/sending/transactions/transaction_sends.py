@@ -43,7 +43,7 @@ class TransactionSends:
     async def store(
         self, message: Message, sharding_key: str | None, own: Mapping[str, str], total_ms: int
     ) -> SendReceipt:
-        """Stores a half message. `sender`: this client and the number of the send. Raises as Producer.send does."""
+        """Stores a half message. `own`: properties that the sender adds. Raises as Producer.send does."""
         body, tags, keys, properties, flag, body_flags = message_parts(message, self._compress_over, sharding_key)
         parts = body, tags, keys, properties + encode_properties(own), flag, body_flags
         if sharding_key is not None:

@@ -16,6 +16,7 @@ from zenitmq.client.sending.transactions.combiner import Combiner
 from zenitmq.client.sending.transactions.transaction_sends import TransactionSends
 from zenitmq.model.errors import MessageTooLarge
 from zenitmq.model.message import Message
+from zenitmq.model.properties import HALF_SENDER
 
 REMOTING = cast("Any", type("Remoting", (), {"call": None}))
 
@@ -55,13 +56,14 @@ def test_a_message_that_is_too_large_is_the_trouble_of_its_caller_alone(monkeypa
     sends = TransactionSends("g", Blocking(REMOTING), cast("Any", waited), 4096)
 
     def store(body: bytes) -> object:
-        return run_blocking(sends.store(Message("t", body), None, "client/1", 30_000))
+        return run_blocking(sends.store(Message("t", body), None, {HALF_SENDER: "client/1"}, 30_000))
 
     with ThreadPoolExecutor(12) as threads:
         begun = [threads.submit(store, b"%d" % number) for number in range(transaction_sends.UNDER_WAY_MAX)]
         bodies = [b"one", b"too large", b"two", b"three"]
         together = {body: threads.submit(store, body) for body in bodies}
-        combiner = sends._halves["t", 30_000]
+        while (combiner := sends._halves.get(("t", 30_000))) is None:
+            assert not any(future.done() for future in begun)
         while len(combiner._waiting) < len(bodies):
             assert not any(future.done() for future in begun)
         waited.go.set()
