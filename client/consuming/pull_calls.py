@@ -1,4 +1,4 @@
-"""Sends pulls: to which replica, and what a failed one means for the route. `prefetch` decides what to pull."""
+"""Sends pulls: chooses the replica, and updates the route after a failure. `prefetch` decides what to pull."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..connection.connection import Connection
 from .prefetch import Pull
 
 SUSPEND_MS: Final = 15_000
-PULL_GRACE_MS: Final = 5_000  # how much later than its suspension a long poll may be answered
+PULL_GRACE_MS: Final = 5_000  # how long after its suspension a long poll may still be answered
 
 LOST_MS: Final = SUSPEND_MS + 2 * PULL_GRACE_MS
-"""After this time a pull without an answer or a time-out will never get one."""
+"""After this time, a pull without an answer or a timeout will never get one."""
 
 OnAnswer = Callable[[Pull, PullReply | None, bytes, ZenitError | None], None]
-"""(pull, reply, payload, None) or (pull, None, b"", error), in the thread that got the answer; must not block."""
+"""(pull, reply, payload, None) or (pull, None, b"", error), in the thread that received the answer; must not block."""
 
 
 class PullCalls:
-    """The pulls of one consumer. Any thread."""
+    """The pulls of one consumer. Thread-safe."""
 
     def __init__(self, connection: Connection, group: str, messages_max: int, on_answer: OnAnswer) -> None:
-        """`messages_max`: of one answer; the broker's own limit may be lower."""
+        """`messages_max`: the largest number in one answer; the broker's own limit may be lower."""
         self._connection = connection
         self._group = group
         self._messages_max = messages_max
         self._on_answer = on_answer
-        self._read_from: dict[MessageQueue, int] = {}  # broker ids of the slaves that queues are read from
+        self._read_from: dict[MessageQueue, int] = {}  # broker ids of the slaves from which queues are read
 
     def send(self, pull: Pull) -> None:
         """Sends a pull; it is answered exactly once, perhaps before this returns."""
@@ -75,7 +75,7 @@ class PullCalls:
                 self._connection.routes.refresh_soon(pull.queue.topic)
 
     def _note_where_to_read(self, queue: MessageQueue, broker_id: int) -> None:
-        """A reader far behind is directed to a slave, and back when it has caught up."""
+        """The broker directs a reader that is far behind to a slave, and back once it has caught up."""
         if broker_id != MASTER_ID:
             self._read_from[queue] = broker_id
         elif self._read_from:

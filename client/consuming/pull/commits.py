@@ -1,4 +1,4 @@
-"""Committing what a pull consumer was handed: by itself every so often, when it is asked to, and before it gives a queue up."""
+"""Commits what a pull consumer has finished: periodically, on request, and before it gives up a queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class PullCommits:
-    """One consumer's. Any thread."""
+    """The commits of one consumer. Thread-safe."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class PullCommits:
         self._on_moved = on_moved
 
     def send_settled(self) -> None:
-        """Sends what was dealt with, behind any commit that is under way, and waits for nothing."""
+        """Sends what is finished, after any commit in progress, and does not wait."""
         progress = self._work.uncommitted(handed=False)
         commit_nowait(
             self._connection,
@@ -50,7 +50,7 @@ class PullCommits:
         )
 
     async def commit(self, progress: Progress, *, timeout_ms: int | None = None) -> None:
-        """Sends this and waits until the brokers have it. Raises why one did not take it."""
+        """Sends these offsets and waits until the brokers have them. Raises why one did not take them."""
         await commit_and_wait(
             self._connection,
             self._waits,

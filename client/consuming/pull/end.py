@@ -1,7 +1,7 @@
-"""The end of one pull consumer: closed by its program, dropped without that, or left open when the program ends.
+"""Ends one pull consumer: closed by its program, garbage-collected unclosed, or left open when the program ends.
 
-It outlives the `PullConsumer` object, which nothing in here refers to. A consumer that its program let go of would keep its
-queues from the group for ever: a thread closes it.
+This object outlives the `PullConsumer` object and does not refer to it. A consumer that the program dropped without closing
+would keep its queues from the group for ever, so a thread closes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK_MS: Final = 500
 
 
 class PullEnd:
-    """Any thread may call."""
+    """The end of one consumer. Thread-safe."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PullEnd:
         committer: Timer | None,
         unwatch: Callable[[], None],
     ) -> None:
-        """`committer`, `unwatch`: what commits by time, and what watches routes, until the end."""
+        """`committer`: the timer of the automatic commits; `unwatch`: stops watching the routes."""
         self._connection = connection
         self._waits = waits
         self._work = work
@@ -71,9 +71,9 @@ class PullEnd:
         self._connection.check_process("consumer")
 
     async def close(self, *, handed: bool) -> None:
-        """Commits and leaves the group, once; where that was interrupted the next call goes on.
+        """Commits and leaves the group, once; if it was interrupted, the next call continues.
 
-        `handed`: what was handed out last counts as dealt with.
+        `handed`: what was handed out last counts as finished.
         """
         if self._connection.is_forked:
             return
@@ -113,14 +113,14 @@ class PullEnd:
         program_end.remove(self._key)
         self._is_done = True
 
-    # ---- dropped
+    # ---- dropped without close
 
     def on_dropped(self) -> None:
-        """The program has no consumer any more. Perhaps within a collection, with any lock held: it takes none."""
+        """The program has dropped the consumer. Takes no lock: it may run in a garbage collection, while any lock is held."""
         self._is_dropped = True
 
     def _look(self) -> None:
-        """In the I/O thread, now and then."""
+        """Periodically in the I/O thread."""
         self._work.look_after()
         if not self._is_dropped:
             return
@@ -139,8 +139,8 @@ class PullEnd:
     def send_rest(self, deadline_ms: int) -> None:
         """See `OpenClient`."""
 
-    def end(self, deadline_ms: int) -> Unsent | None:  # noqa: ARG002  # each of its questions has a deadline
-        """See `OpenClient`. What was handed out last comes again: nobody said that it is dealt with."""
+    def end(self, deadline_ms: int) -> Unsent | None:  # noqa: ARG002  # each of its requests has a deadline
+        """See `OpenClient`. What was handed out last comes again: the program did not say that it is finished."""
         self._waits.block()
         run_blocking(self.close(handed=False))
         return None

@@ -1,8 +1,8 @@
-"""Which queues a pull consumer reads, and moving them: by the caller, who looks each time it comes for more.
+"""Decides which queues a pull consumer reads, and moves them; the caller does both each time it asks for messages.
 
-It looks at once when the group's members, the routes or the wishes changed, and every 20 s. What was dealt with of a queue
-is committed before it is given up: all of it where the caller polls; where it asks for its queues instead, perhaps from
-another thread, what is at hand is not among it, and comes again to the queue's next owner.
+It runs at once when the group's members, the routes or the subscriptions have changed, and every 20 s. Before a queue is
+given up, what is finished in it is committed. If the caller polls, that is everything handed out. If it only asks for its
+queues, perhaps from another thread, the current messages are not included; they come again to the queue's next owner.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ from .work import PullWork
 log = logging.getLogger(__name__)
 
 REBALANCE_MS: Final = 20_000
-REBALANCE_AGAIN_MS: Final = 200  # after one that could not be done
+REBALANCE_AGAIN_MS: Final = 200  # after a rebalance that failed
 
 
 class PullRebalance:
-    """One consumer's. `look_now`, and what is told of the group, from any thread; queues are moved by one at a time."""
+    """The queues of one consumer.
+
+    `look_now` and the callbacks about the group: from any thread; one thread at a time moves queues.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class PullRebalance:
         auto_commit: bool,
         timeout_ms: int,
     ) -> None:
-        """`allocation`: its name, told to the other members."""
+        """`allocation`: its name, sent to the other members."""
         self._work = work
         self._assignment = assignment
         self._commits = commits
@@ -66,18 +69,18 @@ class PullRebalance:
         self._members = connection.members
         self._subscriptions: dict[str, Subscription] = {}
         self._assigned: dict[MessageQueue, Subscription] | None = None
-        self._lock = threading.Lock()  # of the subscriptions
-        self._moving = threading.Lock()  # held by the one who moves queues
-        self._is_stale = True  # queues must be looked at again
+        self._lock = threading.Lock()  # guards the subscriptions
+        self._moving = threading.Lock()  # held by the thread that moves queues
+        self._is_stale = True  # a rebalance is due
         self.is_begun = False
-        """Whether anything was ever subscribed to, or assigned."""
+        """Whether `subscribe` or `assign` was ever called."""
         self.look_again_ms = 0
-        """When a look is due by time alone."""
+        """When the next rebalance is due by time alone."""
         self._news = RepeatedNews()
         self.waits_for: ZenitError | None = None
-        """What kept the last look from succeeding, where that passes; None once one has."""
+        """What made the last rebalance fail, if it is temporary; None once one has succeeded."""
 
-    # ---- what is wanted
+    # ---- what the caller wants
 
     def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """Joins the group for their topics."""
@@ -108,12 +111,12 @@ class PullRebalance:
         self.look_now()
 
     async def begin_topic(self, topic: str) -> None:
-        """Has the brokers record where the group begins; where that fails, the first look does it, or raises why not."""
+        """Makes the brokers record where the group begins; if that fails, the first rebalance does it, or raises why not."""
         is_mine = False
         try:
             is_mine = take(self._moving, blocking=False)
             if not is_mine:
-                return  # a look is under way, and does it
+                return  # a rebalance is in progress and does it
             await self._assignment.start(topic, self._start_from, timeout_ms=self._timeout_ms)
         except ZenitError as error:
             log.info("not begun yet group=%s topic=%s error=%s", self._group, topic, error)
@@ -126,33 +129,33 @@ class PullRebalance:
         consumer = (self._group, MessageModel.CLUSTERING.value, subscriptions)
         return Member(self._client_id, consumer=consumer, allocation=self._allocation)
 
-    # ---- what is told
+    # ---- notifications
 
     def look_now(self) -> None:
-        """The members, the routes or the wishes changed: the next poll looks."""
+        """The members, the routes or the subscriptions have changed: the next poll rebalances."""
         self._is_stale = True
         self.look_again_ms = 0
         self._work.tell_change()
 
     def on_route_changed(self, topic: str) -> None:
-        """A broker came, went or changed, or the topic was made anew."""
+        """A broker came, went or changed, or the topic was deleted and created again."""
         if topic in self._subscriptions or any(queue.topic == topic for queue in self._assigned or ()):
             self.look_now()
 
     def _on_members_changed(self) -> None:
-        """In the I/O thread: a queue may go to another member, who begins where we have committed."""
+        """In the I/O thread: a queue may go to another member, which begins at the group's committed offset."""
         self.look_now()
         if self._auto_commit:
             self._commits.send_settled()
 
     def _on_offsets_reset(self, reset: OffsetsReset) -> None:
-        """In the I/O thread: an operator moved the group. Goes on there."""
+        """In the I/O thread: an operator has reset the group's offsets; reading continues there."""
         moved = self._work.move(moved_queues(reset))
         if moved:
             log.warning("an operator moved the group group=%s queues=%s", self._group, sorted(map(str, moved)))
 
     def on_moved(self, queues: list[MessageQueue]) -> None:
-        """A broker took no commits of these queues, in the eras that the names say: an operator moved the group before."""
+        """A broker refused commits of these queues in the eras given: an operator has reset the group's offsets before."""
         old = self._work.in_era(queues)
         if old:
             log.warning("an operator moved the group, its queues are begun anew group=%s", self._group)
@@ -162,15 +165,18 @@ class PullRebalance:
     # ---- moving
 
     async def move_if_due(self) -> None:
-        """By one who polls, or asks for its queues. Raises what keeps the first look from succeeding; later looks log it and
-        try again, and so does the first where no broker serves a topic at present, or one that the routes name is silent."""
+        """Rebalances if it is due, in the thread that polls or asks for its queues.
+
+        Raises what makes the first rebalance fail. Later ones log it and are tried again, and so is the first if no broker
+        serves a topic at present, or if a broker in the routes does not answer.
+        """
         if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
             return
         is_mine = is_done = False
         try:
             is_mine = take(self._moving, blocking=False)
             if not is_mine:
-                return  # somebody else is at it
+                return  # another thread does it
             self._is_stale = False
             await self._move()
             is_done = True
@@ -194,7 +200,7 @@ class PullRebalance:
         finally:
             if is_mine:
                 if not is_done:
-                    self._is_stale = True  # cancelled or interrupted halfway as well
+                    self._is_stale = True  # also if cancelled or interrupted halfway
                 self._moving.release()
 
     def _topics(self) -> list[str]:
@@ -220,7 +226,7 @@ class PullRebalance:
             self._assignment.forget_announcements()
         self.look_again_ms = monotonic_ms() + (REBALANCE_MS if is_known else REBALANCE_AGAIN_MS)
         anew = made_anew(self._work.queues(), wanted)
-        self._work.revoke(anew)  # what was handed out of them is not committed: it is of a topic that is gone
+        self._work.revoke(anew)  # their messages are not committed: they belong to a topic that is gone
         lost, gained = self._work.resubscribe(wanted)
         if lost:
             await self._give_up(lost)
@@ -232,7 +238,7 @@ class PullRebalance:
             log.info("queues changed group=%s queues=%s", self._group, sorted(map(str, wanted)))
 
     async def _give_up(self, lost: set[MessageQueue]) -> None:
-        """Commits what was dealt with of these queues, then drops them."""
+        """Commits what is finished in these queues, then drops them."""
         progress = self._work.uncommitted(handed=False).of(lost)
         if self._auto_commit and progress.offsets:
             try:
@@ -244,7 +250,10 @@ class PullRebalance:
     async def _begin(
         self, queues: list[MessageQueue], subscriptions: Mapping[MessageQueue, Subscription], anew: set[MessageQueue]
     ) -> None:
-        """Queues of one topic and broker. Those that were made anew begin with their first message: the group was there."""
+        """Begins queues of one topic and broker.
+
+        Those of a topic created again begin with their first message: the group was there.
+        """
         if self._assigned is None:
             begin = await self._assignment.begin_offsets(queues, self._start_from, timeout_ms=self._timeout_ms)
             for queue, offset in begin.items():

@@ -1,7 +1,7 @@
-"""What a pull consumer has fetched ahead, handed out and got back: the shell of `Prefetch`, under one lock.
+"""What a pull consumer has fetched ahead and handed out: `Prefetch` with a lock and its requests to the brokers.
 
-The I/O thread takes answers in and keeps a long poll at every queue that has room; the caller takes what is ready. Which
-queues there are is decided elsewhere (rebalance), what is committed as well (commits).
+The I/O thread takes in answers and keeps a long poll at every queue that has room; the caller takes what is ready. Which
+queues there are is decided in rebalance.py, what is committed in commits.py.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from ..pull_calls import LOST_MS, PullCalls
 
 log = logging.getLogger(__name__)
 
-PULL_MESSAGES_MAX: Final = 65_536  # the broker's own bound is lower; bytes are what counts
+PULL_MESSAGES_MAX: Final = 65_536  # the broker's own limit is lower; the limit in bytes decides
 
 Taken = tuple[MessageQueue, MessageBatch]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What may be committed at one moment. `sought`: see `Prefetch.sought`, of that moment."""
+    """What may be committed at one moment. `sought`: see `Prefetch.sought`, at that moment."""
 
     offsets: Mapping[MessageQueue, int]
     sought: Mapping[MessageQueue, int]
 
     def of(self, queues: Collection[MessageQueue]) -> Progress:
-        """Of these queues alone."""
+        """The progress of these queues alone."""
         return Progress({queue: offset for queue, offset in self.offsets.items() if queue in queues}, self.sought)
 
 
@@ -49,7 +49,7 @@ NO_PROGRESS: Final = Progress({}, {})
 
 
 class PullWork:
-    """One consumer's. Any thread; the lock is never held while sending."""
+    """The queues of one consumer. Thread-safe; the lock is never held while sending."""
 
     def __init__(
         self,
@@ -62,8 +62,9 @@ class PullWork:
         trace: PullTrace | None,
         on_lost: OnLost | None = None,
     ) -> None:
-        """`prefetch_bytes`: what may lie ready, all queues together. `trace`: is told what is handed out. `on_lost`: of what is
-        lost.
+        """`prefetch_bytes`: how much may lie ready, all queues together.
+
+        `trace`: notified of what is handed out. `on_lost`: called with lost messages.
         """
         self._remoting = connection.remoting
         self._waits = waits
@@ -71,20 +72,20 @@ class PullWork:
         self._trace = trace
         self.losses = LossNotices(group, on_lost)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES_MAX, self._on_pulled)
-        self._lock = threading.Lock()  # of all that follows
+        self._lock = threading.Lock()  # guards everything below
         self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
         self._failure: ZenitError | None = None
-        self._failing: dict[MessageQueue, ZenitError] = {}  # whose last pull failed, and why
+        self._failing: dict[MessageQueue, ZenitError] = {}  # queues whose last pull failed, and why
         self._changed = Signals()
         self.changes = 0
-        """How often something changed that a caller may wait for."""
+        """Counts the changes that a caller may wait for."""
         self.iterated: Taken | None = None
-        """What is handed on message by message; whoever takes it back sets another."""
+        """The batch that is being iterated; ending the iteration replaces it."""
         self.current: StoredMessage | None = None
-        """The message of it that is at hand; set by the one who iterates."""
-        self._done: StoredMessage | None = None  # the message at hand that a commit has covered
+        """Its current message; set by the iterating thread."""
+        self._done: StoredMessage | None = None  # the current message, if a commit has covered it
         self.taking: tuple[MessageQueue, QueueOffset] | None = None
-        """Which queue the poll under way takes from, and where that began."""
+        """The queue that the poll in progress takes from, and the position there before it."""
         self.is_closed = False
 
     # ---- which queues
@@ -95,7 +96,7 @@ class PullWork:
             return self._prefetch.queues()
 
     def resubscribe(self, wanted: Mapping[MessageQueue, Subscription]) -> tuple[set[MessageQueue], list[MessageQueue]]:
-        """Reads what is wanted of the queues that stay. Returns those that are to go, and those to come, sorted."""
+        """Applies the new subscriptions to the queues that stay. Returns the queues to give up, and those to begin, sorted."""
         with self._lock:
             current = set(self._prefetch.queues())
             for queue in current & wanted.keys():
@@ -103,12 +104,12 @@ class PullWork:
         return current - wanted.keys(), sorted(wanted.keys() - current)
 
     def assign(self, queue: MessageQueue, offset: int, *, committed: int, subscription: Subscription) -> None:
-        """Takes a queue from `offset` on. `committed`: what the broker has for the group, -1 = nothing."""
+        """Begins a queue at `offset`. `committed`: the group's offset at the broker, -1 = nothing."""
         with self._lock:
             self._prefetch.assign(queue, offset, committed=committed, subscription=subscription)
 
     def revoke(self, queues: set[MessageQueue]) -> None:
-        """Drops queues with all that was fetched of them, and the rest of what is iterated."""
+        """Drops queues with everything fetched of them, and the rest of an iterated batch."""
         with self._lock:
             if self.iterated is not None and self.iterated[0] in queues:
                 self._end_iteration()
@@ -119,7 +120,7 @@ class PullWork:
     # ---- handing out
 
     def come_back(self) -> None:
-        """The caller comes for more: it has dealt with what it was handed last."""
+        """The caller asks for more, so it has finished what it was handed last."""
         with self._lock:
             self._end_iteration()
             self._prefetch.settle()
@@ -129,7 +130,7 @@ class PullWork:
     def take(self, max_messages: int, *, is_iterated: bool) -> Taken | None:
         """What is ready, all of one queue, or None; sends the pulls that are due. `is_iterated`: handed on one by one.
 
-        Raises what a pull failed of for good, and CorruptRecordError.
+        Raises the permanent failure of a pull, and CorruptRecordError.
         """
         while True:
             with self._lock:
@@ -148,9 +149,9 @@ class PullWork:
                 return taken
 
     def put_back(self) -> None:
-        """The poll under way does not return what it has taken, or was about to: that queue goes on where it was."""
+        """The poll in progress will not return what it took or was about to take: that queue continues where it was."""
         with self._lock:
-            self._prefetch.abandon_pulls(monotonic_ms())  # the caller was to send some of them, perhaps
+            self._prefetch.abandon_pulls(monotonic_ms())  # the caller may not have sent all of them
             if self.taking is None:
                 return
             name, begin = self.taking
@@ -160,13 +161,13 @@ class PullWork:
             self.taking = None
 
     def look_after(self) -> None:
-        """In the I/O thread, now and then: a signal's handler may have raised where an answer was taken, which is lost."""
+        """Periodically in the I/O thread: a signal handler may have raised while an answer was taken in, which is then lost."""
         with self._lock:
             self._prefetch.abandon_pulls(monotonic_ms() - LOST_MS)
         self._pull_more()
 
     def _take_ready(self, max_messages: int) -> Taken | None:
-        """Under the lock: as `Prefetch.take`, noting where each queue stood."""
+        """Under the lock: like `Prefetch.take`; records each queue's position before."""
         while (name := self._prefetch.next_ready()) is not None:
             begin = self._prefetch.position(name)
             assert begin is not None
@@ -177,7 +178,7 @@ class PullWork:
         return None
 
     async def wait_change(self, seen: int, until_ms: int) -> None:
-        """Until `changes` is no longer what the caller has seen, until a pull is due, or until a time."""
+        """Waits until `changes` differs from `seen`, a pull is due, or the time has come."""
         with self._lock:
             if self.changes != seen or self.is_closed:
                 return
@@ -190,7 +191,7 @@ class PullWork:
                 self._changed.discard(changed)
 
     def tell_change(self) -> None:
-        """Wakes whoever waits."""
+        """Wakes all who wait."""
         with self._lock:
             self._tell_change()
 
@@ -200,7 +201,7 @@ class PullWork:
         self._changed.set_all()
 
     def end_iteration(self, taken: Taken) -> None:
-        """The one who iterates leaves it: what was not handed on is ready again, unless it was taken back before."""
+        """Ends an iteration: messages that were not handed on are ready again, unless they were taken back before."""
         with self._lock:
             if self.iterated is taken:
                 self._end_iteration()
@@ -209,7 +210,7 @@ class PullWork:
         """Under the lock: what the iteration did not hand on is ready again, first in its queue."""
         if self.iterated is None:
             return
-        queue, batch = self.iterated  # until it is put back: who is interrupted before that does it the next time
+        queue, batch = self.iterated  # kept until it is put back: after an interruption, the next call does it
         begin: int = 0
         settled: int | None = None
         if self.current is not None:
@@ -223,7 +224,7 @@ class PullWork:
     # ---- positions
 
     def position(self, queue: MessageQueue) -> QueueOffset | None:
-        """What is handed out next; None for a queue that is not assigned."""
+        """The offset that is handed out next; None for a queue that is not assigned."""
         with self._lock:
             position = self._prefetch.position(queue)
             if position is not None and self.iterated is not None and self.iterated[0] == queue:
@@ -231,7 +232,7 @@ class PullWork:
         return position
 
     def seek(self, queue: MessageQueue, offset: int) -> bool:
-        """Goes on at an offset, which may be committed though it is lower. False for a queue that is not assigned."""
+        """Continues at an offset, which may be committed even if it is lower. False for a queue that is not assigned."""
         with self._lock:
             self._end_iteration()
             is_ours = self._prefetch.seek(queue, offset)
@@ -240,7 +241,10 @@ class PullWork:
         return is_ours
 
     def move(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
-        """An operator moved the group: goes on at these offsets, which begin an era that the names say. Returns our queues."""
+        """An operator has reset the group's offsets: continues there, in the eras that the queues name.
+
+        Returns our queues of them.
+        """
         with self._lock:
             self._end_iteration()
             moved = [queue for queue, offset in offsets.items() if self._prefetch.move(queue, offset)]
@@ -249,13 +253,13 @@ class PullWork:
         return moved
 
     def in_era(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Those that are assigned, in the era that their name says."""
+        """Those that are assigned in the era that they name."""
         with self._lock:
             held = {queue: queue.era for queue in self._prefetch.queues()}
         return {queue for queue in queues if held.get(queue) == queue.era}
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Hands nothing out of these queues until `resume`; what was fetched of them stays."""
+        """Hands nothing out from these queues until `resume`; what was fetched of them stays."""
         with self._lock:
             self._prefetch.pause(queues)
 
@@ -267,9 +271,9 @@ class PullWork:
         self._pull_more()
 
     def uncommitted(self, *, handed: bool) -> Progress:
-        """What may be committed: `handed` all that was handed out, the message at hand included; else what is dealt with.
+        """What may be committed. `handed`: everything handed out, including the current message; else what is finished.
 
-        Nothing once it is closed: `close` has told.
+        Nothing once it is closed: `close` has returned it.
         """
         with self._lock:
             if self.is_closed:
@@ -280,7 +284,7 @@ class PullWork:
             return Progress(offsets, self._prefetch.sought())
 
     def settle_handed(self) -> Progress:
-        """All that was handed out is dealt with, the message at hand included. Returns what is to be committed."""
+        """Everything handed out counts as finished, including the current message. Returns what is to be committed."""
         with self._lock:
             iterated = None if self.iterated is None else self.iterated[0]
             self._prefetch.settle_all(but=iterated)
@@ -288,12 +292,14 @@ class PullWork:
         return self.uncommitted(handed=True)
 
     def on_committed(self, part: list[tuple[MessageQueue, int]], sought: Mapping[MessageQueue, int]) -> None:
-        """The broker has these. `sought`: as it was when they were sent."""
+        """The broker has committed these. `sought`: as it was when they were sent."""
         with self._lock:
             self._prefetch.on_committed(part, sought)
 
     def _iterated_offset(self, *, handed: bool) -> int:
-        """Under the lock, while a batch is iterated: behind the message at hand (`handed`, or it is committed), or at it."""
+        """Under the lock, during an iteration: the current message's offset, or the next one if `handed` or if it is
+        committed.
+        """
         if self.iterated is None:
             raise LocalProtocolError("nothing is iterated")
         if self.current is None:
@@ -303,12 +309,12 @@ class PullWork:
     # ---- fetching ahead
 
     def waits_for(self) -> ZenitError | None:
-        """Why a queue's pulls fail at present, or wait before damage; None where none do."""
+        """Why the pulls of a queue fail at present, or wait for a repair; None if none do."""
         with self._lock:
             return next(iter(self._failing.values()), None)
 
     def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
-        """In the thread that got the reply."""
+        """In the thread that received the reply."""
         now = monotonic_ms()
         event: Event | None = None
         is_first = is_over = False
@@ -349,7 +355,7 @@ class PullWork:
             self._remoting.call_later(max(1, next_due_ms - now), self._pull_more)
 
     def _pull_more(self) -> None:
-        """Sends the pulls that are due: a queue's pause is over, or it was moved."""
+        """Sends the pulls that are due: a queue's pause is over, or its position was changed."""
         with self._lock:
             pulls = [] if self.is_closed else self._prefetch.due(monotonic_ms())
         for pull in pulls:
@@ -358,7 +364,7 @@ class PullWork:
     # ---- the end
 
     def close(self, *, handed: bool) -> Progress | None:
-        """Hands nothing out any more. Returns what is to be committed, as `uncommitted` does; None the second time."""
+        """Stops handing out. Returns what is to be committed, as `uncommitted` does; None the second time."""
         with self._lock:
             already, self.is_closed = self.is_closed, True
             self._end_iteration(is_ok=handed)

@@ -1,11 +1,11 @@
-"""How far one member of a broadcasting group is, kept in a file of this machine.
+"""How far one member of a broadcasting group has read, kept in a file of this machine.
 
     <directory>/<group>/<name servers>/<instance>.json
         {"offsets": [[topic, broker name, queue id, offset, incarnation of the topic], ...], "cluster_id": "9f1c2b3a4d5e6f70"}
 
-What it says of one cluster means nothing in another that is at the same addresses later. Replaced as a whole, so the
-file under its name is always complete. A lock beside it keeps a second member of the same name from writing over the
-first one's offsets; it ends with the process that holds it.
+The offsets of one cluster mean nothing in another one that later has the same addresses. The file is always replaced as a
+whole, so it is never incomplete. A lock file beside it prevents a second member of the same name from overwriting the first
+one's offsets; the lock ends with its process.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _INSTANCE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 def default_directory() -> str:
-    """Where the files lie unless told otherwise."""
+    """The default directory of these files."""
     return os.path.join(os.path.expanduser("~"), ".zenit", "offsets")
 
 
 def check_instance(instance: str) -> str:
-    """Returns it; raises InvalidParameter for what may not be a file's name."""
+    """Returns it; raises InvalidParameter if it cannot be a file name."""
     if _INSTANCE.fullmatch(instance) is None:
         raise InvalidParameter("instance", instance[:80], "1 to 64 letters, digits, '_', '-' or '.', not '.' first")
     return instance
@@ -44,13 +44,13 @@ _Kept = tuple[int, int]
 
 
 class BroadcastOffsets:
-    """One member's file. A context manager: entered, it is locked and read. One thread at a time."""
+    """One member's file. A context manager: inside it, the file is locked and read. One thread at a time."""
 
     def __init__(self, directory: str, group: str, addresses: tuple[str, ...], instance: str) -> None:
         """`addresses`: of the name servers, so that clusters do not mix."""
         self.path = os.path.join(directory, group, _folder(addresses), f"{instance}.json")
         self._offsets: dict[MessageQueue, _Kept] = {}
-        self._cluster_id = ""  # whose they are; "" = that is not known
+        self._cluster_id = ""  # the offsets' cluster; "" = unknown
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class BroadcastOffsets:
         self._opened.close()
 
     def mean(self, cluster_id: str) -> bool:
-        """Which cluster it is about from now on, "" = not known. False where what was kept is another's, and is forgotten."""
+        """Sets the cluster from now on, "" = unknown. False if the offsets belong to another one; they are then forgotten."""
         is_others = bool(self._cluster_id and cluster_id and self._cluster_id != cluster_id)
         if is_others:
             self._offsets = {}
@@ -81,17 +81,17 @@ class BroadcastOffsets:
         return not is_others
 
     def knows(self, topic: str) -> bool:
-        """Whether anything of the topic was ever kept."""
+        """Whether there are offsets of the topic."""
         return any(queue.topic == topic for queue in self._offsets)
 
     def offset(self, queue: MessageQueue) -> int | None:
-        """What was kept last; None = nothing, or of an earlier topic of that name."""
+        """The saved offset; None = nothing, or of an earlier topic with that name."""
         offset, incarnation = self._offsets.get(queue, (None, 0))
         is_earlier = incarnation and queue.incarnation and incarnation != queue.incarnation
         return None if is_earlier else offset
 
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Adds these and replaces the file. Blocks on the disk. Raises OffsetFileFailed; then the file is the old one."""
+        """Adds these and replaces the file. Blocks on the disk. Raises OffsetFileFailed; the old file then remains."""
         merged = self._offsets | {queue: (offset, queue.incarnation) for queue, offset in offsets.items()}
         rows = [[queue.topic, queue.broker_name, queue.queue_id, *kept] for queue, kept in sorted(merged.items())]
         temporary = self.path + ".new"
@@ -124,7 +124,7 @@ def _folder(addresses: tuple[str, ...]) -> str:
 
 
 def _parsed(path: str, document: object) -> tuple[dict[MessageQueue, _Kept], str]:
-    """The offsets, and the id of the cluster whose they are."""
+    """The offsets, and the id of their cluster."""
     found = document if isinstance(document, dict) else {}
     rows, cluster_id = found.get("offsets"), found.get("cluster_id", "")
     if not isinstance(rows, list) or not isinstance(cluster_id, str):

@@ -1,4 +1,4 @@
-"""Those who run a push consumer's handler, threads or tasks of an event loop; what it is given, and what its answer means."""
+"""The workers that run a push consumer's handler (threads, or tasks of an event loop), its arguments and its answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ ANSWER_LENGTH_MAX: Final = 200
 
 
 class ConsumeResult(enum.Enum):
-    """What became of the messages. SUCCESS: done. RETRY: not now, again later. DEAD_LETTER: never again, put them aside."""
+    """The outcome of handling messages.
+
+    SUCCESS: done. RETRY: not now, later again. DEAD_LETTER: never again, set them aside.
+    """
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
@@ -35,11 +38,14 @@ Handler = Callable[[list[StoredMessage]], ConsumeResult | None]
 """Called in a thread of the consumer; None = SUCCESS, an exception = RETRY."""
 
 Handle = Callable[[list[StoredMessage]], Coroutine[Any, Any, ConsumeResult | None]]
-"""Runs a handler, in whichever way its consumer does; returns and raises what it does, and WrongAnswer."""
+"""Runs a handler in the way of its consumer; returns and raises what it does, and WrongAnswer."""
 
 
 class Worker:
-    """One of them. `delivery`: what its handler has now, set by the worker itself. `is_given_up`: it ends after that."""
+    """One worker.
+
+    `delivery`: what its handler has now, set by the worker itself. `is_given_up`: it ends after that delivery.
+    """
 
     __slots__ = ("delivery", "is_given_up")
 
@@ -49,7 +55,7 @@ class Worker:
 
 
 class HandlerPool:
-    """As many workers as there may be handlers at a time. The owner's lock guards all but `start`."""
+    """As many workers as handlers may run at a time. The owner's lock guards everything except `start`."""
 
     def __init__(self, waits: Waits, name: str, size: int, work: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
         """`work` is a worker's whole life: it takes deliveries until the owner ends or the worker is given up."""
@@ -67,9 +73,9 @@ class HandlerPool:
             self._start_one()
 
     def give_up(self, delivery: Delivery) -> None:
-        """The handler that has this delivery took too long: another worker takes its place, however long it goes on.
+        """The handler of this delivery took too long: another worker replaces its own, however long it still runs.
 
-        Of workers that hang for good only so many are replaced; then the pool shrinks.
+        Only a limited number of workers that hang for good are replaced; then the pool shrinks.
         """
         for worker in self._workers:
             if worker.delivery is delivery and not worker.is_given_up:
@@ -84,7 +90,7 @@ class HandlerPool:
                 return
 
     def on_end(self, worker: Worker) -> None:
-        """The worker ends."""
+        """The worker has ended."""
         self._workers.discard(worker)
         self._given_up -= worker.is_given_up
 
@@ -95,11 +101,11 @@ class HandlerPool:
         self._waits.start(lambda: self._work(worker), f"{self._name}-{self._serial}")
 
 
-# ---- handlers and what they answer
+# ---- handlers and their answers
 
 
 def messages_of(delivery: Delivery) -> list[StoredMessage]:
-    """The messages as the handler sees them: one that was sent back has its own topic again and says how often."""
+    """The messages as the handler sees them: one that was sent back has its own topic again, and its number of tries."""
     messages = list(cast(Iterable[StoredMessage], delivery.messages))
     if not delivery.attempt and not delivery.process.name.topic.startswith(RETRY_PREFIX):
         return messages
@@ -107,14 +113,14 @@ def messages_of(delivery: Delivery) -> list[StoredMessage]:
 
 
 def check_handler(handler: Callable[..., object], *, may_wait: bool) -> str:
-    """The name of a handler that may be called with a list of messages. `may_wait`: it may be a coroutine function.
+    """The name of a handler that can be called with a list of messages. `may_wait`: it may be a coroutine function.
 
     Raises InvalidParameter.
     """
     name = _name_of(handler)
     if not callable(handler):
         raise InvalidParameter("handler", name, "a callable that takes a list of messages")
-    forms = (handler, getattr(handler, "__call__", None))  # noqa: B004  # an object's method, to be looked at
+    forms = (handler, getattr(handler, "__call__", None))  # noqa: B004  # for an object, its method
     if any(map(inspect.isgeneratorfunction, forms)) or any(map(inspect.isasyncgenfunction, forms)):
         raise InvalidParameter(
             "handler", name, "a function that returns its answer: this one yields, so it would not run"
@@ -124,7 +130,7 @@ def check_handler(handler: Callable[..., object], *, may_wait: bool) -> str:
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):
-        return name  # written in C: nobody can tell what it takes
+        return name  # written in C: its arguments are unknown
     try:
         signature.bind([])
     except TypeError as error:
@@ -138,11 +144,11 @@ def _name_of(handler: object) -> str:
 
 
 def checked_answer(handler: str, answer: object) -> ConsumeResult | None:
-    """What a handler returned. Raises WrongAnswer for what is no answer."""
+    """What a handler returned. Raises WrongAnswer if it is not an answer."""
     if answer is None or isinstance(answer, ConsumeResult):
         return answer
     if inspect.iscoroutine(answer):
-        answer.close()  # it would complain that nobody has awaited it
+        answer.close()  # avoids the warning that it was never awaited
         raise WrongAnswer(handler, "a coroutine, which is for zenitmq.aio.PushConsumer")
     raise WrongAnswer(handler, repr(answer)[:ANSWER_LENGTH_MAX])
 
@@ -157,13 +163,13 @@ def failure_of(answer: ConsumeResult | None) -> Failure | None:
 
 
 def failure_of_error(error: BaseException) -> Failure:
-    """What it means that the handler raised."""
+    """What an exception of the handler means."""
     if isinstance(error, WrongAnswer):
         return Failure(str(error), is_mistake=True)
     try:
         text = str(error)
-    except Exception as wrong:  # noqa: BLE001  # it is the user's class
+    except Exception as wrong:  # noqa: BLE001  # the class is the user's
         text = f"its text cannot be had, {type(wrong).__name__}"
-    # It travels as UTF-8, which a name of a file that is none, say, cannot.
+    # The text travels as UTF-8, which cannot hold everything, for instance a file name that is not UTF-8.
     told = f"{type(error).__name__}: {text}"[:REASON_LENGTH_MAX].encode(errors="backslashreplace").decode()
     return Failure(told[:REASON_LENGTH_MAX])

@@ -1,4 +1,4 @@
-"""A push consumer that runs: its place in the group, its timers, and the parts that do the work, wired."""
+"""A running push consumer: its membership in the group, its timers, and its parts."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from .work import PushWork
 
 log = logging.getLogger(__name__)
 
-LOCK_LOOK_MS: Final = 100  # how often it is looked whether locks are to be renewed
+LOCK_LOOK_MS: Final = 100  # how often it checks whether locks must be renewed
 BEAT_MS: Final = 1_000
 BEAT_MS_MIN: Final = 20
 CONCURRENCY_MAX: Final = 1024
 BATCH_SIZE_MAX: Final = 1024
-HANDLERS_MS: Final = 5_000  # what handlers get at the end of the program
+HANDLERS_MS: Final = 5_000  # how long handlers may take at the end of the program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushSettings:
-    """The arguments of PushConsumer, which says what they mean; times in seconds. Raises InvalidName, InvalidParameter."""
+    """The arguments of PushConsumer, described there; times in seconds. Raises InvalidName, InvalidParameter."""
 
     group: str
     model: MessageModel = MessageModel.CLUSTERING
@@ -91,16 +91,16 @@ class PushSettings:
 
     @property
     def timeout_ms(self) -> int:
-        """For each question to a broker."""
+        """The timeout of each request to a broker."""
         return milliseconds("timeout", self.timeout)
 
     @property
     def commit_ms(self) -> int:
-        """Between commits."""
+        """The time between commits."""
         return milliseconds("commit_interval", self.commit_interval)
 
     def rules(self) -> PushRules:
-        """The same for the queues."""
+        """The settings for the queues."""
         return PushRules(
             limits=self.flow,
             batch_size=self.batch_size,
@@ -113,7 +113,7 @@ class PushSettings:
 
 
 class PushMember:
-    """Made by the start of a push consumer. Timers run in the I/O thread and do not wait."""
+    """The running part of a push consumer, created by its start. Timers run in the I/O thread and do not wait."""
 
     def __init__(
         self,
@@ -129,9 +129,10 @@ class PushMember:
         on_lost: OnLost | None,
         opened: AsyncExitStack,
     ) -> None:
-        """`handle`: runs the user's handler. `offsets_path`: directory and instance of a broadcasting member's file.
-        `traced_in`: the topic of its traces, None = there are none. `on_lost`: is told of messages that are lost. `opened`:
-        undoes this where the start fails.
+        """`handle`: runs the user's handler.
+
+        `offsets_path`: directory and instance of a broadcasting member's file. `traced_in`: the topic of its traces, None =
+        no tracing. `on_lost`: called with lost messages. `opened`: undoes this if the start fails.
 
         Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError.
         """
@@ -201,8 +202,10 @@ class PushMember:
         )
 
     async def begin_topic(self, topic: str, check_usable: Callable[[], None]) -> None:
-        """Makes sure that nothing sent to the topic from now on is skipped. Raises why not; between tries what `check_usable`
-        raises."""
+        """Makes sure that nothing sent to the topic from now on is skipped.
+
+        Raises why not; between tries, what `check_usable` raises.
+        """
         await self._rebalance.begin_topic(topic, check_usable)
 
     def start(self, subscriptions: Mapping[str, Subscription]) -> None:
@@ -227,22 +230,23 @@ class PushMember:
 
     def subscribe(self, subscriptions: Mapping[str, Subscription]) -> None:
         """Consumes these topics from now on."""
-        # Last: it is made by the broker when it first hears of this member, at the look at another topic.
+        # The retry topic comes last: the broker creates it when it first hears of this member, in a request about another
+        # topic.
         retries = {} if self._retry_topic is None else {self._retry_topic: Subscription.parse(self._retry_topic)}
         self._subscriptions = {**subscriptions, **retries}
         self._connection.members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
         self._look_now()
 
     async def close(self, deadline_ms: int) -> None:
-        """Ends it all; what handlers did until the deadline is committed."""
+        """Ends everything; what handlers finish before the deadline is committed."""
         self._is_closing = True
         work, settings = self.work, self._settings
         async with self._opened:
             try:
                 is_calm = await work.stop(deadline_ms)
-            finally:  # cancelled and interrupted as well
+            finally:  # also if cancelled or interrupted
                 if self._locks is not None and work.is_busy():
-                    # A handler goes on: its queues are free when the leases have ended, and not by a goodbye.
+                    # A handler is still running: its queues become free when their leases end, not by leaving the group.
                     self._connection.members.forget(self._client_id)
             await self._rebalance.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
             if not is_calm:
@@ -254,18 +258,20 @@ class PushMember:
                 await self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
 
     def _begin_nothing(self) -> None:
-        """However it ends, cancelled or interrupted too: before it leaves, so that nothing of it joins the group again."""
+        """Runs at every end, also cancelled or interrupted, before the member leaves: no part of it may join the group
+        again.
+        """
         self.work.end()
         self._rebalance.end()
         self.work.revoke(set[MessageQueue]().union(*self.work.queues()))
 
     def trace_statistics(self) -> TraceStatistics | None:
-        """The counters; None where nothing is traced."""
+        """The counters; None if tracing is off."""
         return None if self._recorder is None else self._recorder.statistics()
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a child that was forked after the start."""
+        """Whether this process was forked after the start."""
         return self._connection.is_forked
 
     def check_process(self) -> None:
@@ -299,7 +305,7 @@ class PushMember:
         self._rebalance.look_now()
 
     def _on_members_changed(self) -> None:
-        """In the I/O thread: a queue may go to another member, who begins where the group has committed."""
+        """In the I/O thread: a queue may go to another member, which begins at the group's committed offset."""
         if not self._settings.is_broadcasting:
             self._commit()
         self._look_now()
@@ -309,7 +315,7 @@ class PushMember:
             self._look_now()
 
     def _on_offsets_reset(self, reset: OffsetsReset) -> None:
-        """In the I/O thread: an operator moved the group. Goes on there."""
+        """In the I/O thread: an operator has reset the group's offsets; consuming continues there."""
         if not self._settings.is_broadcasting:
             self.work.move(moved_queues(reset))
 
@@ -342,7 +348,7 @@ class PushMember:
             self._connection.routes.refresh_soon(part[0][0].topic)
 
     def _renew(self) -> None:
-        """In the I/O thread, by the timer. What is being left too: a handler is at work on it."""
+        """In the I/O thread, by the timer. Includes the queues that are being given up: a handler still works on them."""
         if self._locks is not None and self._locks.is_renewal_due():
             queues = set[MessageQueue]().union(*self.work.queues())
             self._locks.renew_nowait(queues, timeout_ms=self._settings.timeout_ms, on_locked=self.work.on_leased)

@@ -1,6 +1,6 @@
-"""Where a push consumer begins in a queue, and where it keeps how far it is: at the brokers, or in a file of its own.
+"""Where a push consumer begins in a queue, and where it saves its offsets: at the brokers, or in its own file.
 
-Coroutines of the one who moves queues, and of the one who closes.
+Coroutines of the thread that moves queues, and of the one that closes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ log = logging.getLogger(__name__)
 
 
 class Positions(Protocol):
-    """What differs between clustering and broadcasting."""
+    """The difference between clustering and broadcasting."""
 
     async def start(self, topic: str, *, timeout_ms: int) -> None:
-        """Makes sure that nothing sent from now on is skipped. Raises why that cannot be done."""
+        """Makes sure that nothing sent from now on is skipped. Raises why that is impossible."""
 
     async def begin(self, queues: Sequence[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, tuple[int, int]]:
-        """Of queues of one topic and broker: (where to begin, what is committed; -1 = nothing)."""
+        """For queues of one topic and broker: (where to begin, what is committed; -1 = nothing)."""
 
     async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
-        """Keeps them; `on_done` is told of each part. Raises why not all of it is kept."""
+        """Saves them; `on_done` is called for each part. Raises why not all are saved."""
 
 
 class GroupPositions:
-    """Offsets of the group at the brokers. `client_id`: who commits, where the queues are locked; else ""."""
+    """The group's offsets at the brokers. `client_id`: who commits, if the queues are locked; else ""."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class GroupPositions:
         )
 
     def _start_of(self, topic: str) -> StartFrom | datetime:
-        """What failed before is never skipped, wherever the group begins in its topics."""
+        """Messages that failed before are never skipped, wherever the group begins in its topics."""
         return StartFrom.FIRST if topic == self._retry_topic else self._start_from
 
 
 class LocalPositions:
-    """Offsets of one member in its file. A queue that a known topic gets later begins with its first message."""
+    """One member's offsets in its file. A queue that is added to a known topic later begins with its first message."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class LocalPositions:
         self._offsets = offsets
 
     async def start(self, topic: str, *, timeout_ms: int) -> None:
-        """See Positions: a topic's first look takes all its queues at once."""
+        """See Positions: the first call for a topic saves the offsets of all its queues at once."""
         if self._offsets.knows(topic):
             await self._mean_cluster(topic, timeout_ms)
         if self._offsets.knows(topic):
@@ -129,7 +129,7 @@ class LocalPositions:
         return begun
 
     async def _mean_cluster(self, topic: str, timeout_ms: int) -> None:
-        """Forgets what is kept of another cluster. One that does not answer is taken for the one it was."""
+        """Forgets offsets that belong to another cluster. If the cluster does not answer, it is taken to be the same."""
         remoting = self._connection.remoting
         if not remoting.cluster_id:
             with suppress(NoRoute, TopicNotFound, ConnectionLost, RequestTimeout):

@@ -1,9 +1,10 @@
-"""One queue of a push consumer: what was handed out of it and is not finished, hence what may be committed. Pure.
+"""One queue of a push consumer: what is handed out and unfinished, and so what may be committed. Pure.
 
     committed <= first unfinished <= position <= next pull        queue offsets of one queue
 
-Handlers finish in any order. All below the first unfinished message is done, so that is what may be committed, however
-much behind it is done too: after a restart those messages come once more. How far they may run ahead is bounded.
+Handlers finish in any order. Everything below the first unfinished message is done, so this is what may be committed,
+however much behind it is done too: after a restart those messages come once more. How far handlers may run ahead is
+limited.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ NOT_LEASED: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """When no more is pulled from a queue until some of it is finished; each is of one queue.
+    """When to stop pulling from a queue until some of its messages are finished; each limit is for one queue.
 
-    `messages` and `size_bytes`: fetched and not finished. `span`: from the first unfinished message to the last fetched,
-    in queue offsets: so many may come again after a crash.
+    `messages` and `size_bytes`: fetched and unfinished. `span`: from the first unfinished message to the last fetched, in
+    queue offsets; so many may come again after a crash.
     """
 
     messages: int = 1000
@@ -42,7 +43,7 @@ DEFAULT_LIMITS: Final = FlowLimits()
 
 
 class ProcessQueue:
-    """A queue as long as it is this consumer's; one that comes back is a new one. Not thread-safe."""
+    """A queue while this consumer has it; a queue that comes back gets a new object. Not thread-safe."""
 
     __slots__ = (
         "_size_bytes",
@@ -69,30 +70,30 @@ class ProcessQueue:
         now_ms: int,
         leased_until_ms: int = NOT_LEASED,
     ) -> None:
-        """`committed`: what the broker has. `leased_until_ms`: until when the queue is ours, where queues are locked."""
+        """`committed`: the broker's offset. `leased_until_ms`: how long the queue is ours, if queues are locked."""
         self.name = name
         self.subscription = subscription
         self.committed = committed
         self.leased_until_ms = leased_until_ms
-        self.pulled_ms = now_ms  # when a pull was sent last
+        self.pulled_ms = now_ms  # when the last pull was sent
         self.running = 0  # deliveries in a handler
         self.returning = 0  # messages on their way back to the broker
-        # ordered: offset -> (one message that the dead letter queue did not take, its next attempt)
+        # ordered: offset -> (a message that the dead letter queue refused, its next attempt)
         self.refused: dict[int, tuple[MessageBatch, int]] = {}
-        self.is_held = False  # no pulls: it has enough unfinished
-        self.is_leaving = False  # nothing is handed out of it any more
-        self.is_gone = False  # what its handlers say counts for nothing
+        self.is_held = False  # not pulled: too much is unfinished
+        self.is_leaving = False  # nothing more is handed out
+        self.is_gone = False  # the answers of its handlers are ignored
         self._unfinished: OrderedDict[int, int] = OrderedDict()  # offset -> size, in the order handed out: ascending
         self._size_bytes = 0
 
     @property
     def unfinished(self) -> int:
-        """Messages handed out and not finished."""
+        """Messages handed out and unfinished."""
         return len(self._unfinished)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a handler is at work on it, or a message is on its way back."""
+        """Whether a handler is running or a message is on its way back."""
         return self.running > 0 or self.returning > 0
 
     def hand_out(self, batch: MessageBatch) -> None:
@@ -102,15 +103,15 @@ class ProcessQueue:
             self._size_bytes += message.size_bytes
 
     def finish(self, queue_offset: int) -> None:
-        """This message is dealt with."""
+        """This message is finished."""
         self._size_bytes -= self._unfinished.pop(queue_offset)
 
     def commit_offset(self, position: int) -> int:
-        """What may be committed: the first unfinished offset; where there is none, `position`, what is handed out next."""
+        """What may be committed: the first unfinished offset; if there is none, `position`, the offset handed out next."""
         return next(iter(self._unfinished), position)
 
     def is_full(self, limits: FlowLimits, fetched: tuple[int, int, int]) -> bool:
-        """Whether nothing more should be pulled. `fetched`: (messages ready, their bytes, the offset pulled next)."""
+        """Whether pulling must stop. `fetched`: (messages ready, their bytes, the offset pulled next)."""
         ready, ready_bytes, next_pull = fetched
         return (
             ready + len(self._unfinished) >= limits.messages

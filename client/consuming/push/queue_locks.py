@@ -1,6 +1,6 @@
-"""Locks of queues that are consumed in order: asked of the brokers, a lease each, by one member of a group.
+"""Locks of queues that are consumed in order: one member of the group asks the brokers for a lease on each.
 
-A lease counts from when it was asked for, on this client's clock, so it ends here before it ends at the broker.
+A lease is counted from the request, on this client's clock, so it ends here before it ends at the broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OnLocked = Callable[[list[MessageQueue], dict[MessageQueue, int]], None]
 
 
 class QueueLocks:
-    """Of one member. Any thread."""
+    """The locks of one member. Thread-safe."""
 
     def __init__(self, connection: Connection, waits: Waits, group: str, client_id: str) -> None:
         self._connection = connection
@@ -36,7 +36,7 @@ class QueueLocks:
         self._renewed_ms = monotonic_ms()
 
     async def lock(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, int]:
-        """{queue that is ours now: until when}. A broker that does not answer gives none, and is logged."""
+        """{queue that is ours now: until when}. A broker that does not answer grants none; this is logged."""
         leases: dict[MessageQueue, int] = {}
         for part in _by_broker(queues):
             asked_ms = monotonic_ms()
@@ -50,11 +50,11 @@ class QueueLocks:
         return leases
 
     def is_renewal_due(self) -> bool:
-        """A third of a lease has passed, or 20 s, since the last renewal."""
+        """A third of a lease, or 20 s, has passed since the last renewal."""
         return monotonic_ms() - self._renewed_ms >= self._renew_after_ms
 
     def renew_nowait(self, queues: Iterable[MessageQueue], *, timeout_ms: int, on_locked: OnLocked) -> None:
-        """Asks to keep what is ours, and has been without a gap; `on_locked` once a broker that answers."""
+        """Asks to keep the queues that we hold without a gap; `on_locked` is called for each broker that answers."""
         self._renewed_ms = monotonic_ms()
         for part in _by_broker(queues):
             self._renew_part(part, timeout_ms, on_locked)
@@ -63,7 +63,7 @@ class QueueLocks:
         asked_ms = monotonic_ms()
 
         def on_reply(reply: LockReply | None, _payload: bytes, error: ZenitError | None) -> None:
-            if reply is None:  # the lease goes on until it ends
+            if reply is None:  # the lease continues until its end
                 log.warning("locks not renewed group=%s broker=%s error=%s", self._group, part[0].broker_name, error)
             else:
                 on_locked(part, self._leases(part, reply, asked_ms))
@@ -76,7 +76,7 @@ class QueueLocks:
             on_reply(None, b"", error)
 
     async def unlock(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> None:
-        """Gives them back. Where that fails the leases end by themselves, and it is logged."""
+        """Releases them. If that fails, it is logged, and the leases end by themselves."""
         for part in _by_broker(queues):
             request = UnlockQueues(self._group, self._client_id, _names(part))
             try:

@@ -1,22 +1,24 @@
-"""What a push consumer does next: what to pull, what to hand to a handler, what to send back, what may be committed. Pure.
+"""Decides what a push consumer does next: what to pull, hand to a handler, send back and commit. Pure.
 
-A *delivery* is what one call of the handler gets: up to `batch_size` messages of one queue. Two ways to deal with one
-that failed:
+A *delivery* is what one call of the handler gets: up to `batch_size` messages of one queue. A failed delivery is treated in
+one of two ways:
 
-- concurrent: each of its messages is *returned* to the broker, which brings it again later through the group's retry
-  topic. Where the broker did not take it back, it is handled again here after a pause. Either way it stays unfinished,
-  so that nothing behind it is committed, until one of the two has succeeded.
-- ordered: the queue waits, then the same delivery is handled again; at most `max_attempts` times, then its messages are
-  returned as dead letters. A queue has one delivery at a time, and is paused meanwhile. Those that the broker did not
-  take are handled again once all of them have their answer, one by one, in order.
+- concurrent: each of its messages is *returned* to the broker, which delivers it again later through the group's retry
+  topic. If
+the broker does not take it, it is handled again here after a pause. Until one of the two has succeeded, the message stays
+unfinished, so that nothing behind it is committed.
+- ordered: the queue waits, then the same delivery is handled again, at most `max_attempts` times; then its messages are
+  returned
+as dead letters. A queue has one delivery at a time and is paused during it. When the broker has answered for all returned
+messages, those it did not take are handled again, one by one, in order.
 
-A queue may be dropped while handlers are at work on it: an operator moved the group, or the lease ended. What they say
-counts for nothing then, but they are waited for: the queue counts as busy, and where it is ordered nothing of it begins
-here before they have ended.
+A queue may be dropped while handlers work on it: an operator has reset the group's offsets, or the lease has ended. Their
+results are then ignored, but they are waited for: the queue counts as busy, and an ordered queue begins nothing here before
+they have ended.
 
-Broadcasting has nobody to return a message to: a failed one is finished.
+When broadcasting, a message cannot be returned to anyone: a failed one counts as finished.
 
-After a delivery that failed by a mistake of the program nothing more is handed out. Its messages stay unfinished.
+After a delivery that failed by a mistake of the program, nothing more is handed out. Its messages stay unfinished.
 """
 
 from __future__ import annotations
@@ -37,14 +39,16 @@ from .process_queue import DEFAULT_LIMITS, FlowLimits, ProcessQueue
 PREFETCH_BYTES: Final = 100 * 1024 * 1024
 PULL_BYTES: Final = 256 * 1024
 RETRY_HERE_MS: Final = 5_000  # until a message that could not be returned is handled again
-DAMAGED_PAUSE_MS: Final = 5_000  # until a queue whose messages cannot be decoded is pulled again
-STALLED_MS: Final = 120_000  # a queue that was not pulled for so long is dropped and created anew
+DAMAGED_PAUSE_MS: Final = 5_000  # until a queue with messages that cannot be decoded is pulled again
+STALLED_MS: Final = 120_000  # a queue without a pull for this long is dropped and created again
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a delivery failed. `is_final`: it must not be tried again, but goes to the dead letters. `is_mistake`: the program
-    is wrong, so nothing is tried any more.
+    """Why a delivery failed.
+
+    `is_final`: its messages become dead letters without another try. `is_mistake`: the program is wrong, so nothing is
+    tried again.
     """
 
     reason: str
@@ -64,7 +68,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Return:
-    """A message to send back to the broker; `on_returned` tells how that went."""
+    """A message to send back to the broker; `on_returned` takes the outcome."""
 
     process: ProcessQueue
     message: MessageBatch  # one
@@ -74,16 +78,16 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What time alone brought about."""
+    """What is due by time alone."""
 
-    late: tuple[Delivery, ...] = ()  # their handlers took too long; what they say counts for nothing
+    late: tuple[Delivery, ...] = ()  # their handlers took too long; the results will be ignored
     returns: tuple[Return, ...] = ()
-    lost: tuple[MessageQueue, ...] = ()  # queues to drop and look for anew: the lease ended, or nothing is pulled
+    lost: tuple[MessageQueue, ...] = ()  # queues to drop and rebalance: the lease has ended, or nothing is pulled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushRules:
-    """How messages are handed out. Times in milliseconds; `max_attempts` and `consume_timeout_ms`: 0 = no bound."""
+    """How messages are handed out. Times in milliseconds; `max_attempts` and `consume_timeout_ms`: 0 = unlimited."""
 
     limits: FlowLimits = DEFAULT_LIMITS
     batch_size: int = 1
@@ -95,24 +99,24 @@ class PushRules:
 
 
 class PushQueues:
-    """The queues of one push consumer. Not thread-safe: its owner holds a lock. Times are monotonic, and given."""
+    """The queues of one push consumer. Not thread-safe: its owner holds a lock. Times are monotonic and passed in."""
 
     def __init__(self, rules: PushRules, *, prefetch_bytes: int = PREFETCH_BYTES, pull_bytes: int = PULL_BYTES) -> None:
-        """`prefetch_bytes`: what may lie ready, all queues together."""
+        """`prefetch_bytes`: how much may lie ready, all queues together."""
         self._rules = rules
         self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
         self._processes: dict[MessageQueue, ProcessQueue] = {}
-        self._running: dict[int, Delivery] = {}  # by id(), in the order begun
-        self._gone: dict[MessageQueue, int] = {}  # deliveries that handlers have of queues that were dropped
+        self._running: dict[int, Delivery] = {}  # by id(), in the order of their begin
+        self._gone: dict[MessageQueue, int] = {}  # the number of running deliveries of each dropped queue
         self._again: list[tuple[int, int, ProcessQueue, MessageBatch, int]] = []  # due, serial, ..., attempt: a heap
         self._serial = 0
-        self._is_paused = False  # a mistake of the program was seen
-        self._damaged: dict[MessageQueue, int] = {}  # queues that are not pulled until then
+        self._is_paused = False  # after a mistake of the program
+        self._damaged: dict[MessageQueue, int] = {}  # queues not pulled until this time
 
     # ---- which queues
 
     def queues(self) -> list[MessageQueue]:
-        """All that are not dropped, those that are being left too; sorted."""
+        """All queues that are not dropped, including those being given up; sorted."""
         return sorted(self._processes)
 
     def assign(
@@ -125,9 +129,9 @@ class PushQueues:
         now_ms: int,
         leased_until_ms: int = 0,
     ) -> None:
-        """Takes a queue from `offset` on; an ordered one waits for handlers that it had here before it was dropped.
+        """Begins a queue at `offset`; an ordered one first waits for handlers that it had here before it was dropped.
 
-        `committed`: what the broker has, -1 = nothing. `leased_until_ms`: ordered only.
+        `committed`: the broker's offset, -1 = nothing. `leased_until_ms`: ordered only.
         """
         self._processes[name] = ProcessQueue(
             name, subscription, committed=committed, now_ms=now_ms, leased_until_ms=leased_until_ms
@@ -137,11 +141,11 @@ class PushQueues:
             self._prefetch.pause([name])
 
     def _is_awaited(self, name: MessageQueue) -> bool:
-        """Whether an ordered queue waits for a handler that has something of its former life here."""
+        """Whether an ordered queue waits for a handler that began before the queue was dropped."""
         return self._rules.is_ordered and name in self._gone
 
     def resubscribe(self, name: MessageQueue, subscription: Subscription) -> None:
-        """Something else is wanted of a queue, from what is not fetched or not begun yet on."""
+        """Sets a queue's new subscription; it applies to messages that are not fetched or not begun yet."""
         process = self._processes.get(name)
         if process is not None:
             process.subscription = subscription
@@ -149,29 +153,30 @@ class PushQueues:
             self._check_flow(process)
 
     def leave(self, name: MessageQueue) -> None:
-        """Hands nothing more out of a queue; what handlers have of it still counts."""
+        """Hands nothing more out from a queue; results of its running handlers still count."""
         self._processes[name].is_leaving = True
         self._prefetch.pause([name])
 
     def stay(self, name: MessageQueue) -> None:
-        """Ends `leave`: the queue is wanted after all."""
+        """Ends `leave`: the queue stays after all."""
         process = self._processes[name]
         process.is_leaving = False
         self._resume(process)
 
     def is_busy(self, names: Iterable[MessageQueue] | None = None) -> bool:
-        """Whether a handler is at work on one of them, dropped meanwhile or not, or a message of it is on its way back.
+        """Whether a handler works on one of them, dropped or not, or a message of it is on its way back.
+
         None = of any queue.
         """
         wanted = self._processes.keys() | self._gone.keys() if names is None else names
         return any(name in self._gone or (name in self._processes and self._processes[name].is_busy) for name in wanted)
 
     def is_leaving(self, name: MessageQueue) -> bool:
-        """Whether `leave` was the last word on the queue."""
+        """Whether `leave` was called last, rather than `stay`."""
         return self._processes[name].is_leaving
 
     def revoke(self, name: MessageQueue) -> None:
-        """Drops a queue; what is fetched of it is not handed out, what its handlers say counts for nothing."""
+        """Drops a queue; what is fetched is not handed out, and the results of its handlers are ignored."""
         process = self._processes.pop(name, None)
         if process is not None:
             process.is_gone = True
@@ -181,10 +186,9 @@ class PushQueues:
             self._damaged.pop(name, None)
 
     def move(self, name: MessageQueue, offset: int, now_ms: int) -> bool:
-        """An operator moved the group: the queue goes on at `offset`, in the era that `name` says, what is under way of it
-        counts for nothing.
+        """An operator has reset the group's offsets: the queue continues at `offset`, in the era that `name` has.
 
-        False for a queue that is not ours, or is of that era already.
+        Results of running deliveries are ignored. False for a queue that is not ours or has that era already.
         """
         process = self._processes.get(name)
         if process is None or process.is_leaving or process.name.era >= name.era:
@@ -201,7 +205,7 @@ class PushQueues:
         return True
 
     def is_in_era(self, name: MessageQueue) -> bool:
-        """Whether the queue is ours, in the era that its name says."""
+        """Whether the queue is ours, in the era that it names."""
         process = self._processes.get(name)
         return process is not None and process.name.era == name.era
 
@@ -215,22 +219,22 @@ class PushQueues:
     # ---- pulling
 
     def abandon_pulls(self, until_ms: int) -> None:
-        """As `Prefetch.abandon_pulls`."""
+        """See `Prefetch.abandon_pulls`."""
         self._prefetch.abandon_pulls(until_ms)
 
     def due(self, now_ms: int) -> list[Pull]:
-        """The pulls to send now; each counts as in flight from here on."""
+        """The pulls to send now; they count as in flight from here on."""
         pulls = self._prefetch.due(now_ms)
         for pull in pulls:
             self._processes[pull.queue].pulled_ms = now_ms
         return pulls
 
     def next_due_ms(self) -> int | None:
-        """When `due` is worth another look by time alone; None = not before something happens."""
+        """When to call `due` again by time alone; None = only after another event."""
         return self._prefetch.next_due_ms()
 
     def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Event | None:
-        """As Prefetch.on_reply."""
+        """See Prefetch.on_reply."""
         event = self._prefetch.on_reply(pull, reply, payload, now_ms)
         process = self._processes.get(pull.queue)
         if process is not None:
@@ -238,7 +242,7 @@ class PushQueues:
         return event
 
     def on_error(self, pull: Pull, now_ms: int) -> bool:
-        """A pull failed; it is sent again after a pause that grows. False where its answer counts for nothing any more."""
+        """A pull failed; it is sent again after a growing pause. False if its answer would be ignored."""
         return self._prefetch.on_error(pull, now_ms)
 
     def _check_flow(self, process: ProcessQueue) -> None:
@@ -253,24 +257,24 @@ class PushQueues:
     # ---- handing out
 
     def has_ready(self, now_ms: int) -> bool:
-        """Whether a further delivery may begin now."""
+        """Whether another delivery may begin now."""
         if self._is_paused:
             return False
         return self._prefetch.next_ready() is not None or (bool(self._again) and self._again[0][0] <= now_ms)
 
     @property
     def running(self) -> int:
-        """Deliveries that handlers have now."""
+        """The number of deliveries in handlers."""
         return len(self._running)
 
     def is_running(self, delivery: Delivery) -> bool:
-        """Whether what its handler says counts: it was not too late."""
+        """Whether the result of its handler counts: it was not too late."""
         return id(delivery) in self._running
 
     def next_delivery(self, now_ms: int) -> Delivery | None:
-        """What a handler should get now; it counts as begun. None where nothing is ready.
+        """The next delivery for a handler; it counts as begun. None if nothing is ready.
 
-        Raises CorruptRecordError where a broker's answer cannot be decoded: that queue is asked again after a pause.
+        Raises CorruptRecordError if a broker's answer cannot be decoded; that queue is pulled again after a pause.
         """
         if self._is_paused:
             return None
@@ -280,7 +284,7 @@ class PushQueues:
         while (name := self._prefetch.next_ready()) is not None:
             process = self._processes[name]
             if self._rules.is_ordered and now_ms >= process.leased_until_ms:
-                self._prefetch.pause([name])  # on_leased brings it back, or on_tick drops it
+                self._prefetch.pause([name])  # on_leased resumes it, or on_tick drops it
                 continue
             try:
                 batch = self._prefetch.take_of(name, self._rules.batch_size)
@@ -297,7 +301,7 @@ class PushQueues:
         return None
 
     def next_again_ms(self) -> int | None:
-        """When a message is due that is handled again here; None where there is none."""
+        """When the next message is due that is handled again here; None if there is none."""
         return self._again[0][0] if self._again and not self._is_paused else None
 
     def _next_again(self, now_ms: int) -> Delivery | None:
@@ -332,7 +336,7 @@ class PushQueues:
     # ---- results
 
     def on_handled(self, delivery: Delivery, failure: Failure | None, now_ms: int) -> tuple[Return, ...]:
-        """A handler has ended. Returns what to send back; ignored where it was too late, or the queue is gone."""
+        """A handler has ended. Returns what to send back; ignored if it was too late or the queue was dropped."""
         is_mistake = failure is not None and failure.is_mistake
         self._is_paused = self._is_paused or is_mistake
         if self._running.pop(id(delivery), None) is None:
@@ -373,7 +377,7 @@ class PushQueues:
         return tuple(Return(delivery.process, one, delivery.attempt, failure) for one in ones)
 
     def on_returned(self, item: Return, now_ms: int, *, is_settled: bool) -> None:
-        """The broker has the message and will bring it again, or knows that it is lost; else it is handled again here."""
+        """The broker will deliver the message again, or knows that it is lost; otherwise it is handled again here."""
         process = item.process
         process.returning -= 1
         if process.is_gone:
@@ -387,7 +391,7 @@ class PushQueues:
             self._put_off(process, item.message, item.attempt + 1, now_ms + RETRY_HERE_MS)
 
     def _go_on_with_refused(self, process: ProcessQueue, now_ms: int) -> None:
-        """Ordered: has the first message that was not taken back handled again, unless something of its queue is under way."""
+        """Ordered: schedules the first refused message for another try, unless something of its queue is in progress."""
         if process.refused and not process.is_busy:
             message, attempt = process.refused.pop(min(process.refused))
             self._put_off(process, message, attempt, now_ms + self._rules.suspend_ms)
@@ -402,7 +406,7 @@ class PushQueues:
         return ()
 
     def _resume(self, process: ProcessQueue) -> None:
-        """Lets an ordered queue go on once all that was handed out of it is finished."""
+        """Resumes an ordered queue once everything handed out of it is finished."""
         if process.is_leaving or self._is_awaited(process.name):
             return
         if not (self._rules.is_ordered and process.unfinished):
@@ -411,7 +415,7 @@ class PushQueues:
     # ---- time
 
     def on_tick(self, now_ms: int) -> Tick:
-        """Each second or so: handlers that take too long, leases that ended, queues that are not pulled."""
+        """About every second: handlers that take too long, leases that have ended, queues that are not pulled."""
         for name in [name for name, until_ms in self._damaged.items() if until_ms <= now_ms]:
             del self._damaged[name]
             self._check_flow(self._processes[name])
@@ -439,7 +443,7 @@ class PushQueues:
     # ---- commits
 
     def uncommitted(self, names: Iterable[MessageQueue] | None = None) -> dict[MessageQueue, int]:
-        """What to commit: of these queues, or of all."""
+        """What to commit, of these queues or of all."""
         offsets = {}
         for name in self._processes if names is None else names:
             process = self._processes.get(name)
@@ -452,7 +456,7 @@ class PushQueues:
         return offsets
 
     def on_committed(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
-        """The broker has these now."""
+        """The broker has committed these."""
         for name, offset in offsets:
             process = self._processes.get(name)
             if process is not None and process.name.era == name.era:

@@ -1,11 +1,12 @@
-"""Which queues a push consumer has, and moving them: beside the rest, it looks, asks the brokers and waits for handlers.
+"""Decides which queues a push consumer has, and moves them, in its own thread or task: it asks brokers and waits for
+handlers.
 
-It looks at once when the group's members, the routes or the subscriptions changed, and every 20 s. What could not be
+It runs at once when the group's members, the routes or the subscriptions have changed, and every 20 s. What could not be
 done is tried again soon; a topic whose brokers cannot be asked keeps its queues meanwhile.
 
-A queue that moves is left first: nothing more is handed out of it, its handlers have a second to end, then what they did
-is committed and the queue dropped. Where queues are locked, one whose handler goes on stays locked, and its lease is
-renewed, until that has ended: the next owner must not begin before.
+Before a queue moves, nothing more is handed out of it and its handlers have a second to finish. What they did is then
+committed and the queue dropped. If queues are locked, a queue with a running handler stays locked, and its lease is
+renewed, until the handler has ended: the next owner must not begin before.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from .work import PushWork
 log = logging.getLogger(__name__)
 
 LOOK_MS: Final = 20_000
-LOOK_AGAIN_MS: Final = 200  # after a look that could not do all; doubles with each
+LOOK_AGAIN_MS: Final = 200  # after an incomplete rebalance; doubles each time
 LOOK_AGAIN_MS_MAX: Final = 2_000
 START_RETRIES: Final = RetryPolicy()
-HANDOVER_MS: Final = 1_000  # how long a queue that moves waits for its handlers
+HANDOVER_MS: Final = 1_000  # how long a moving queue waits for its handlers
 
 
 class Rebalance:
-    """One consumer's. `look_now` from any thread; the rest by one at a time."""
+    """The queues of one consumer. `look_now` from any thread; the rest by one at a time."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Rebalance:
         timeout_ms: int,
         save_ms: int | None,
     ) -> None:
-        """`locks`: where queues are consumed in order. `save_ms`: how often this keeps offsets; None = another does."""
+        """`locks`: if queues are consumed in order. `save_ms`: how often this saves offsets; None = another part does."""
         self._waits = waits
         self._work = work
         self._assignment = assignment
@@ -65,40 +66,41 @@ class Rebalance:
         self._subscriptions = subscriptions
         self._timeout_ms = timeout_ms
         self._save_ms = save_ms
-        self._asking = waits.new_lock()  # positions and share are used by one at a time
+        self._asking = waits.new_lock()  # positions and assignment are used by one at a time
         self._lock = threading.Lock()
-        self._news = RepeatedNews()  # by topic: why its queues are not known
-        self._is_due = False  # something changed since the last look began; under the lock
+        self._news = RepeatedNews()  # by topic: why its queues are unknown
+        self._is_due = False  # something has changed since the last rebalance began; under the lock
         self._changed = Signals()  # under the lock
         self._is_stopping = False
         self._ended: Signal | None = None
 
     def start(self) -> None:
-        """Begins to look."""
+        """Begins to rebalance."""
         self._ended = self._waits.new_signal()
         self._waits.start(self._run, f"zenit-moves-{self._group}")
 
     def look_now(self) -> None:
-        """Something changed."""
+        """Something has changed."""
         with self._lock:
             self._is_due = True
             self._changed.set_all()
 
     def end(self) -> None:
-        """Looks no more, once a look that is under way has ended."""
+        """Stops, after a rebalance in progress."""
         self._is_stopping = True
         self.look_now()
 
     async def stop(self, deadline_ms: int) -> None:
-        """The same, and waits for that, but no longer than the deadline."""
+        """Stops and waits for the end, but not beyond the deadline."""
         self.end()
         if self._ended is not None:
             await self._ended.wait(max(0, deadline_ms - monotonic_ms()))
 
     async def begin_topic(self, topic: str, check_usable: Callable[[], None]) -> None:
-        """Makes sure that nothing sent to the topic from now on is skipped. Waits for a broker that is away up to `timeout_ms`.
+        """Makes sure that nothing sent to the topic from now on is skipped. Waits up to `timeout_ms` for an unreachable
+        broker.
 
-        Raises why not; between tries what `check_usable` raises.
+        Raises why not; between tries, what `check_usable` raises.
         """
         deadline_ms = monotonic_ms() + self._timeout_ms
         tries = 0
@@ -119,7 +121,7 @@ class Rebalance:
             await self._waits.sleep(delay_ms)
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Keeps offsets, and waits until they are. Logs what is not."""
+        """Saves offsets and waits for it. Logs a failure."""
         if not offsets:
             return
         try:
@@ -129,11 +131,11 @@ class Rebalance:
             log.warning("offsets not committed group=%s error=%s", self._group, error)
 
     def on_committed(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
-        """Told of each part of a commit."""
+        """Called for each part of a commit."""
         if error is None:
             self._work.on_committed(part)
 
-    # ---- beside the rest
+    # ---- in its own thread or task
 
     async def _run(self) -> None:
         try:
@@ -170,7 +172,7 @@ class Rebalance:
                 self._changed.discard(changed)
 
     async def _looked(self) -> bool:
-        """The top of it all: whether all that should be is."""
+        """Catches and logs every error. True if the rebalance is complete."""
         try:
             return await self._look()
         except ZenitError as error:
@@ -188,7 +190,7 @@ class Rebalance:
             try:
                 queues, is_known = await self._queues_of(topic)
             except TopicNotFound:
-                is_done = False  # not made yet, or deleted
+                is_done = False  # not created yet, or deleted
                 continue
             except ZenitError as error:
                 queues, is_known = [queue for queue in ours if queue.topic == topic], False
@@ -204,7 +206,7 @@ class Rebalance:
             is_done = is_done and is_known
             wanted |= dict.fromkeys(queues, subscription)
         anew = made_anew(ours | leaving, wanted)
-        if anew:  # what was handed out of them is not committed: it is of a topic that is gone
+        if anew:  # their messages are not committed: they belong to a topic that is gone
             self._work.revoke(anew)
             ours, leaving = ours - anew, leaving - anew
         self._work.resubscribe(wanted)
@@ -223,7 +225,7 @@ class Rebalance:
         return queues, is_known
 
     async def _give_up(self, lost: set[MessageQueue]) -> bool:
-        """False where a locked queue's handler still runs."""
+        """False if the handler of a locked queue is still running."""
         if not lost:
             return True
         calm, offsets = await self._work.leave(lost, monotonic_ms() + HANDOVER_MS)
@@ -238,7 +240,7 @@ class Rebalance:
         return calm == lost
 
     async def _begin(self, fresh: Mapping[MessageQueue, Subscription]) -> bool:
-        """False where a queue could not be begun: its lock is another's still, or its broker does not answer."""
+        """False if a queue could not begin: another member still has its lock, or its broker does not answer."""
         if not fresh:
             return True
         leases = dict.fromkeys(fresh, 0)

@@ -1,7 +1,7 @@
-"""The shell around a push consumer's queues: pulls go out, messages go to the handler's workers, failed ones go back.
+"""The I/O of a push consumer's queues: sends pulls, gives messages to the handler's workers, returns failed ones.
 
-Owned by nobody in particular: the I/O thread brings answers and beats, the handler's workers take and finish, the moving
-thread assigns and revokes. One lock guards the pure core; nothing is sent and no handler runs while it is held.
+Several threads call it: the I/O thread with answers and timers, the workers to take and finish deliveries, the rebalancing
+thread to assign and revoke queues. One lock guards the pure core; nothing is sent and no handler runs while it is held.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ from .queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Re
 
 log = logging.getLogger(__name__)
 
-PULL_MESSAGES: Final = 256  # of one answer: the limits of a queue are looked at between answers
+PULL_MESSAGES: Final = 256  # in one answer: a queue's limits are checked between answers
 DEAD_LETTER_LEVEL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PushStatistics:
-    """Counters since the start; `queues` and `running` are of now. `failed`: messages whose handling did not succeed, late
-    ones too. `sent_back`: messages that the broker has taken back. `lost`: messages passed over, whose bytes are damaged at the
-    broker and which no replica had."""
+    """Counters since the start; `queues` and `running` are current values.
+
+    `failed`: messages that were not handled successfully, including late ones. `sent_back`: messages that the broker has
+    taken back. `lost`: messages skipped because their bytes are damaged at the broker and on every replica.
+    """
 
     queues: int
     running: int
@@ -55,7 +57,7 @@ class PushStatistics:
 
 
 class PushWork:
-    """What one push consumer has under way. Any thread."""
+    """The work in progress of one push consumer. Thread-safe."""
 
     def __init__(
         self,
@@ -71,8 +73,10 @@ class PushWork:
         on_queues_lost: Callable[[], None],
         on_lost: OnLost | None = None,
     ) -> None:
-        """`handle`: runs the user's handler. `on_queues_lost`: queues were dropped and should be looked for anew; `on_lost`: is
-        told of messages that are lost. Neither may block.
+        """`handle`: runs the user's handler.
+
+        `on_queues_lost`: called after queues were dropped, to rebalance. `on_lost`: called with lost messages. Neither
+        callback may block.
         """
         self._connection = connection
         self._waits = waits
@@ -83,14 +87,14 @@ class PushWork:
         self._on_queues_lost = on_queues_lost
         self.losses = LossNotices(group, on_lost)
         self._lock = threading.Lock()
-        self._idle: list[Signal] = []  # workers that wait for something to be handed out; under the lock, as the next
-        self._woken: Signal | None = None  # a worker that was woken and has not come yet
+        self._idle: list[Signal] = []  # workers that wait for a delivery; under the lock, like the next
+        self._woken: Signal | None = None  # a worker that was woken and has not started yet
         self._calmed = Signals()  # a handler has ended, or a message was returned
         self._queues = PushQueues(rules, prefetch_bytes=prefetch_bytes)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES, self._on_pulled)
         self._pool = HandlerPool(waits, f"zenit-push-{group}", concurrency, self._work)
-        self._failing: set[MessageQueue] = set()  # whose last pull failed
-        self._wake_ms: int | None = None  # when the I/O thread is to look for what is handled again
+        self._failing: set[MessageQueue] = set()  # queues whose last pull failed
+        self._wake_ms: int | None = None  # when the I/O thread will look for messages to handle again
         self._is_stopping = False
         self._handled = self._failed = self._late = self._sent_back = 0
         self.mistake: WrongAnswer | None = None
@@ -109,12 +113,12 @@ class PushWork:
                 self._idle.pop().set()
 
     async def stop(self, deadline_ms: int) -> bool:
-        """The same, and waits for the handlers; False where some still run at the deadline."""
+        """Stops handing out and waits for the handlers; False if some still run at the deadline."""
         self.end()
         return await self._wait_calm(None, deadline_ms)
 
     def is_busy(self) -> bool:
-        """Whether a handler is at work, or a message is on its way back."""
+        """Whether a handler is running, or a message is on its way back."""
         with self._lock:
             return self._queues.is_busy()
 
@@ -134,7 +138,7 @@ class PushWork:
     # ---- which queues
 
     def queues(self) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        """(queues that are ours, queues that we are leaving)."""
+        """(queues that are ours, queues that we are giving up)."""
         with self._lock:
             names = self._queues.queues()
             leaving = {name for name in names if self._queues.is_leaving(name)}
@@ -149,7 +153,7 @@ class PushWork:
         subscription: Subscription,
         leased_until_ms: int = 0,
     ) -> None:
-        """Takes a queue and pulls."""
+        """Begins a queue and pulls from it."""
         with self._lock:
             now = monotonic_ms()
             self._queues.assign(
@@ -164,7 +168,7 @@ class PushWork:
         self._send_pulls(pulls)
 
     def resubscribe(self, wanted: dict[MessageQueue, Subscription]) -> None:
-        """What is wanted of queues, which may be something else than before; those that are not ours are left alone."""
+        """Sets the subscriptions of queues; those that are not ours are ignored."""
         with self._lock:
             now = monotonic_ms()
             for name, subscription in wanted.items():
@@ -173,7 +177,7 @@ class PushWork:
         self._send_pulls(pulls)
 
     def stay(self, names: Iterable[MessageQueue]) -> None:
-        """Queues that were being left are wanted after all."""
+        """Queues that were being given up stay after all."""
         now = monotonic_ms()
         with self._lock:
             for name in names:
@@ -183,9 +187,9 @@ class PushWork:
     async def leave(
         self, names: set[MessageQueue], deadline_ms: int
     ) -> tuple[set[MessageQueue], dict[MessageQueue, int]]:
-        """Hands nothing more out of these and waits for their handlers, but not longer than the deadline.
+        """Hands nothing more out from these queues and waits for their handlers, but not beyond the deadline.
 
-        Returns the queues that are calm, and what is to be committed.
+        Returns the queues without running handlers, and what is to be committed.
         """
         with self._lock:
             for name in names:
@@ -203,7 +207,7 @@ class PushWork:
                 self._failing.discard(name)
 
     def move(self, offsets: dict[MessageQueue, int]) -> None:
-        """An operator moved the group: goes on at these offsets, which begin an era that the names say."""
+        """An operator has reset the group's offsets: continues there, in the eras that the queues name."""
         with self._lock:
             now = monotonic_ms()
             moved = [name for name, offset in offsets.items() if self._queues.move(name, offset, now)]
@@ -214,7 +218,7 @@ class PushWork:
         self._send_pulls(pulls)
 
     def on_moved(self, names: list[MessageQueue]) -> None:
-        """A broker took no commits of these queues, in the eras that the names say: an operator moved the group before."""
+        """A broker refused commits of these queues in the eras given: an operator has reset the group's offsets before."""
         with self._lock:
             old = [name for name in names if self._queues.is_in_era(name)]
         if old:
@@ -227,12 +231,12 @@ class PushWork:
             return self._queues.uncommitted()
 
     def on_committed(self, offsets: list[tuple[MessageQueue, int]]) -> None:
-        """The offsets are kept."""
+        """These offsets are saved."""
         with self._lock:
             self._queues.on_committed(offsets)
 
     def on_leased(self, asked: list[MessageQueue], leases: dict[MessageQueue, int]) -> None:
-        """The broker answered for these queues: who is not in `leases` is another member's."""
+        """The broker answered for these queues: another member has those that are not in `leases`."""
         lost = [name for name in asked if name not in leases]
         now = monotonic_ms()
         with self._lock:
@@ -243,13 +247,13 @@ class PushWork:
             self.lose(lost)
 
     def lose(self, names: list[MessageQueue]) -> None:
-        """Queues that are not ours any more, or hang: dropped at once, and looked for anew."""
+        """Queues that we have lost, or that hang: drops them at once and rebalances."""
         log.warning("queues dropped group=%s queues=%s", self._group, names)
         self.revoke(names)
         self._on_queues_lost()
 
     async def _wait_calm(self, names: list[MessageQueue] | None, deadline_ms: int) -> bool:
-        """Until no handler is at work on these queues, None = on any, or the deadline."""
+        """Waits until no handler works on these queues, None = on any, or until the deadline."""
         while True:
             with self._lock:
                 left_ms = deadline_ms - monotonic_ms()
@@ -319,7 +323,7 @@ class PushWork:
     # ---- the handler's workers
 
     async def _work(self, worker: Worker) -> None:
-        """One worker, from its start to its end."""
+        """The life of one worker."""
         delivery: Delivery | None = None
         failure: Failure | None = None
         ready: Signal | None = None
@@ -350,7 +354,7 @@ class PushWork:
                 failure = await self._handle(delivery)
 
     def _take(self, now_ms: int) -> Delivery | None:
-        """Under the lock: what to handle next, if anything is there."""
+        """Under the lock: the next delivery, if there is one."""
         while not self._is_stopping:
             try:
                 return self._queues.next_delivery(now_ms)
@@ -361,7 +365,7 @@ class PushWork:
     async def _wait_ready(self, ready: Signal) -> None:
         try:
             await ready.wait(None)
-        except BaseException:  # its task was cancelled: others are woken in its stead
+        except BaseException:  # its task was cancelled: another one is woken instead
             with self._lock:
                 if ready in self._idle:
                     self._idle.remove(ready)
@@ -371,17 +375,19 @@ class PushWork:
             raise
 
     def _wake_one(self, now_ms: int) -> None:
-        """Under the lock: one worker at a time is woken, and once it has come wakes the next where there is more. So few
-        handlers that are quick need few workers, and do not wake one for each message."""
+        """Under the lock: wakes one worker at a time, which wakes the next if there is more.
+
+        So quick handlers need few workers, and not every message wakes one.
+        """
         if self._woken is None and self._idle and self._queues.has_ready(now_ms):
             self._woken = self._idle.pop()
             self._woken.set()
 
     async def _handle(self, delivery: Delivery) -> Failure | None:
-        """Runs the handler. Whatever it raises, SystemExit too, is a failure of the messages and not of the worker."""
+        """Runs the handler. Whatever it raises, even SystemExit, is a failure of the messages and not of the worker."""
         try:
             failure = failure_of(await self._run_handler(messages_of(delivery)))
-        except BaseException as error:  # the top of what is not ours
+        except BaseException as error:  # the user's code may raise anything
             if self._waits.is_end(error):
                 raise
             if isinstance(error, WrongAnswer):
@@ -393,7 +399,7 @@ class PushWork:
         return failure
 
     def _on_mistake(self, error: WrongAnswer) -> Failure:
-        """Says once that the consumer pauses, and why."""
+        """Logs once that the consumer pauses, and why."""
         with self._lock:
             is_first, self.mistake = self.mistake is None, self.mistake or error
         if is_first:
@@ -409,21 +415,23 @@ class PushWork:
         self._calmed.set_all()
         return returns
 
-    # ---- what comes again
+    # ---- returned messages
 
     def _send_back(self, returns: Iterable[Return]) -> None:
         for item in returns:
             self._send_one_back(item)
 
     def _send_one_back(self, item: Return, record: bytes | None = None) -> None:
-        """`record`: the message itself, where the broker holds it no more."""
+        """`record`: the message itself, if the broker no longer holds it."""
         queue, message = item.process.name, item.message[0]
 
         def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
             if isinstance(error, MessageNotFound) and record is None:
                 self._send_one_back(item, message.record)
                 return
-            is_lost = isinstance(error, CorruptRecordError)  # at the broker, which could not mend it, and in this copy
+            is_lost = isinstance(
+                error, CorruptRecordError
+            )  # damaged at the broker, which could not repair it, and in this copy
             if is_lost:
                 begin, offset = message.physical_offset, message.queue_offset
                 self.losses.tell(MessagesLost(queue, offset, offset + 1, (begin, begin + message.size_bytes)))
@@ -446,7 +454,7 @@ class PushWork:
             queue.topic,
             message.physical_offset,
             DEAD_LETTER_LEVEL if item.failure.is_final else 0,
-            self._rules.max_attempts - 1,  # how often it may come again; without a bound that is -1: as the group says
+            self._rules.max_attempts - 1,  # how often it may come again; -1 if unlimited: as set for the group
             item.failure.reason,
             item.attempt + 1,
         )
@@ -459,10 +467,10 @@ class PushWork:
             on_reply(None, b"", error)
 
     def _plan_wake(self, now_ms: int) -> None:
-        """Under the lock: the I/O thread looks when the next message is due that is handled again here."""
+        """Under the lock: schedules the I/O thread for the next message that is handled again here."""
         due_ms = self._queues.next_again_ms()
         if due_ms is None or due_ms <= now_ms or self._is_stopping:
-            return  # what is due is taken by the next free worker
+            return  # a free worker takes what is due
         if self._wake_ms is None or due_ms < self._wake_ms:
             self._wake_ms = due_ms
             self._later(due_ms - now_ms, self._on_again_due)
@@ -476,7 +484,7 @@ class PushWork:
             self._plan_wake(now)
 
     def on_beat(self) -> None:
-        """In the I/O thread, each second or so: what time alone brings about."""
+        """About every second in the I/O thread: what is due by time alone."""
         with self._lock:
             now = monotonic_ms()
             tick = self._queues.on_tick(now)
