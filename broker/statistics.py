@@ -16,6 +16,8 @@ from .handlers.reply_handler import ReplyHandler
 from .handlers.send_back_handler import SendBackHandler
 from .handlers.send_handler import SendHandler
 from .handlers.sequenced_send_handler import SequencedSendHandler
+from .pop.pop_handler import PopHandler
+from .pop.receipt_handler import ReceiptHandler
 from .registration import BrokerIdentity
 from .stage_clock import StageClock
 from .state.client_registry import ClientRegistry
@@ -75,6 +77,8 @@ class BrokerStatistics:
         replies: ReplyHandler,
         holds: RetentionHolds,
         sequenced: SequencedSendHandler,
+        pops: PopHandler,
+        receipts: ReceiptHandler,
     ) -> None:
         self._store = store
         self._loop = loop
@@ -89,6 +93,8 @@ class BrokerStatistics:
         self._replies = replies
         self._holds = holds
         self._sequenced = sequenced
+        self._pops = pops
+        self._receipts = receipts
         self._started_at_ms = clock.now_ms()
         self._began_ms = clock.monotonic_ms()
 
@@ -126,6 +132,7 @@ class BrokerStatistics:
                 "scanned": self._pulls.scanned,
                 "scan_us_max": self._pulls.scan_ns_max // 1000,
             },
+            "pops": {**self._pops.document(), **self._receipts.document()},
             "delays": self._delays.document(),
             "transactions": self._transactions.document(),
             "send_backs": {"retried": self._send_backs.retried, "given_up": self._send_backs.given_up},

@@ -45,6 +45,7 @@ class Admin(AdminCore):
     groups = blocking(AdminCore._groups)
     describe_group = blocking(AdminCore._describe_group)
     group_clients = blocking(AdminCore._group_clients)
+    leases = blocking(AdminCore._leases)
     lag = blocking(AdminCore._lag)
     reset_offset = blocking(AdminCore._reset_offset)
     clone_offsets = blocking(AdminCore._clone_offsets)

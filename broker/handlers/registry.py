@@ -79,6 +79,7 @@ class Handlers:
         self.pops = PopHandler(parts, conditions, self._leases)
         self._acks = ReceiptHandler(parts, self._leases)
         self._leases.on_available = self.pops.on_available
+        self._resets.on_moved = self.pops.on_moved
         self.statistics = BrokerStatistics(
             store,
             loop,
@@ -93,6 +94,8 @@ class Handlers:
             self._replies,
             self._holds.holds,
             self._sequenced,
+            self.pops,
+            self._acks,
         )
 
     def _begin_sending(self, parts: Parts) -> None:

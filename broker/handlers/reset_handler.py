@@ -7,7 +7,7 @@ of an older era, so they are refused and it learns why (see offset_table).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -28,9 +28,10 @@ Offsets = list[tuple[str, int, int]]  # (topic, queue id, offset)
 
 
 class ResetHandler:
-    """ResetOffsets, CloneOffsets."""
+    """ResetOffsets, CloneOffsets. `on_moved(topics, end)`: told when a group is moved; the log says so up to `end`."""
 
     def __init__(self, parts: Parts) -> None:
+        self.on_moved: Callable[[Collection[str], int], None] = _tell_nobody
         self._parts = parts
         self._store, self._state = parts.store, parts.state
 
@@ -106,6 +107,7 @@ class ResetHandler:
         event, era = self._state.offset_table.event_reset(group, wanted, self._parts.clock.now_ms())
         end = self._state.stage(self._store, OFFSETS, event)
         self._parts.acknowledgements.staged.append((call, JsonReply(), end, payload))
+        self.on_moved({topic for topic, _, _ in wanted}, int(end))
         self._parts.loop.call_later(0, partial(self._tell, group, wanted, era))  # once this turn is in the log
 
     def _tell(self, group: str, moved: Offsets, era: int) -> None:
@@ -121,3 +123,7 @@ class ResetHandler:
         """Creates groups without a document, too, if they have committed."""
         if group not in self._state.group_table.documents and group not in self._state.offset_table.groups():
             raise GroupNotFound(group[:128])
+
+
+def _tell_nobody(topics: Collection[str], end: int) -> None:
+    """Until the handlers are wired."""

@@ -54,6 +54,15 @@ class Leases:
         self._burying: set[tuple[QueueKey, int]] = set()
         self._next_commit_ms = 0
 
+    def document(self) -> dict[str, int]:
+        """For the statistics."""
+        return {
+            "renewed": self.renewed,
+            "returned": self.returned,
+            "buried": self.buried,
+            "given_up": self.given_up,
+        }
+
     # ---- time
 
     def on_tick(self, now_ms: int) -> None:

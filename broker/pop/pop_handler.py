@@ -10,7 +10,7 @@ too while a worker brings its messages into memory. A pop that gets nothing wait
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from ...model.errors import (
@@ -55,12 +55,23 @@ class PopHandler:
         self._takes = QueueMessages(parts, conditions, leases)
         self._suspend_ms_max = parts.config.suspend_ms_max
         self._closed: dict[QueueKey, int] = {}  # until the state log has come to there
+        self._moved_until = 0  # all queues are closed until the state log has come to there
         self._turns: dict[tuple[str, str], int] = {}  # where the next pop of a group begins in a topic
         self._hold: PullHold[Call[PopMessages]] = PullHold(
             count_max=parts.config.parked_pulls_max, bytes_max=parts.config.parked_bytes_max
         )
         self._topics_due: set[str] = set()
         self.pops = self.messages = 0
+
+    def document(self) -> dict[str, int]:
+        """For the statistics. `open`: check points, and messages that wait to be handed out again."""
+        return {
+            "requests": self.pops,
+            "messages": self.messages,
+            "lost": self._takes.lost,
+            "waiting": self._hold.count,
+            "open": self._table.entries,
+        }
 
     # ---- requests
 
@@ -148,6 +159,13 @@ class PopHandler:
         """Messages of the topic may be handed out again."""
         self._look_soon(topic, 0)
 
+    def on_moved(self, topics: Collection[str], end: int) -> None:
+        """An operator moves a group in these topics, as the log says up to `end`. A pop before that would go by where the
+        group was, and undo it."""
+        self._moved_until = max(self._moved_until, end)
+        for topic in topics:
+            self._look_soon(topic, LOOK_MS)
+
     def on_tick(self, now_ms: int) -> None:
         """Answers pops whose time is over. `now_ms`: monotonic."""
         for parked in self._hold.expired(now_ms):
@@ -163,6 +181,7 @@ class PopHandler:
     def on_deposed(self) -> None:
         """Another broker hands out from now on."""
         self._closed.clear()
+        self._moved_until = 0
         self._takes.forget_all()
         for parked in self._hold.all_waiting():
             self._answer_empty(parked)
@@ -221,6 +240,8 @@ class PopHandler:
         return any(self._is_shut((request.group, request.topic, queue_id)) for queue_id in queues)
 
     def _is_shut(self, key: QueueKey) -> bool:
+        if self._moved_until > self._state.applied:
+            return True
         until = self._closed.get(key)
         if until is None:
             return False

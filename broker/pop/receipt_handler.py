@@ -143,6 +143,10 @@ class ReceiptHandler:
         rows.sort(key=lambda row: (row["topic"], row["queue_id"]))
         reply_json(self._parts.loop, call, {"group": call.request.group, "queues": rows})
 
+    def document(self) -> dict[str, int]:
+        """For the statistics: what became of messages that were handed out."""
+        return {"acked": self.acked, **self._leases.document()}
+
     # ---- handles
 
     def _handle(self, group: str, topic: str, text: str) -> tuple[QueueKey, Name, int]:

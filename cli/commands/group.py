@@ -33,6 +33,17 @@ QUEUE_COLUMNS = (
     "lag_seconds",
     "owner",
 )
+LEASE_COLUMNS = (
+    "topic",
+    "broker_name",
+    "queue_id",
+    "next_offset",
+    "first_unacknowledged",
+    "leased",
+    "available",
+    "oldest_lease_seconds",
+    "attempts_max",
+)
 CLIENT_COLUMNS = (
     "client_id",
     "language",
@@ -81,11 +92,11 @@ def list_groups(namesrv: Namesrv = None, as_json: Json = False) -> None:
 
 @watched
 def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Show how far a group is behind in each queue, in messages and in seconds."""
+    """Show how far a group is behind in each queue, in messages and in seconds; of a pop group also what it holds."""
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
-        document = admin.describe_group(name)
+        document = admin.describe_group(name) | {"leases": admin.leases(name)}
     show(document, as_json, lambda: _print_group(document))
 
 
@@ -246,6 +257,17 @@ def _print_group(document: dict[str, Any]) -> None:
             for row in document["queues"]
         ],
     )
+    if document["leases"]:
+        _print_leases(document["leases"])
+
+
+def _print_leases(leases: list[dict[str, Any]]) -> None:
+    rows = []
+    for row in leases:
+        oldest_ms = row["oldest_lease_ms"]
+        shown = {**row, "oldest_lease_seconds": None if oldest_ms is None else oldest_ms / 1000}
+        rows.append([shown[column] for column in LEASE_COLUMNS])
+    print_table(LEASE_COLUMNS, rows)
 
 
 def known(number: object) -> object:

@@ -17,11 +17,12 @@ from ...remoting.commands import (
     GetConsumeStatistics,
     GetGroupClients,
     GetGroups,
+    GetLeases,
     ResetOffsets,
 )
 from ..connection.argument_checks import settings_of
 from .admin_calls import AdminCalls, masters_of
-from .admin_merge import Document, merge_clients, merge_group, merge_groups, merge_resets
+from .admin_merge import Document, merge_clients, merge_group, merge_groups, merge_leases, merge_resets
 
 
 class GroupAdmin(AdminCalls):
@@ -67,6 +68,18 @@ class GroupAdmin(AdminCalls):
         brokers = await self._masters(deadline_ms)
         documents = await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(group))
         return merge_clients(group, documents.values())
+
+    async def _leases(self, group: str, *, timeout: float | None = None) -> list[Document]:
+        """[{topic, broker_name, queue_id, next_offset, first_unacknowledged, leased, available, oldest_lease_ms,
+        attempts_max}]: the queues from which a pop group has received messages; [] for other groups.
+
+        `next_offset`: the first one that was not handed out yet; `first_unacknowledged`: all below is handled. `leased`
+        messages wait for their acknowledgement; `available` ones are handed out again. `oldest_lease_ms`: its age; None =
+        nothing is leased. `attempts_max`: how often one of these messages was handed out, at most.
+        """
+        deadline_ms = self._deadline(timeout)
+        request = GetLeases(check_group(group))
+        return merge_leases(await self._documents(await self._masters(deadline_ms), request, deadline_ms))
 
     async def _lag(self, group: str, *, timeout: float | None = None) -> dict[MessageQueue, int | None]:
         """How many messages a group has not consumed yet, per queue; None = unknown. Raises GroupNotFound."""

@@ -112,6 +112,16 @@ def _owners(sharing: list[Document], queues: list[MessageQueue]) -> dict[Message
     return owners
 
 
+def merge_leases(documents: Mapping[str, Document]) -> list[Document]:
+    """[{topic, broker_name, queue_id, ...}] from {broker name: what a pop group holds there}, sorted."""
+    rows = [
+        {"topic": row["topic"], "broker_name": broker_name, **row}
+        for broker_name, document in documents.items()
+        for row in document["queues"]
+    ]
+    return sorted(rows, key=lambda row: (row["topic"], row["broker_name"], row["queue_id"]))
+
+
 def merge_resets(documents: Mapping[str, Document]) -> list[Document]:
     """[{topic, broker_name, queue_id, from, to}] from {broker name: what it changed}."""
     return [

@@ -32,6 +32,7 @@ class Admin(AdminCore):
     groups = AdminCore._groups
     describe_group = AdminCore._describe_group
     group_clients = AdminCore._group_clients
+    leases = AdminCore._leases
     lag = AdminCore._lag
     reset_offset = AdminCore._reset_offset
     clone_offsets = AdminCore._clone_offsets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from zenitmq.model.subscription import CLUSTERING
 from zenitmq.model.tag_hash import java_hash
 from zenitmq.record.kernel import decode_batch
 from zenitmq.remoting import commands
+
+from ..static_group_kit import await_that
 
 Record = Callable[..., bytes]
 Part = tuple[int, int, str, tuple[int, ...]]
@@ -266,6 +269,62 @@ def test_a_reset_takes_the_leases_back(broker: Any, record: Record) -> None:
     bodies, (again,) = group.pop(wait_ms=1_000)
     assert (bodies, again[3]) == ([b"0", b"1", b"2"], ())
     assert group.ack(whole(again)) == [0]
+
+
+def test_a_reset_wakes_a_waiting_pop(broker: Any, record: Record) -> None:
+    broker.create("trades")
+    broker.send("trades", *(record("trades", b"%d" % number) for number in range(3)))
+    group = Group(broker)
+    _, (part,) = group.pop()
+    assert group.ack(whole(part)) == [0]
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(group.pop(wait_ms=8_000)))
+    waiting.start()
+    await_that(lambda: broker.ask(commands.GetBrokerStatistics())["pops"]["waiting"] == 1)
+    begun = time.monotonic()
+    broker.ask(commands.ResetOffsets("g", "trades", "offset", 1))
+    waiting.join(10)
+    assert found[0][0] == [b"1", b"2"]
+    assert time.monotonic() - begun < 4
+
+
+def test_no_pop_undoes_a_reset(broker: Any, record: Record) -> None:
+    """A pop that is served right behind a reset, before the log has that (another group's pop comes before: each class of
+    requests has its turn)."""
+    broker.create("trades", queues=1)
+    broker.send("trades", *(record("trades", b"%d" % number) for number in range(64)))
+    group = Group(broker)
+    group.pop(1)
+    reset = commands.ResetOffsets("g", "trades", "earliest", 0)
+    pop = commands.PopMessages("g", "trades", 8, 30_000)
+    other = commands.PopMessages("h", "trades", 1, 30_000)
+    answered: queue.Queue[Any] = queue.Queue()
+    for _ in range(20):
+        broker.ask(commands.ResetOffsets("g", "trades", "offset", 8))
+        for request in (other, pop, reset):
+            broker.client.send_nowait(
+                broker.address, request, None, timeout_ms=10_000, on_reply=lambda *answer: answered.put(answer[2])
+            )
+        for _ in range(3):
+            assert answered.get(timeout=10) is None
+        assert {row["first_unacknowledged"] for row in group.leases()} == {0}
+
+
+def test_statistics_count_pops(broker: Any, record: Record) -> None:
+    broker.create("trades")
+    broker.send("trades", *(record("trades", b"%d" % number) for number in range(4)))
+    group = Group(broker)
+    _, (part,) = group.pop(invisible_ms=100)
+    assert group.ack((part[2], 0b0001)) == [0]
+    _, (again,) = group.pop(wait_ms=3_000)
+    group.bury(again[2], 0)
+    counted = {"requests": 2, "messages": 7, "acked": 1, "returned": 3, "buried": 1, "renewed": 0}
+    assert broker.ask(commands.GetBrokerStatistics())["pops"] == counted | {
+        "given_up": 0,
+        "lost": 0,
+        "waiting": 0,
+        "open": 1,
+    }
 
 
 def test_a_start_knows_what_is_leased_and_acknowledged(serve: Callable[..., Any], record: Record) -> None:
