@@ -1,4 +1,4 @@
-"""The search for the record of a message whose unit in its queue names something else. A worker searches, the loop settles."""
+"""Searches the record of a message whose unit in its queue points to another record. A worker searches, the loop corrects."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from ...store.integrity.queue_check import MisplacedUnit
 from ...store.message_store import MessageStore
 from ...store.queues.queue_table import WrongUnit
 
-SEARCH_MS = 100  # who asks meanwhile comes again after this time
+SEARCH_MS = 100  # a request in the meantime is repeated after this time
 
 Found = tuple[WrongUnit | None, list[tuple[int, int]]]
-"""(where the record is, damage where it was to be)."""
+"""(where the record is, the damage in the place where it should be)."""
 
 
 class UnitSearch:
-    """Of one unit."""
+    """The search for the record of one unit."""
 
     def __init__(self, store: MessageStore, misplaced: MisplacedUnit) -> None:
         self._store = store
         self._misplaced = misplaced
 
     def search(self) -> Found:
-        """Worker thread. Raises BrokerBusy where it cannot be looked up now."""
+        """Worker thread. Raises BrokerBusy if the search is impossible now."""
         units = self._store.damaged_units
         try:
             found = units.find(self._misplaced)
@@ -30,7 +30,7 @@ class UnitSearch:
             raise BrokerBusy(SEARCH_MS, f"a damaged unit of a queue cannot be looked up: {error}") from error
 
     def settle(self, found: Found) -> None:
-        """Sets the unit right, and notes the damage."""
+        """Corrects the unit, and records the damage."""
         wrong, damaged = found
         self._store.damaged_units.set_right([] if wrong is None else [wrong])
         self._store.damage.add_all(damaged, "met on its way to a consumer")

@@ -242,7 +242,7 @@ class WaitingTable:
         return self._store.due_of(offset) if due_ms is None else due_ms
 
     def given_up_due_of(self, offset: int) -> int | None:
-        """When the record at `offset` was due, where it was forgotten, and nothing staged ends it."""
+        """When the record at `offset` was due, if it was forgotten and nothing staged ends it."""
         due_ms = self._forgotten.get(offset, ENDED)
         return None if due_ms == ENDED or offset in self._ending else due_ms
 

@@ -80,5 +80,5 @@ class NameServers:
                 else:
                     return reply, payload, address
             raise failure or RequestTimeout(f"{type(request).__name__} to {self.preferred}", timeout_ms)
-        finally:  # it knows this frame, and so all callers: they would stay until a collection
+        finally:  # the error refers to this frame and so to all callers: they would stay until a garbage collection
             del failure

@@ -63,7 +63,7 @@ class Waits(Protocol):
         """Runs a coroutine beside the caller: in a thread of that name, or as a task of the loop. Any thread."""
 
     async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine and waits for it; it goes on where its caller is cancelled."""
+        """Runs a coroutine and waits for it; it runs to its end even if its caller is cancelled."""
 
     def is_end(self, error: BaseException) -> bool:
         """True if an error from user code is our own cancellation."""
