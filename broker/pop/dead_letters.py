@@ -1,7 +1,8 @@
 """The dead letter of a pop group: a copy of the message that also says, in the log, which lease it ends. Pure.
 
 Its prepared transaction offset is -1 - LEASE (broker/waiting/ends), so that whoever reads the log looks at it; its property
-POP_LEASE is "topic queue-id queue-offset". So no crash lies between the copy and the end of the message in its own queue.
+POP_LEASE is "topic queue-id queue-offset", with " begin pop-ms" behind it, the name of its check point, where it was leased.
+So no crash lies between the copy and the end of the message in its own queue.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from ...record.kernel import StoredMessage, decode_batch
 from ...record.new_record import NewRecord
 from ...record.sys_flag import NOT_COPIED
 from ...store.queues.dispatch import Run
+from ..state.pop_queue import Name
 from ..state.retry_policy import RETRIES_MAX_MAX
 from ..waiting.ends import LEASE
 
 
-def dead_letter(message: StoredMessage, group: str, attempts: int, reason: str) -> NewRecord:
-    """The record to be stored among the group's dead letters. `attempts`: how often it was handed out. Raises
-    MessageTooLarge."""
+def dead_letter(message: StoredMessage, group: str, attempts: int, reason: str, name: Name | None = None) -> NewRecord:
+    """The record to be stored among the group's dead letters. `attempts`: how often it was handed out; `name`: of its check
+    point, if it is leased. Raises MessageTooLarge."""
     origin = Origin(message.topic, message.offset_message_id)
     properties = dead_letter_properties(message.properties, origin, reason)
-    lease = f"{message.topic} {message.queue_id} {message.queue_offset}"
+    words = message.topic, message.queue_id, message.queue_offset, *(name or ())
+    lease = " ".join(map(str, words))
     return NewRecord(
         topic=dead_letter_topic(group),
         queue_id=0,
@@ -40,12 +43,13 @@ def dead_letter(message: StoredMessage, group: str, attempts: int, reason: str) 
     )
 
 
-def leases_ended_by(run: Run) -> Iterator[tuple[tuple[str, str, int], int]]:
-    """((group, topic, queue id), queue offset) of what dead letters among these records end."""
+def leases_ended_by(run: Run) -> Iterator[tuple[tuple[str, str, int], int, Name | None]]:
+    """((group, topic, queue id), queue offset, name of the check point or None) of what dead letters among these records
+    end."""
     group = run.topic.removeprefix(DEAD_LETTER_PREFIX)
     for message in decode_batch(bytes(run.records)):
-        words = message.properties.get(POP_LEASE, "").split(" ")
-        if message.prepared_transaction_offset == -1 - LEASE and len(words) == 3:
-            topic, queue_id, offset = words
-            if queue_id.isdecimal() and offset.isdecimal():
-                yield (group, topic, int(queue_id)), int(offset)
+        topic, *words = message.properties.get(POP_LEASE, "").split(" ")
+        is_ours = message.prepared_transaction_offset == -1 - LEASE
+        if is_ours and len(words) in (2, 4) and all(word.isascii() and word.isdecimal() for word in words):
+            queue_id, offset, *name = map(int, words)
+            yield (group, topic, queue_id), offset, (name[0], name[1]) if name else None

@@ -24,6 +24,7 @@ from ...model.queue import PhysicalOffset, QueueOffset
 from ...record.kernel import StoredMessage, decode_record
 from ...store.get_result import GetResult
 from ..handlers.parts import Parts
+from ..state.pop_queue import Name
 from ..state.pop_table import Bits, Due, PopTable, QueueKey
 from ..state.redelivery_topics import wanted_dead_letter_topic
 from ..state.state_log import OFFSETS, POPS, TOPICS
@@ -32,7 +33,6 @@ from .lease_ends import LeaseEnds
 
 log = logging.getLogger(__name__)
 
-RENEW_AHEAD_MS: Final = 5000
 DUE_PER_TICK: Final = 2048
 COMMIT_SHARE: Final = 50  # committing takes at most one part in so many of the time
 COMMIT_MS: Final = 1000
@@ -70,7 +70,7 @@ class Leases:
         self.ended.settle(self._state.applied)
         if not self._parts.leads():
             return
-        due = self._table.take_due(now_ms, renew_ahead_ms=RENEW_AHEAD_MS, count_max=DUE_PER_TICK)
+        due = self._table.take_due(now_ms, count_max=DUE_PER_TICK)
         try:
             self._see_to(due, now_ms)
             if now_ms >= self._next_commit_ms:
@@ -84,15 +84,16 @@ class Leases:
         renewed: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
         over: dict[tuple[str, str], list[Bits]] = defaultdict(list)
         for one in due:
-            (group, topic, queue_id), checkpoint = one.queue, one.checkpoint
+            checkpoint = one.checkpoint
+            (group, topic, queue_id) = checkpoint.queue.key
             if checkpoint.owner and self._parts.registry.identity_of(checkpoint.owner) is not None:
                 renewed[group, topic].append((queue_id, *checkpoint.name))
-            elif checkpoint.due_ms > now_ms:
+            elif one.due_ms > now_ms:
                 self._table.put_back(one)
             else:
-                bits = (1 << len(checkpoint.offsets)) - 1
+                bits = checkpoint.queue.open_bits(checkpoint)
                 over[group, topic].append((queue_id, *checkpoint.name, bits))
-                self.returned += checkpoint.open_count
+                self.returned += bits.bit_count()
         for (group, topic), rows in renewed.items():
             self._state.stage(self._store, POPS, self._table.event_renewed(group, topic, rows))
             self.renewed += len(rows)
@@ -173,16 +174,19 @@ class Leases:
             if at is None or not self._store.damage.may_return(at):
                 self.give_up(key, [offset], str(found))
 
-    def stage_dead_letter(self, message: StoredMessage, group: str, attempts: int, reason: str) -> int:
-        """Stages the copy, which ends the message in its queue; returns its end. Raises StoreNotWriteable."""
+    def stage_dead_letter(
+        self, message: StoredMessage, group: str, attempts: int, reason: str, name: Name | None = None
+    ) -> int:
+        """Stages the copy, which ends the message in its queue; returns its end. `name`: of its check point, if it is
+        leased. Raises StoreNotWriteable."""
         state = self._state
         topic = wanted_dead_letter_topic(state.topic_table.configs, group)
         if topic is not None:
             state.stage(self._store, TOPICS, state.topic_table.event_set(topic))
         try:
-            record = dead_letter(message, group, attempts, reason)
+            record = dead_letter(message, group, attempts, reason, name)
         except (MessageTooLarge, MessageIllegal):
-            record = dead_letter(message, group, attempts, "")
+            record = dead_letter(message, group, attempts, "", name)
         self.buried += 1
         return int(self._store.stage_record(record).end)
 

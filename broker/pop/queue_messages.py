@@ -99,14 +99,14 @@ class QueueMessages:
             passed = 0  # an operator moved the group since
         if queue is None:
             return max(committed, passed)
-        if not queue.checkpoints and not queue.available:
+        if queue.is_idle:
             return max(queue.next, committed, passed)
         return max(queue.next, passed)
 
     def take(self, request: PopMessages, key: QueueKey, room: int, room_bytes: int, *, is_warm: bool) -> Take | None:
         """What one queue has for a pop. Raises InvalidParameter, WorkFirst."""
         queue = self._table.queue(key)
-        if queue is not None and (queue.checkpoints or queue.available) and queue.is_ordered != request.is_ordered:
+        if queue is not None and not queue.is_idle and queue.is_ordered != request.is_ordered:
             raise InvalidParameter("is_ordered", request.is_ordered, f"{queue.is_ordered}, as what the group holds now")
         misplaced = self._misplaced.pop(key, None)
         if misplaced is not None:

@@ -116,7 +116,7 @@ class ReceiptHandler:
             raise found
         assert isinstance(found, StoredMessage)
         attempts = checkpoint.attempts_of(request.index) + 1
-        end = self._leases.stage_dead_letter(found, request.group, attempts, request.reason)
+        end = self._leases.stage_dead_letter(found, request.group, attempts, request.reason, name)
         self._leases.ended.add(key, name, 1 << request.index, end)
         self._parts.acknowledgements.staged.append((call, Done(), end, ()))
 
@@ -125,7 +125,7 @@ class ReceiptHandler:
         now_ms = self._clock.now_ms()
         rows = []
         for (_, topic, queue_id), queue in self._table.queues_of(call.request.group):
-            open_ones = queue.checkpoints.values()
+            open_ones = list(queue.all_checkpoints())
             oldest = min((one.pop_ms for one in open_ones), default=None)
             attempts = [max(one.attempts, default=0) + 1 for one in open_ones]
             rows.append(
@@ -192,11 +192,10 @@ class ReceiptHandler:
 
     def _open_bits(self, key: QueueKey, name: Name) -> int:
         queue = self._table.queue(key)
-        checkpoint = None if queue is None else queue.checkpoints.get(name)
-        if checkpoint is None:
+        checkpoint = None if queue is None else queue.checkpoint(name)
+        if queue is None or checkpoint is None:
             return 0
-        whole = (1 << len(checkpoint.offsets)) - 1
-        return whole & ~checkpoint.acked & ~self._leases.ended.bits(key, name, self._state.applied)
+        return queue.open_bits(checkpoint) & ~self._leases.ended.bits(key, name, self._state.applied)
 
     def _open_one(
         self, group: str, topic: str, text: str, index: int
@@ -206,9 +205,10 @@ class ReceiptHandler:
         if not 0 <= index < count:
             raise HandleRefused("malformed")
         queue = self._table.queue(key)
-        if queue is None or not self._open_bits(key, name) >> index & 1:
+        checkpoint = None if queue is None else queue.checkpoint(name)
+        if queue is None or checkpoint is None or not self._open_bits(key, name) >> index & 1:
             raise _expired(key, name, 1 << index)
-        return key, name, queue, queue.checkpoints[name]
+        return key, name, queue, checkpoint
 
     def _is_ordered(self, key: QueueKey) -> bool:
         queue = self._table.queue(key)

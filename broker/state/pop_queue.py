@@ -9,93 +9,122 @@ time is available again, in its place, with one attempt more. In an ordered grou
 passed over: it is available from then on, with no attempt.
 
 Each change is one event of the log, named by absolute values: an event that is applied once more changes nothing that a
-later one does not set right, so a replay may begin before the snapshot's end.
+later one does not set right, so a replay may begin before the snapshot's end. The snapshot is copied while the loop applies
+events: first what is handled, then the check points, then what is available. So a message that an event moves on is in at
+least one of the copies, and the replay of the event sets right what is in two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
-from itertools import pairwise
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from .packed_rows import pack_rows, unpack_rows
+
+if TYPE_CHECKING:
+    from .lease_times import Slot
 
 Name = tuple[int, int]
-"""(first offset, time of the pop) of a check point.""" """Messages of one check point."""
+"""(first offset, time of the pop) of a check point."""
 OFFSETS_MAX: Final = 32
 """Messages of one check point."""
-NO_KEYS: Final[tuple[int, ...]] = ()
+
+_PLAIN_WIDTH: Final = 4
+_AVAILABLE_WIDTH: Final = 2
+_NAMED_WIDTH: Final = 3
+_ORDER_SPARE: Final = 1024
 
 
 class PopCheckpoint:
-    """`offsets`: of its messages; `acked`: bit n for the n-th; `attempts`: how often each was handed out before, () = never;
-    `keys`: hashes of their sharding keys, () where the group is not ordered; `due_ms`: monotonic, when the lease ends; `owner`:
-    the client whose heartbeats renew it, ""."""
+    """`begin`: its first offset; `attempts`: how often each was handed out before, () = never; `keys`: hashes of their sharding
+    keys, () where the group is not ordered; `owner`: the client whose heartbeats renew it, "". `slot`: when it is looked
+    at. There may be a million: what two of them have in common is one object.
+    """
 
-    __slots__ = ("acked", "attempts", "due_ms", "invisible_ms", "keys", "offsets", "owner", "pop_ms")
+    __slots__ = ("_others", "attempts", "begin", "invisible_ms", "keys", "owner", "pop_ms", "queue", "slot")
 
     def __init__(
         self,
+        queue: PopQueue,
         offsets: Sequence[int],
         pop_ms: int,
         invisible_ms: int,
-        due_ms: int,
         *,
         owner: str = "",
         attempts: tuple[int, ...] = (),
-        keys: tuple[int, ...] = NO_KEYS,
-        acked: int = 0,
+        keys: tuple[int, ...] = (),
     ) -> None:
-        self.offsets = offsets
+        self.queue = queue
+        self.begin = offsets[0]
+        self._others: int | tuple[int, ...] = len(offsets) if isinstance(offsets, range) else tuple(offsets)
         self.pop_ms = pop_ms
         self.invisible_ms = invisible_ms
-        self.due_ms = due_ms
         self.owner = owner
         self.attempts = attempts
         self.keys = keys
-        self.acked = acked
+        self.slot: Slot | None = None
 
     @property
     def name(self) -> Name:
         """What events call it."""
-        return self.offsets[0], self.pop_ms
+        return self.begin, self.pop_ms
 
     @property
-    def is_done(self) -> bool:
-        """All are acknowledged, or otherwise ended."""
-        return self.acked == (1 << len(self.offsets)) - 1
+    def offsets(self) -> Sequence[int]:
+        """Of its messages, ascending."""
+        others = self._others
+        return range(self.begin, self.begin + others) if isinstance(others, int) else others
 
     @property
-    def open_count(self) -> int:
-        """How many are leased still."""
-        return len(self.offsets) - self.acked.bit_count()
+    def count(self) -> int:
+        """How many messages it has, handled or not."""
+        return self._others if isinstance(self._others, int) else len(self._others)
 
-    def open_indices(self) -> Iterator[int]:
-        """Of those that are leased still."""
-        acked = self.acked
-        return (index for index in range(len(self.offsets)) if not acked >> index & 1)
+    @property
+    def is_plain(self) -> bool:
+        """Its messages follow each other, were never handed out before, and nobody renews it."""
+        return isinstance(self._others, int) and not (self.owner or self.attempts or self.keys)
 
     def attempts_of(self, index: int) -> int:
         """How often the `index`-th was handed out before."""
         return self.attempts[index] if self.attempts else 0
 
-    def key_of(self, index: int) -> int:
-        """Hash of its sharding key; 0 where the group is not ordered."""
-        return self.keys[index] if self.keys else 0
-
 
 class PopQueue:
-    """`available`: {offset: attempts before}; `keys`: {offset: hash of the sharding key} of these, in an ordered group."""
+    """`checkpoints`: by their first offset; `twins`: those whose first offset another one had already; `handled`: of
+    which messages are handled, or otherwise ended, where that is not all: bit n for the n-th. `leased`: how many messages
+    are. `available`: {offset: attempts before}; `keys`: {offset: hash of the sharding key} of these, in an ordered
+    group."""
 
-    __slots__ = ("_order", "available", "busy", "checkpoints", "is_ordered", "keys", "last_pop_ms", "next")
+    __slots__ = (
+        "_order",
+        "available",
+        "busy",
+        "checkpoints",
+        "handled",
+        "is_ordered",
+        "key",
+        "keys",
+        "last_pop_ms",
+        "leased",
+        "next",
+        "twins",
+    )
 
-    def __init__(self, next_offset: int) -> None:
+    def __init__(self, key: tuple[str, str, int], next_offset: int) -> None:
+        self.key = key
         self.next = next_offset
         self.available: dict[int, int] = {}
-        self.checkpoints: dict[Name, PopCheckpoint] = {}
+        self.checkpoints: dict[int, PopCheckpoint] = {}
+        self.twins: dict[Name, PopCheckpoint] = {}
+        self.handled: dict[Name, int] = {}
         self.is_ordered = False
         self.keys: dict[int, int] = {}
         self.busy: dict[int, int] = {}  # hash of a sharding key: how many messages of it are leased
         self.last_pop_ms = 0
+        self.leased = 0
         self._order: list[int] = []  # a heap of what is available; what is not any more stays until it comes first
 
     # ---- what the log says
@@ -105,97 +134,133 @@ class PopQueue:
         it was known."""
         self.next = max(self.next, next_offset)
         self.last_pop_ms = max(self.last_pop_ms, checkpoint.pop_ms)
-        for offset in checkpoint.offsets:
+        known = self.checkpoint(checkpoint.name)
+        if known is None:
+            for offset, key in passed:
+                self.keys[offset] = key
+                if offset not in self.available:
+                    self._add(offset, 0)
+            self._put(checkpoint)
+        for index in indices(self.open_bits(known or checkpoint)):  # what was given back since may be available
+            offset = checkpoint.offsets[index]
             self.available.pop(offset, None)
             self.keys.pop(offset, None)
-        if checkpoint.name in self.checkpoints:
-            return False
-        for offset, key in passed:
-            if offset not in self.available:
-                self._add(offset, 0)
-            self.keys[offset] = key
-        self.checkpoints[checkpoint.name] = checkpoint
-        if checkpoint.keys:
-            self.is_ordered = True
-            for key in checkpoint.keys:
-                self.busy[key] = self.busy.get(key, 0) + 1
-        return True
+        self.is_ordered = bool(checkpoint.keys)
+        return known is None
 
-    def on_acked(self, name: Name, bits: int) -> int:
-        """The n-th of a check point is handled, for each bit; returns how many leases that ended."""
-        checkpoint = self.checkpoints.get(name)
-        if checkpoint is None:
-            return 0
-        ended = bits & ~checkpoint.acked & ((1 << len(checkpoint.offsets)) - 1)
+    def on_acked(self, checkpoint: PopCheckpoint, bits: int) -> None:
+        """The n-th of a check point is handled, for each bit."""
+        self._end(checkpoint, bits & self.open_bits(checkpoint))
+
+    def on_returned(self, checkpoint: PopCheckpoint, bits: int, *, counts: bool) -> None:
+        """The n-th of a check point is available again, for each bit of `bits` that is not handled; `counts`: as one
+        attempt."""
+        ended = bits & self.open_bits(checkpoint)
+        offsets = checkpoint.offsets
+        for index in indices(ended):
+            if checkpoint.keys:
+                self.keys[offsets[index]] = checkpoint.keys[index]
+            self._add(offsets[index], checkpoint.attempts_of(index) + counts)
         self._end(checkpoint, ended)
-        return ended.bit_count()
 
-    def on_returned(self, name: Name, bits: int, *, counts: bool) -> list[tuple[int, int]]:
-        """The n-th of a check point is available again, for each bit of `bits` that is not acknowledged; `counts`: as one
-        attempt. Returns (offset, attempts before) of each."""
-        checkpoint = self.checkpoints.get(name)
-        if checkpoint is None:
-            return []
-        returned = []
-        ended = bits & ~checkpoint.acked & ((1 << len(checkpoint.offsets)) - 1)
-        for index in checkpoint.open_indices():
-            if ended >> index & 1:
-                offset, attempts = checkpoint.offsets[index], checkpoint.attempts_of(index) + counts
-                self._add(offset, attempts)
-                if checkpoint.keys:
-                    self.keys[offset] = checkpoint.keys[index]
-                returned.append((offset, attempts))
-        self._end(checkpoint, ended)
-        return returned
-
-    def on_changed(self, name: Name, index: int, pop_ms: int, invisible_ms: int, due_ms: int) -> PopCheckpoint | None:
+    def on_changed(self, checkpoint: PopCheckpoint, index: int, pop_ms: int, invisible_ms: int) -> PopCheckpoint | None:
         """The lease of one message goes on as a check point of its own; None where it was not leased."""
-        checkpoint = self.checkpoints.get(name)
-        if checkpoint is None or index >= len(checkpoint.offsets) or checkpoint.acked >> index & 1:
+        if not self.open_bits(checkpoint) >> index & 1:
             return None
-        attempts, keys = checkpoint.attempts_of(index), checkpoint.keys[index : index + 1]
+        offset, attempts = checkpoint.offsets[index], checkpoint.attempts_of(index)
         one = PopCheckpoint(
-            (checkpoint.offsets[index],),
+            self,
+            range(offset, offset + 1),
             pop_ms,
             invisible_ms,
-            due_ms,
             owner=checkpoint.owner,
             attempts=(attempts,) if attempts else (),
-            keys=keys,
+            keys=checkpoint.keys[index : index + 1],
         )
+        is_new = self.on_popped(one, next_offset=self.next)
         self._end(checkpoint, 1 << index)
-        return one if self.on_popped(one, next_offset=self.next) else None
+        return one if is_new else None
 
-    def on_ended(self, offset: int) -> int:
-        """A message that was available, or leased, is no longer the group's to handle; returns how many that were, 0 or 1."""
+    def on_ended(self, offset: int, name: Name | None = None) -> PopCheckpoint | None:
+        """A message that was available, or leased, is no longer the group's to handle. `name`: of its check point, where it
+        was leased; None = look for it. Returns the check point it was in."""
         self.keys.pop(offset, None)
         if self.available.pop(offset, None) is not None:
-            return 1
-        for checkpoint in self.checkpoints.values():
-            if checkpoint.offsets[0] <= offset <= checkpoint.offsets[-1] and offset in checkpoint.offsets:
-                bit = 1 << checkpoint.offsets.index(offset)
-                if not checkpoint.acked & bit:
+            return None
+        named = None if name is None else self.checkpoint(name)
+        for checkpoint in self.all_checkpoints() if named is None else (named,):
+            offsets = checkpoint.offsets
+            if offset in offsets:
+                bit = 1 << offsets.index(offset)
+                if self.open_bits(checkpoint) & bit:
                     self._end(checkpoint, bit)
-                    return 1
-        return 0
+                    return checkpoint
+        return None
 
     def _add(self, offset: int, attempts: int) -> None:
         if offset not in self.available:
             heappush(self._order, offset)
         self.available[offset] = attempts
+        if len(self._order) > 2 * len(self.available) + _ORDER_SPARE:
+            self._order = list(self.available)
+            heapify(self._order)
+
+    def _put(self, checkpoint: PopCheckpoint) -> None:
+        if checkpoint.begin in self.checkpoints:
+            self.twins[checkpoint.name] = checkpoint
+        else:
+            self.checkpoints[checkpoint.begin] = checkpoint
+        self.leased += checkpoint.count
+        for key in checkpoint.keys:
+            self.busy[key] = self.busy.get(key, 0) + 1
 
     def _end(self, checkpoint: PopCheckpoint, bits: int) -> None:
+        """`bits`: of open ones."""
+        if not bits:
+            return
         if checkpoint.keys:
-            for index, key in enumerate(checkpoint.keys):
-                if bits >> index & 1 and key in self.busy:
-                    self.busy[key] -= 1
-                    if not self.busy[key]:
-                        del self.busy[key]
-        checkpoint.acked |= bits
-        if checkpoint.is_done:
-            del self.checkpoints[checkpoint.name]
+            for index in indices(bits):
+                key = checkpoint.keys[index]
+                self.busy[key] -= 1
+                if not self.busy[key]:
+                    del self.busy[key]
+        self.leased -= bits.bit_count()
+        name = checkpoint.name
+        handled = self.handled.get(name, 0) | bits
+        if handled != (1 << checkpoint.count) - 1:
+            self.handled[name] = handled
+            return
+        if self.checkpoints.get(checkpoint.begin) is checkpoint:
+            del self.checkpoints[checkpoint.begin]
+        else:
+            del self.twins[name]
+        self.handled.pop(name, None)
 
     # ---- questions
+
+    def checkpoint(self, name: Name) -> PopCheckpoint | None:
+        """None where nothing of it is leased."""
+        found = self.checkpoints.get(name[0])
+        return found if found is not None and found.pop_ms == name[1] else self.twins.get(name)
+
+    def all_checkpoints(self) -> Iterator[PopCheckpoint]:
+        """Of which something is leased."""
+        return chain(self.checkpoints.values(), self.twins.values())
+
+    def open_bits(self, checkpoint: PopCheckpoint) -> int:
+        """Which of its messages are leased still. It must be in the queue."""
+        whole = (1 << checkpoint.count) - 1
+        return whole & ~self.handled.get(checkpoint.name, 0)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is leased, and nothing is to be handed out again."""
+        return not (self.checkpoints or self.twins or self.available)
+
+    @property
+    def entries(self) -> int:
+        """Check points, and messages to be handed out again."""
+        return len(self.checkpoints) + len(self.twins) + len(self.available)
 
     def first_available(self, count_max: int) -> list[tuple[int, int]]:
         """(offset, attempts before) of the first ones that are available, in the order of the queue."""
@@ -211,65 +276,79 @@ class PopQueue:
 
     def first_open(self) -> int:
         """The first offset that is not handled: all below is done."""
-        leased = (checkpoint.offsets[next(checkpoint.open_indices())] for checkpoint in self.checkpoints.values())
-        return min(self.next, min(leased, default=self.next), min(self.available, default=self.next))
-
-    @property
-    def leased(self) -> int:
-        """How many messages are leased."""
-        return sum(checkpoint.open_count for checkpoint in self.checkpoints.values())
+        first = min(self.next, min(self.available, default=self.next))
+        if not self.handled:
+            return min(
+                first, min(self.checkpoints, default=first), min((begin for begin, _ in self.twins), default=first)
+            )
+        for checkpoint in self.all_checkpoints():
+            if checkpoint.begin < first:
+                bits = self.open_bits(checkpoint)
+                first = min(first, checkpoint.offsets[(bits & -bits).bit_length() - 1])
+        return first
 
     # ---- the snapshot
 
     def document(self) -> dict[str, Any]:
-        """Any thread."""
+        """Any thread; the order matters (see above)."""
+        handled = list(self.handled.copy().items())
+        checkpoints = [*self.twins.copy().values(), *self.checkpoints.copy().values()]
+        keys = self.keys.copy()
+        available = self.available.copy()
         return {
             "next": self.next,
             "lastPopMs": self.last_pop_ms,
             "ordered": self.is_ordered,
-            "available": sorted(self.available.copy().items()),
-            "keys": sorted(self.keys.copy().items()),
+            "available": pack_rows(available.items()),
+            "keys": pack_rows(keys.items()),
+            "handled": pack_rows((*name, bits) for name, bits in handled),
+            "plain": pack_rows(
+                (one.begin, one.count, one.pop_ms, one.invisible_ms) for one in checkpoints if one.is_plain
+            ),
             "checkpoints": [
-                [
-                    encode_offsets(one.offsets),
-                    one.acked,
-                    one.pop_ms,
-                    one.invisible_ms,
-                    one.owner,
-                    one.attempts,
-                    one.keys,
-                ]
-                for one in self.checkpoints.copy().values()
+                [encode_offsets(one.offsets), one.pop_ms, one.invisible_ms, one.owner, one.attempts, one.keys]
+                for one in checkpoints
+                if not one.is_plain
             ],
         }
 
     @staticmethod
-    def load(document: Mapping[str, Any], *, due_of: Callable[[int, int], int]) -> PopQueue:
-        """The reverse. `due_of(pop_ms, invisible_ms)`: monotonic. Raises TypeError, ValueError, KeyError."""
-        queue = PopQueue(int(document["next"]))
+    def load(key: tuple[str, str, int], document: Mapping[str, Any]) -> PopQueue:
+        """The reverse. Raises TypeError, ValueError, KeyError."""
+        queue = PopQueue(key, int(document["next"]))
         queue.last_pop_ms = int(document["lastPopMs"])
-        queue.is_ordered = bool(document["ordered"])
-        for offset, attempts in document["available"]:
-            queue._add(int(offset), int(attempts))
-        queue.keys = {int(offset): int(key) for offset, key in document["keys"]}
-        for encoded, acked, pop_ms, invisible_ms, owner, attempts, keys in document["checkpoints"]:
+        queue.available = {row[0]: row[1] for row in unpack_rows(document["available"], _AVAILABLE_WIDTH)}
+        queue._order = sorted(queue.available)
+        queue.keys = {row[0]: row[1] for row in unpack_rows(document["keys"], _AVAILABLE_WIDTH)}
+        last_ms = 0
+        for begin, count, pop_ms, invisible_ms in unpack_rows(document["plain"], _PLAIN_WIDTH):
+            last_ms = last_ms if invisible_ms == last_ms else invisible_ms  # one object, not a million
+            queue._put(PopCheckpoint(queue, decode_offsets([begin, count]), pop_ms, last_ms))
+        for encoded, pop_ms, invisible_ms, owner, attempts, keys in document["checkpoints"]:
             checkpoint = PopCheckpoint(
+                queue,
                 decode_offsets(encoded),
                 int(pop_ms),
                 int(invisible_ms),
-                due_of(int(pop_ms), int(invisible_ms)),
                 owner=str(owner),
                 attempts=tuple(map(int, attempts)),
                 keys=tuple(map(int, keys)),
-                acked=int(acked),
             )
-            if not checkpoint.is_done:
-                queue.checkpoints[checkpoint.name] = checkpoint
-                for index in checkpoint.open_indices():
-                    if checkpoint.keys:
-                        key = checkpoint.keys[index]
-                        queue.busy[key] = queue.busy.get(key, 0) + 1
+            queue._put(checkpoint)
+        for begin, pop_ms, bits in unpack_rows(document["handled"], _NAMED_WIDTH):
+            found = queue.checkpoint((begin, pop_ms))
+            if found is not None:
+                queue._end(found, bits & queue.open_bits(found))
+        queue.is_ordered = bool(document["ordered"])
         return queue
+
+
+def indices(bits: int) -> Iterator[int]:
+    """Of the bits that are set, ascending."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 def encode_offsets(offsets: Sequence[int]) -> list[int]:

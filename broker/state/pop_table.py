@@ -2,7 +2,8 @@
 
 Changed only from the log, like the topic table (see there). Leases end by the monotonic clock of this process: a wall clock
 that jumps hands out nothing early. A broker that follows the log counts from when it applied the pop; one that starts has only
-the wall clock to go by, and holds a lease for its whole invisible time at most.
+the wall clock to go by, and holds a lease for its whole invisible time at most; one that its owner renews it holds for that
+time, since the owner needs a moment to be heard.
 
 What was acknowledged a moment ago is remembered: to acknowledge it once more succeeds.
 """
@@ -11,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Any, Final
 
 from ...model.errors import StoreFormatError
+from .lease_times import LeaseTimes
+from .packed_rows import pack_rows, unpack_rows
 from .pop_queue import Name, PopCheckpoint, PopQueue, decode_offsets, encode_offsets
 from .topic_table import Document
 from .unknown_events import unknown_event
@@ -30,6 +32,8 @@ POP_EVENTS: Final = (POPPED, ACKED, RETURNED, CHANGED, RENEWED, ENDED, SIGNED)
 
 FILE_NAME: Final = "popLeases.json"
 ACKED_MAX: Final = 20_000
+RENEW_AHEAD_MS: Final = 5000
+"""So long before its end a lease that its owner renews is looked at, or a third of its time before."""
 
 QueueKey = tuple[str, str, int]
 """(group, topic, queue id)."""
@@ -37,6 +41,8 @@ Bits = tuple[int, int, int, int]
 """(queue id, first offset, time of the pop, bits): some messages of a check point."""
 
 _HELD: Final = ("pops", "acked", "key")
+_ACKED_WIDTH: Final = 3
+_PAIRS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +63,10 @@ class Popped:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A lease whose time has come, or that is to be renewed."""
+    """A lease that is over at `due_ms` (monotonic), or may be renewed before."""
 
-    queue: QueueKey
     checkpoint: PopCheckpoint
+    due_ms: int
 
 
 class PopTable:
@@ -71,11 +77,12 @@ class PopTable:
         self.key = b""
         self.entries = 0
         self._queues: dict[QueueKey, PopQueue] = {}
-        self._due: list[tuple[int, int, QueueKey, Name]] = []
-        self._sequence = 0
+        self._looks = LeaseTimes()  # leases with an owner, before their end
+        self._ends = LeaseTimes()
         self._acked: dict[tuple[QueueKey, Name], int] = {}  # bits that were acknowledged, the latest last
         self._rest: Document = {}
         self._now_ms = self._monotonic_ms = 0
+        self._pairs: dict[tuple[int, str], tuple[int, str]] = {}  # what many leases have in common
 
     # ---- events
 
@@ -148,7 +155,7 @@ class PopTable:
 
     def _size(self, key: QueueKey) -> int:
         queue = self._queues.get(key)
-        return 0 if queue is None else len(queue.checkpoints) + len(queue.available)
+        return 0 if queue is None else queue.entries
 
     def _apply(self, kind: str, key: QueueKey, row: Sequence[Any], event: Mapping[str, Any]) -> None:
         if kind == POPPED:
@@ -158,76 +165,96 @@ class PopTable:
         if queue is None:
             return  # the queue was deleted meanwhile
         if kind == ENDED:
-            queue.on_ended(int(row[1]))
+            self._settle(queue, queue.on_ended(int(row[1])))
             return
         name = int(row[1]), int(row[2])
+        checkpoint = queue.checkpoint(name)
+        if checkpoint is None:
+            return  # its leases are over
         if kind == RENEWED:
-            checkpoint = queue.checkpoints.get(name)
-            if checkpoint is not None:
-                checkpoint.due_ms = self._monotonic_ms + checkpoint.invisible_ms
-                self._schedule(key, checkpoint)
-            return
-        known = queue.checkpoints.get(name)
-        if kind == ACKED:
-            queue.on_acked(name, int(row[3]))
-        elif kind == RETURNED:
-            queue.on_returned(name, int(row[3]), counts=bool(event["counts"]))
-        elif kind == CHANGED:
-            index, pop_ms, invisible_ms = int(row[3]), int(row[4]), int(row[5])
-            one = queue.on_changed(name, index, pop_ms, invisible_ms, self._due_of(pop_ms, invisible_ms))
-            if one is not None:
-                self._schedule(key, one)
-        if known is not None and kind == ACKED:
+            self._schedule(checkpoint, renewed=True)
+        elif kind == ACKED:
             self._remember(key, name, int(row[3]))
+            queue.on_acked(checkpoint, int(row[3]))
+        elif kind == RETURNED:
+            queue.on_returned(checkpoint, int(row[3]), counts=bool(event["counts"]))
+        else:
+            one = queue.on_changed(checkpoint, int(row[3]), int(row[4]), int(row[5]))
+            if one is not None:
+                self._schedule(one)
+        self._settle(queue, checkpoint)
 
     def _on_popped(self, key: QueueKey, row: Sequence[Any]) -> None:
         _, encoded, pop_ms, invisible_ms, next_offset, owner, attempts, keys, passed = row
+        offsets = decode_offsets(encoded)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = PopQueue(key, offsets[0])
+        shared_ms, shared_owner = self._same(int(invisible_ms), str(owner))
         checkpoint = PopCheckpoint(
-            decode_offsets(encoded),
+            queue,
+            offsets,
             int(pop_ms),
-            int(invisible_ms),
-            self._due_of(int(pop_ms), int(invisible_ms)),
-            owner=str(owner),
+            shared_ms,
+            owner=shared_owner,
             attempts=tuple(map(int, attempts)),
             keys=tuple(map(int, keys)),
         )
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = PopQueue(checkpoint.offsets[0])
         pairs = [(int(offset), int(hash_)) for offset, hash_ in passed]
         if queue.on_popped(checkpoint, next_offset=int(next_offset), passed=pairs):
-            self._schedule(key, checkpoint)
+            self._schedule(checkpoint)
 
-    def _due_of(self, pop_ms: int, invisible_ms: int) -> int:
-        """Monotonic. Of what was popped before this broker started, as far as the wall clock can be trusted."""
-        passed_ms = min(max(0, self._now_ms - pop_ms), invisible_ms) if self._now_ms else 0
-        return self._monotonic_ms + invisible_ms - passed_ms
+    def _same(self, invisible_ms: int, owner: str) -> tuple[int, str]:
+        """One pair of objects for leases that have them in common."""
+        if len(self._pairs) >= _PAIRS_MAX:
+            self._pairs.clear()
+        pair = invisible_ms, owner
+        return self._pairs.setdefault(pair, pair)
 
-    def _schedule(self, key: QueueKey, checkpoint: PopCheckpoint) -> None:
-        self._sequence += 1
-        heappush(self._due, (checkpoint.due_ms, self._sequence, key, checkpoint.name))
+    def _schedule(self, checkpoint: PopCheckpoint, *, renewed: bool = False) -> None:
+        """It begins now; one that was popped before this broker started, then, as far as the wall clock can be trusted."""
+        invisible_ms = checkpoint.invisible_ms
+        is_whole = renewed or checkpoint.owner or not self._now_ms
+        passed_ms = 0 if is_whole else min(max(0, self._now_ms - checkpoint.pop_ms), invisible_ms)
+        due_ms = self._monotonic_ms + invisible_ms - passed_ms
+        self._unschedule(checkpoint)
+        if checkpoint.owner:
+            self._looks.add(checkpoint, due_ms - _ahead_ms(checkpoint))
+        else:
+            self._ends.add(checkpoint, due_ms)
+
+    def _unschedule(self, checkpoint: PopCheckpoint) -> None:
+        slot, checkpoint.slot = checkpoint.slot, None
+        if slot is not None:
+            (self._looks if self._looks.has(slot) else self._ends).remove(slot)
+
+    def _settle(self, queue: PopQueue, checkpoint: PopCheckpoint | None) -> None:
+        """Some of it may be handled; nobody looks at it any more if all is."""
+        if checkpoint is not None and queue.checkpoint(checkpoint.name) is not checkpoint:
+            self._unschedule(checkpoint)
 
     def _remember(self, key: QueueKey, name: Name, bits: int) -> None:
         self._acked[key, name] = self._acked.pop((key, name), 0) | bits
         if len(self._acked) > ACKED_MAX:
             del self._acked[next(iter(self._acked))]
 
-    def on_buried(self, key: QueueKey, offset: int) -> None:
-        """A message of the queue is among the group's dead letters."""
+    def on_buried(self, key: QueueKey, offset: int, name: Name | None) -> None:
+        """A message of the queue is among the group's dead letters. `name`: of its check point, if it was leased."""
         queue = self._queues.get(key)
         if queue is not None:
-            before = self._size(key)
-            queue.on_ended(offset)
-            self.entries += self._size(key) - before
+            before = queue.entries
+            self._settle(queue, queue.on_ended(offset, name))
+            self.entries += queue.entries - before
 
     def on_moved(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """An operator moved the group in a queue: nothing of it is leased any more, and it goes on there."""
         key = (group, topic, queue_id)
         before = self._queues.get(key)
         if before is not None:
-            self.entries -= self._size(key)
-            queue = self._queues[key] = PopQueue(offset)
+            queue = PopQueue(key, offset)
             queue.last_pop_ms = before.last_pop_ms  # no name is given twice
+            self._queues[key] = queue
+            self._end_all(before)
 
     def on_topic_deleted(self, topic: str) -> None:
         """Forgets a topic's queues."""
@@ -239,8 +266,12 @@ class PopTable:
 
     def _forget(self, keys: list[QueueKey]) -> None:
         for key in keys:
-            self.entries -= self._size(key)
-            del self._queues[key]
+            self._end_all(self._queues.pop(key))
+
+    def _end_all(self, queue: PopQueue) -> None:
+        self.entries -= queue.entries
+        for checkpoint in queue.all_checkpoints():
+            self._unschedule(checkpoint)
 
     # ---- questions
 
@@ -260,29 +291,18 @@ class PopTable:
         """What of a check point is acknowledged, as far as that is remembered."""
         return self._acked.get((key, name), 0)
 
-    def take_due(self, monotonic_ms: int, *, renew_ahead_ms: int, count_max: int) -> list[Due]:
-        """Leases whose time has come, and `renew_ahead_ms` before that (at most a third of their time) those that have an
-        owner. The caller stages what follows, or gives them back (`put_back`)."""
-        taken: list[Due] = []
-        while self._due and len(taken) < count_max:
-            at_ms, _, key, name = self._due[0]
-            if at_ms > monotonic_ms + renew_ahead_ms:
-                break
-            queue = self._queues.get(key)
-            checkpoint = None if queue is None else queue.checkpoints.get(name)
-            if checkpoint is None or checkpoint.due_ms != at_ms:
-                heappop(self._due)
-                continue
-            ahead_ms = min(renew_ahead_ms, checkpoint.invisible_ms // 3) if checkpoint.owner else 0
-            if at_ms > monotonic_ms + ahead_ms:
-                break
-            heappop(self._due)
-            taken.append(Due(key, checkpoint))
-        return taken
+    def take_due(self, monotonic_ms: int, *, count_max: int) -> list[Due]:
+        """Leases that are over, and those with an owner that are soon. The caller stages what follows, or gives them back
+        (`put_back`)."""
+        over = [Due(one, at_ms) for one, at_ms in self._ends.take(monotonic_ms, count_max)]
+        soon = self._looks.take(monotonic_ms, count_max - len(over))
+        return over + [Due(one, at_ms + _ahead_ms(one)) for one, at_ms in soon]
 
     def put_back(self, due: Due) -> None:
-        """It is due again at its time."""
-        self._schedule(due.queue, due.checkpoint)
+        """It is due again at its time, unless it has ended meanwhile."""
+        checkpoint = due.checkpoint
+        if checkpoint.slot is None and checkpoint.queue.checkpoint(checkpoint.name) is checkpoint:
+            self._ends.add(checkpoint, due.due_ms)
 
     # ---- the snapshot
 
@@ -292,24 +312,32 @@ class PopTable:
         try:
             self.key = bytes.fromhex(document.get("key") or "")
             for group, topic, queue_id, content in document.get("pops") or ():
-                queue = PopQueue.load(content, due_of=lambda _, invisible_ms: int(invisible_ms))
-                self._queues[str(group), str(topic), int(queue_id)] = queue
-            for group, topic, queue_id, begin, pop_ms, bits in document.get("acked") or ():
-                self._remember((str(group), str(topic), int(queue_id)), (int(begin), int(pop_ms)), int(bits))
+                key = (str(group), str(topic), int(queue_id))
+                self._queues[key] = PopQueue.load(key, content)
+            for group, topic, queue_id, texts in document.get("acked") or ():
+                key = (str(group), str(topic), int(queue_id))
+                for begin, pop_ms, bits in unpack_rows(texts, _ACKED_WIDTH):
+                    self._remember(key, (begin, pop_ms), bits)
         except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError(FILE_NAME, f"pops: {error!r}") from error
 
     def begin(self, *, now_ms: int, monotonic_ms: int) -> None:
         """Sets the ends of loaded leases."""
         self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
-        for key, queue in self._queues.items():
-            self.entries += self._size(key)
-            for checkpoint in queue.checkpoints.values():
-                checkpoint.due_ms = self._due_of(checkpoint.pop_ms, checkpoint.invisible_ms)
-                self._schedule(key, checkpoint)
+        for queue in self._queues.values():
+            self.entries += queue.entries
+            for checkpoint in queue.all_checkpoints():
+                self._schedule(checkpoint)
 
     def document(self) -> Document:
         """The content for the snapshot. Any thread."""
         rows = [[*key, queue.document()] for key, queue in self._queues.copy().items()]
-        acked = [[*key, *name, bits] for (key, name), bits in self._acked.copy().items()]
-        return {**self._rest, "key": self.key.hex(), "acked": acked, "pops": rows}
+        acked: dict[QueueKey, list[tuple[int, int, int]]] = {}
+        for (key, name), bits in self._acked.copy().items():
+            acked.setdefault(key, []).append((*name, bits))
+        packed = [[*key, pack_rows(of_queue)] for key, of_queue in acked.items()]
+        return {**self._rest, "key": self.key.hex(), "acked": packed, "pops": rows}
+
+
+def _ahead_ms(checkpoint: PopCheckpoint) -> int:
+    return min(RENEW_AHEAD_MS, checkpoint.invisible_ms // 3)

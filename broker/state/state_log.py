@@ -182,8 +182,8 @@ class StateLog:
         if run.sys_flag & SEQUENCED and run.end > self._loaded[SEQUENCES]:
             self._on_sequences(run)
         if run.sys_flag & ENDS_WAIT and run.topic.startswith(DEAD_LETTER_PREFIX) and run.end > self._loaded[POPS]:
-            for key, offset in leases_ended_by(run):
-                self.pop_table.on_buried(key, offset)
+            for key, offset, name in leases_ended_by(run):
+                self.pop_table.on_buried(key, offset, name)
         if run.topic in self._loaded:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
                 version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
