@@ -255,7 +255,7 @@ def test_a_record_that_was_forgotten_neither_waits_nor_holds_the_log() -> None:
     store.write([(1, 5000, 0), (2, 6000, 1)], 2)
     table = WaitingTable(store)
     table.look_ahead(5000, count_max=10)
-    table.forget(0)
+    table.forget((5000, 0))
     assert table.take_due(9000, count_max=10, below=10) == [(6000, 1)]
     assert not table.is_waiting(0, 5000)
     assert not table.has_below(1)
