@@ -2,7 +2,7 @@
 
 A write names the version it was built on and has exactly three outcomes: `Written`; `Stale` (the node has
 another version, or already exists, or does not exist); and `Unknown`: the connection was lost or too slow, and the write
-may have been carried out or may still be. After `Unknown` one reads and decides anew; the write itself is not repeated.
+may have been carried out or may still be. After `Unknown` the caller reads and decides again; the write itself is not repeated.
 
 What was read is watched: the listener gets its next change once, as a `Touched`, which only says that it is
 time to read again. A suspended session misses no change for good: after CONNECTED everything is
@@ -35,7 +35,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Written or not, or later: read and decide anew."""
+    """Written or not, or later: read and decide again."""
 
     reason: str
 

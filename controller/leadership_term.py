@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 TICK_MS: Final = 50
 TRIES: Final = 3
-"""How often a change is decided anew because somebody else wrote the node meanwhile."""
+"""How often a change is decided again because the node was written meanwhile."""
 
 
 Flush = Callable[[GroupNode, frozenset[str], int, Callable[[frozenset[str]], None]], None]
@@ -183,7 +183,7 @@ class LeadershipTerm:
             self._hearing.remember(node.broker_name, Sighting(node.group_id, node.epoch, known.version), has_node=True)
 
     def _on_heard_out(self, name: str) -> None:
-        """All living replicas of the group were heard: changes take their turns, and elections are decided anew."""
+        """All living replicas of the group were heard: changes take their turns, and elections are decided again."""
         self._changes.release(name)
         if name in self._names:
             self._on_found(name, self._detection.known(name))
@@ -398,7 +398,7 @@ class LeadershipTerm:
         on_written: Callable[[KnownGroup], None],
         tries: int = TRIES,
     ) -> None:
-        """A change that a caller waits for. Decided anew if the node was written meanwhile: the rules then refuse it,
+        """A change that a caller waits for. Decided again if the node was written meanwhile: the rules then refuse it,
         if it named the earlier version."""
 
         def settle(attempt: Attempt) -> None:
@@ -457,11 +457,11 @@ class LeadershipTerm:
         """Detection wants another master; it gets the node after that, whatever the outcome."""
         node, name = effect.node, effect.node.broker_name
         if self._hearing.listens_to(name):
-            return  # decided anew then
+            return  # decided again then
 
         def decide() -> Write | None:
             if name not in self._names or self._detection.known(name).version != effect.version:
-                return None  # written meanwhile, and decided anew
+                return None  # written meanwhile, and decided again
             if self._hearing.epoch_seen(name, self._detection.known(name)):
                 return None  # until it is restored
             log.info("electing group=%s master=%s epoch=%s why=%s", name, node.master, node.epoch, effect.why)

@@ -1,7 +1,7 @@
 """Decides which role this replica plays (candidate, slave or master), from the news of the group's node. Pure.
 
     candidate --(another is master)--> slave --(elected)--> taking over --> master
-        ^  a newer epoch ends every role: stop it, persist the promise, then decide anew  |
+        ^  a newer epoch ends every role: stop it, persist the promise, then decide again |
         +----------------------------------------------------------------------------------+
 
 Rules R1 to R3. News are adopted in the order of epochs, and of the node's versions within one; epochs below the

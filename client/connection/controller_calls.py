@@ -200,7 +200,7 @@ class ControllerCalls:
                 addresses = tuple(dict.fromkeys((error.leader, *self.addresses))) if error.leader else self.addresses
 
     def _first_answer(self, request: RequestFor[_R], addresses: tuple[str, ...], deadline_ms: int) -> _R:
-        """The answer of the first that can be reached. A query goes on to the next if one is silent; a change does not."""
+        """The answer of the first that can be reached. If one is silent, a query is sent to the next; a change is not."""
         asks = isinstance(request, GetController | GetGroup)
         failure: ZenitError | None = None
         for address in addresses:

@@ -60,7 +60,7 @@ class Waits(Protocol):
         """A lock that its holder may keep while waiting."""
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Runs a coroutine beside the caller: in a thread of that name, or as a task of the loop. Any thread."""
+        """Runs a coroutine concurrently: in a thread of that name, or as a task of the loop. Any thread."""
 
     async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs a coroutine and waits for it; it runs to its end even if its caller is cancelled."""

@@ -1,7 +1,7 @@
 """The changes of a replica group: each is a function from its node to the next one, or a refusal.
 
 Pure, and the only place where the sets of a node change. The caller writes the result to ZooKeeper on condition that
-the node still has the version it was made from; a write that fails is decided anew from what is read then. R numbers
+the node still has the version it was made from; a write that fails is decided again from what is read then. R numbers
 are the rules of replication that the code keeps:
 
 - R1  An epoch is given with the master's name and incarnation, grows by one each time, and is never used again. An election

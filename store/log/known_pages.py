@@ -58,7 +58,9 @@ class KnownPages:
             for number in range(begin // step, (end - 1) // step + 1):
                 if number in self._known or not self._is_given(number * step, number * step + step):
                     continue
-                if len(self._known) >= STEPS_MAX:  # of a log that has gone on since: what is read still is learnt anew
+                if (
+                    len(self._known) >= STEPS_MAX
+                ):  # of a log that has gone on since: what is still read becomes known again
                     self._known = set()
                 self._known.add(number)
 

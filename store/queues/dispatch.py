@@ -46,7 +46,7 @@ class Dispatcher(Protocol):
         """Everything below this physical offset is durable here; a restart replays from there."""
 
     def persist(self) -> PhysicalOffset:
-        """Makes the present state durable and returns the new `reflected`. Worker thread; the loop goes on meanwhile."""
+        """Makes the present state durable and returns the new `reflected`. Worker thread; the loop continues meanwhile."""
 
 
 @runtime_checkable
