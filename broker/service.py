@@ -303,6 +303,7 @@ class Broker:
             queues_of=lambda topic: queue_count(topics, topic),
             made_at=topics.made_at,
             ask=Asking(self._loop, registry, self._acknowledgements).ask,
+            settle_ms=min(self._config.heartbeat_ms, self._config.transaction_timeout_ms),
             broker_name=self._config.name,
             store_host_bytes=len(self._store_host.encode()),
         )

@@ -35,7 +35,9 @@ def plain(body: bytes, message_id: str, **properties: str) -> StoredMessage:
 class Scene:
     """`asked`: (group, which, where its half message begins, body) of each question. `turn`: what the loop does."""
 
-    def __init__(self, directory: Path, clock: StillClock, *, rules: HalfRules = RULES, **sizes: int) -> None:
+    def __init__(
+        self, directory: Path, clock: StillClock, *, rules: HalfRules = RULES, settle_ms: int = 0, **sizes: int
+    ) -> None:
         self.clock, self.loop = clock, Loop()
         self.damages = 0
         self.leads = True
@@ -65,6 +67,7 @@ class Scene:
             queues_of=lambda topic: self.queues.get(topic, 0),
             made_at=lambda topic: self.made_at.get(topic, 0),
             ask=self.on_ask,
+            settle_ms=settle_ms,
             broker_name=BROKER,
             store_host_bytes=8,
         )

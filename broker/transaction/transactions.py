@@ -122,10 +122,12 @@ class Transactions:
         queues_of: Callable[[str], int],
         made_at: Callable[[str], int],
         ask: Ask,
+        settle_ms: int,
         broker_name: str,
         store_host_bytes: int,
     ) -> None:
-        """The arguments are as Delays has them. `ask`: does nothing where nobody of the group is connected."""
+        """The arguments are as Delays has them. `ask`: does nothing where nobody of the group is connected. `settle_ms`: nobody
+        is asked so soon after this broker began to lead, because producers have yet to come back."""
         self.committed = self.rolled_back = self.asked = self.parked = 0
         self._store = store
         self._halves = halves
@@ -149,6 +151,8 @@ class Transactions:
         self._recent_bytes = 0
         self._noted: list[int] = []  # queue offsets of halves that wait no longer, for RocketMQ's op records
         self._noted_ms = 0
+        self._settle_ms = settle_ms
+        self._leads_since_ms: int | None = None  # monotonic
 
     def start(self) -> None:
         """From here on it looks at the clock by itself."""
@@ -180,6 +184,7 @@ class Transactions:
 
     def on_deposed(self) -> None:
         """Another master decides: what was staged here and not confirmed may never have been."""
+        self._leads_since_ms = None
         self._decided.clear()
         self._moved.clear()
         self._foreign_begin, self._is_foreign_ended, self._is_foreign_unread = 0, False, False
@@ -357,6 +362,8 @@ class Transactions:
         if self._halves.foreign_ends and not self._is_foreign_ended:
             return self._end_foreign()
         self._note_ended(now_ms)
+        if not self._is_settled():
+            return 0
         entries = self._waiting.take_due(now_ms, count_max=ASKED_PER_TURN)
         size = done = 0
         try:
@@ -370,6 +377,13 @@ class Transactions:
         finally:
             self._table.put_back(entries[done:])
         return done
+
+    def _is_settled(self) -> bool:
+        """Whether producers have had the time to come back since this broker began to lead."""
+        now_ms = self._clock.monotonic_ms()
+        if self._leads_since_ms is None:
+            self._leads_since_ms = now_ms
+        return now_ms - self._leads_since_ms >= self._settle_ms
 
     def _ask_or_park(self, entry: Entry, found: Found) -> int:
         """Returns the bytes that were staged. Raises StoreNotWriteable."""

@@ -37,9 +37,9 @@ def run(seed: int, directory: Path) -> Bank:
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_a_bank_keeps_its_sum_over_elections(tmp_path: Path, first: int) -> None:
     banks = [run(seed, tmp_path) for seed in range(first, first + BLOCK)]
-    assert sum(bank.elections for bank in banks) > 4 * BLOCK
-    assert sum(bank.lives for bank in banks) > BLOCK
-    assert sum(bank.checks for bank in banks) > 10 * BLOCK
+    assert sum(bank.elections for bank in banks) > 2 * BLOCK
+    assert sum(bank.lives for bank in banks) > 0
+    assert sum(bank.checks for bank in banks) > 5 * BLOCK
     assert sum(len(bank.database) for bank in banks) > 10 * BLOCK
 
 

@@ -171,6 +171,25 @@ def test_a_start_finds_what_is_not_decided_and_how_often_it_was_asked_about(tmp_
             scene.end(one)
 
 
+def test_who_has_just_begun_to_lead_waits_until_producers_have_come_back(tmp_path: Path, clock: StillClock) -> None:
+    """It asked at once, which nobody heard, and again after half a minute."""
+    with Scene(tmp_path, clock) as scene:
+        scene.send()
+    clock.time_ms += RULES.timeout_ms
+    with Scene(tmp_path, clock, settle_ms=2000) as scene:
+        for ms in (0, 1999):
+            scene.pass_ms(ms)
+            assert scene.asked == []
+        scene.pass_ms(1)
+        assert len(scene.asked) == 1
+        scene.transactions.on_deposed()
+        for ms in (RULES.interval_ms, 1999):
+            scene.pass_ms(ms)
+            assert len(scene.asked) == 1
+        scene.pass_ms(1)
+        assert len(scene.asked) == 2
+
+
 def test_who_does_not_lead_asks_nobody(tmp_path: Path, clock: StillClock) -> None:
     with Scene(tmp_path, clock) as scene:
         scene.send()
