@@ -24,7 +24,8 @@ class Message:
     `tags`: one tag by which consumers filter. `keys`: texts without blanks under which the message can be queried.
     `properties`: the sender's own, names and values non-empty text. `flag`: 32 bits that the broker does not interpret. At
     most one of these sets its delivery time: `delay`, from its arrival at the broker; `deliver_at`, with a time zone, where
-    a time in the past means now; `delay_level`, 1 to 18 (1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h).
+    a time in the past means now; `delay_level`, 1 to 18 (1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h). `priority`: 0 to 9, of
+    topics whose messages are received by priority; None = any queue.
     """
 
     topic: str
@@ -36,6 +37,7 @@ class Message:
     deliver_at: datetime | None = None
     delay_level: int = 0
     flag: int = 0
+    priority: int | None = None
 
 
 class SendStatus(enum.Enum):

@@ -13,6 +13,7 @@ PERMISSION_READ: Final = 4
 PERMISSION_READ_WRITE: Final = 6
 
 MASTER_ID: Final = 0
+TYPE_ATTRIBUTE: Final = "message.type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class TopicConfig:
     attributes: dict[str, str] = field(default_factory=dict)
     incarnation: int = 0
     made_at: int = 0
+
+    @property
+    def is_by_priority(self) -> bool:
+        """Its queues are priorities: pop groups get messages of the highest queue first."""
+        return self.attributes.get(TYPE_ATTRIBUTE) == "PRIORITY"
 
 
 @dataclass(frozen=True, slots=True)

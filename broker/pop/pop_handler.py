@@ -223,11 +223,15 @@ class PopHandler:
     # ---- serving
 
     def _queues(self, request: PopMessages) -> Iterator[int]:
-        """In the order of this pop: each begins at another one."""
+        """In the order of this pop: each begins at another one; from the highest down where messages have priorities."""
         if request.queue_id >= 0:
             yield request.queue_id
             return
-        count = self._state.topic_table.configs[request.topic].read_queues
+        config = self._state.topic_table.configs[request.topic]
+        count = config.read_queues
+        if config.is_by_priority:
+            yield from reversed(range(count))
+            return
         name = request.group, request.topic
         first = self._turns.get(name, -1) + 1
         self._turns[name] = first % count

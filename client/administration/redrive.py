@@ -216,7 +216,7 @@ class _Sender:
         tries = 0
         while True:
             try:
-                await self._try(run, self._queue_for(topic, run[0].sharding_key), deadline_ms)
+                await self._try(run, self._destinations.next_queue(topic, run[0].target), deadline_ms)
             except ZenitError as error:
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()
@@ -228,11 +228,6 @@ class _Sender:
                     await self._routes.refresh(topic, self._waits, timeout_ms=max(1, left_ms - delay_ms))
             else:
                 return
-
-    def _queue_for(self, topic: str, sharding_key: str | None) -> MessageQueue:
-        if sharding_key is None:
-            return self._destinations.next_queue(topic)
-        return self._destinations.sharded_queue(topic, sharding_key)
 
     async def _try(self, run: list[Letter], queue: MessageQueue, deadline_ms: int) -> None:
         address = self._destinations.address_of(queue)

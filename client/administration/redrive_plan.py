@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from ...model.properties import SHARDING_KEY
+from ...model.properties import PRIORITY, SHARDING_KEY
 from ...model.queue import MessageQueue
 from ...record.kernel import StoredMessage
+from ..sending.target import Priority, Target
 
 REDRIVER: Final = "ZENIT_REDRIVE"
 RUN_LETTERS: Final = 64
@@ -94,9 +95,12 @@ class Letter:
     properties: dict[str, str]
 
     @property
-    def sharding_key(self) -> str | None:
-        """The key that determines its queue there; None: any queue."""
-        return self.properties.get(SHARDING_KEY)
+    def target(self) -> Target | None:
+        """Where it goes there: by its sharding key, or its priority; None: any queue."""
+        key, priority = self.properties.get(SHARDING_KEY), self.properties.get(PRIORITY, "")
+        if key is None and len(priority) == 1 and priority.isdecimal():
+            return Priority(int(priority))
+        return key
 
 
 def run_letters_max(rate: float | None) -> int:
@@ -111,7 +115,7 @@ def pause_ms(sent: int, rate: float, elapsed_ms: int) -> int:
 
 def runs_of(letters: Iterable[Letter], letters_max: int = RUN_LETTERS) -> Iterator[list[Letter]]:
     """Adjacent letters that may go in one request: of one topic, to one queue, limited in number and bytes."""
-    for _, neighbours in groupby(letters, lambda letter: (letter.topic, letter.sharding_key)):
+    for _, neighbours in groupby(letters, lambda letter: (letter.topic, letter.target)):
         run: list[Letter] = []
         size_bytes = 0
         for letter in neighbours:

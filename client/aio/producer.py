@@ -25,6 +25,7 @@ from ..sending.backlog import MESSAGE_BYTES, Backlog, Line, Waiting
 from ..sending.failed_sends import OnError
 from ..sending.outgoing import Parts, message_parts, plain_body, posted_parts
 from ..sending.send_future import BatchOutcome, SendFuture
+from ..sending.target import target_of
 from .event_loop import LoopCalls, OnLoop
 
 log = logging.getLogger(__name__)
@@ -123,9 +124,10 @@ class Producer(ProducerCore):
         parts = message_parts(message, self._compress_over, sharding_key)
         future: Sent = calls.loop.create_future()
         topic = message.topic
-        line: Line = (topic, _UNSHARDED if sharding_key is None else hash(sharding_key) % _SHARDED_LINES)
+        target = sharding_key if message.priority is None else target_of(message, sharding_key)
+        line: Line = (topic, _UNSHARDED if target is None else hash(target) % _SHARDED_LINES)
         if not self._backlog.has(line):
-            sent = self._background.send_nowait(topic, parts, sharding_key)
+            sent = self._background.send_nowait(topic, parts, target)
             if sent is not None:
                 self._sent.attach(future, sent, calls)
                 return future
@@ -133,7 +135,7 @@ class Producer(ProducerCore):
 
         async def move(wait_ms: int) -> None:
             if not future.done():  # cancelled before it was sent
-                sent = await self._background.send(topic, parts, sharding_key, wait_ms)
+                sent = await self._background.send(topic, parts, target, wait_ms)
                 self._sent.attach(future, sent, calls)
 
         def fail(error: Exception) -> None:

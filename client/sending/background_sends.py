@@ -25,13 +25,16 @@ from .failed_sends import FailedSends, failed_sends
 from .outgoing import Parts, check_send_topic
 from .send_context import SendContext
 from .send_future import SendFuture
+from .target import Priority, Target
 
 log = logging.getLogger(__name__)
 
 SWEEP_MS: Final = 100
 
-Lanes = dict[str | MessageQueue, SendLane]
-"""By topic, or by the queue of a sharding key."""
+LaneName = str | MessageQueue | tuple[str, Priority]
+"""A topic, the queue of a sharding key, or a topic and a priority."""
+
+Lanes = dict[LaneName, SendLane]
 
 
 class BackgroundSends:
@@ -83,7 +86,7 @@ class BackgroundSends:
 
     # ---- callers
 
-    def send_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> SendFuture | None:
+    def send_nowait(self, topic: str, parts: Parts, target: Target | None) -> SendFuture | None:
         """Appends one message and returns its future; None if that would have to wait, as `send` does.
 
         Raises NoRoute, and errors about the message.
@@ -91,7 +94,7 @@ class BackgroundSends:
         if self._is_over:
             self._check_usable()
         lanes = self._future_lanes if type(parts) is tuple else self._delayed_lanes
-        lane = lanes.get(topic) if sharding_key is None else self._known_lane(lanes, topic, sharding_key)
+        lane = lanes.get(topic) if target is None else self._known_lane(lanes, topic, target)
         if lane is None:
             return None
         while True:
@@ -104,37 +107,37 @@ class BackgroundSends:
             if not self._ship_now(lane, serial):
                 return None
 
-    async def send(self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int) -> SendFuture:
+    async def send(self, topic: str, parts: Parts, target: Target | None, wait_ms: int) -> SendFuture:
         """The same, but waits for a route and for room, at most `wait_ms` for each.
 
         Also raises TopicNotFound and BufferFull.
         """
         deadline_ms = monotonic_ms() + wait_ms
         lanes = self._future_lanes if type(parts) is tuple else self._delayed_lanes
-        lane = await self._lane(lanes, topic, sharding_key, wait_ms)
+        lane = await self._lane(lanes, topic, target, wait_ms)
         while True:
             serial = lane.serial
-            future = self.send_nowait(topic, parts, sharding_key)
+            future = self.send_nowait(topic, parts, target)
             if future is not None:
                 return future
             await self._ship_as(lane, serial, deadline_ms)
 
-    def post_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> bool:
+    def post_nowait(self, topic: str, parts: Parts, target: Target | None) -> bool:
         """Appends a message that begins a batch, does not fit into the current one, or may be compressed.
 
         False if that would have to wait, as `post` does. Raises errors about the message.
         """
         self._check_usable()
-        lane = self._known_lane(self._post_lanes, topic, sharding_key)
+        lane = self._known_lane(self._post_lanes, topic, target)
         return lane is not None and self._append_posted(lane, parts)
 
     async def post(
-        self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int, watcher: Watcher | None = None
+        self, topic: str, parts: Parts, target: Target | None, wait_ms: int, watcher: Watcher | None = None
     ) -> None:
         """The same, but waits as `send` does. `watcher`: called with the outcome of the message's batch."""
         self._check_usable()
         deadline_ms = monotonic_ms() + wait_ms
-        lane = await self._lane(self._post_lanes, topic, sharding_key, wait_ms)
+        lane = await self._lane(self._post_lanes, topic, target, wait_ms)
         while True:
             serial = lane.serial
             if self._append_posted(lane, parts, watcher):
@@ -210,26 +213,37 @@ class BackgroundSends:
     def _all_lanes(self) -> list[SendLane]:
         return [*self._post_lanes.values(), *self._future_lanes.values(), *self._delayed_lanes.values()]
 
-    def _known_lane(self, lanes: Lanes, topic: str, sharding_key: str | None) -> SendLane | None:
-        if sharding_key is None:
+    def _known_lane(self, lanes: Lanes, topic: str, target: Target | None) -> SendLane | None:
+        if target is None:
             return lanes.get(topic)
         if self._routes.cached(topic) is None:
             return None
-        return lanes.get(self._destinations.sharded_queue(topic, sharding_key))
+        return lanes.get(self._lane_name(topic, target))
 
-    async def _lane(self, lanes: Lanes, topic: str, sharding_key: str | None, wait_ms: int) -> SendLane:
-        known = self._known_lane(lanes, topic, sharding_key)
+    def _lane_name(self, topic: str, target: Target | None) -> LaneName:
+        if target is None:
+            return topic
+        return (topic, target) if isinstance(target, Priority) else self._destinations.sharded_queue(topic, target)
+
+    async def _lane(self, lanes: Lanes, topic: str, target: Target | None, wait_ms: int) -> SendLane:
+        known = self._known_lane(lanes, topic, target)
         if known is not None:
             return known
         await self._prepare(topic, wait_ms)
-        shard = None if sharding_key is None else self._destinations.sharded_queue(topic, sharding_key)
-        name = topic if shard is None else shard
+        name = self._lane_name(topic, target)
         with self._lock:
             lane = lanes.get(name)
             if lane is None:
                 accumulator = self._new_accumulator(topic, self._batch_bytes)
                 futures, delayed = lanes is not self._post_lanes, lanes is self._delayed_lanes
-                lane = lanes[name] = SendLane(topic, accumulator, with_outcome=futures, shard=shard, delayed=delayed)
+                lane = lanes[name] = SendLane(
+                    topic,
+                    accumulator,
+                    with_outcome=futures,
+                    shard=name if isinstance(name, MessageQueue) else None,
+                    priority=target if isinstance(target, Priority) else None,
+                    delayed=delayed,
+                )
         return lane
 
     async def _prepare(self, topic: str, wait_ms: int) -> None:

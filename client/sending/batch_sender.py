@@ -96,7 +96,7 @@ class BatchSender:
         if lane.shard is not None:
             self._destinations.address_of(lane.shard)
             return None if lane.in_flight or self._attempts.is_taken(lane.shard) else lane.shard
-        for queue in self._destinations.queues_in_turn(lane.topic, has_room=self._has_room):
+        for queue in self._destinations.queues_in_turn(lane.topic, lane.priority, has_room=self._has_room):
             if not self._has_room(queue.broker_name):
                 return None
             if not self._attempts.is_taken(queue):
@@ -237,7 +237,7 @@ class BatchSender:
         """The queue for a failed batch: another one only if nothing is in doubt and that queue takes it. Raises NoRoute."""
         if sealed.lane.shard is not None or sealed.attempt.in_doubt:
             return last
-        for queue in self._destinations.queues_in_turn(last.topic, avoid=last.broker_name):
+        for queue in self._destinations.queues_in_turn(last.topic, sealed.lane.priority, avoid=last.broker_name):
             if sealed.attempt.enter(queue):
                 return queue
         return last

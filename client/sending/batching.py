@@ -27,6 +27,7 @@ from ..connection.unique_ids import BornTime
 from .attempts import SendAttempt, SendAttempts
 from .delayed_send import Answer
 from .send_future import BatchOutcome, SealedFacts
+from .target import Priority
 
 Watcher = Callable[[ZenitError | None], None]
 """Called once the batch is answered: with None, or with the error if it failed for good. In any thread; must not block."""
@@ -153,6 +154,7 @@ class SendLane:
         "is_open",
         "lock",
         "outcome",
+        "priority",
         "serial",
         "shard",
         "swapped",
@@ -169,15 +171,17 @@ class SendLane:
         *,
         with_outcome: bool,
         shard: MessageQueue | None = None,
+        priority: Priority | None = None,
         delayed: bool = False,
     ) -> None:
         """`with_outcome`: its messages have futures. `shard`: the only queue for its batches, one at a time.
 
-        `delayed`: its messages are to be delivered later.
+        `priority`: of all of them. `delayed`: its messages are to be delivered later.
         """
         self.topic = topic
         self.accumulator = accumulator
         self.shard = shard
+        self.priority = priority
         self.delayed = delayed
         self.lock = threading.Lock()
         self.is_open = False

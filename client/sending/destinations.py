@@ -12,19 +12,28 @@ from ...model.route import TopicRoute
 from ..connection.route_cache import RouteCache
 from .latency_fault import LatencyFault
 from .outgoing import check_sharding_key
-from .queue_choice import choose_queue, interleave, shard_layout, shard_queue
+from .queue_choice import choose_queue, interleave, priority_queues, shard_layout, shard_queue
+from .target import Priority, Target
 
 
 class _Ring:
     """The queues of one topic in turn; replaced when its route changes."""
 
-    __slots__ = ("brokers", "queues", "route", "turn")
+    __slots__ = ("_of_priorities", "brokers", "queues", "route", "turn")
 
     def __init__(self, route: TopicRoute, turn: int) -> None:
         self.route = route
         self.queues = interleave(route.write_queues())
         self.brokers = len({queue.broker_name for queue in self.queues})
         self.turn = turn
+        self._of_priorities: dict[int, list[MessageQueue]] = {}
+
+    def of_priority(self, priority: Priority) -> list[MessageQueue]:
+        """Those of its queues that take messages of a priority."""
+        queues = self._of_priorities.get(priority.value)
+        if queues is None:
+            queues = self._of_priorities[priority.value] = priority_queues(self.queues, priority.value)
+        return queues
 
 
 class Destinations:
@@ -38,13 +47,24 @@ class Destinations:
         self._layout_lock = threading.Lock()
 
     def next_queue(
-        self, topic: str, *, avoid: str | None = None, has_room: Callable[[str], bool] | None = None
+        self,
+        topic: str,
+        target: Target | None = None,
+        *,
+        avoid: str | None = None,
+        has_room: Callable[[str], bool] | None = None,
     ) -> MessageQueue:
-        """The next queue in turn. `avoid`: the broker that failed last. Raises NoRoute if no queue is writable."""
+        """The next queue in turn of those of the target: a sharding key has only one. `avoid`: the broker that failed last.
+
+        Raises NoRoute if no queue is writable, InvalidParameter.
+        """
+        if target is not None and not isinstance(target, Priority):
+            return self.sharded_queue(topic, target)
         ring = self._ring(topic)
         ring.turn += 1
+        queues = ring.queues if target is None else ring.of_priority(target)
         if ring.brokers == 1:
-            return ring.queues[ring.turn % len(ring.queues)]
+            return queues[ring.turn % len(queues)]
         now = monotonic_ms()
         quiet = self._fault.is_quiet
 
@@ -52,14 +72,20 @@ class Destinations:
             return (quiet or self._fault.is_available(broker_name, now)) and (has_room is None or has_room(broker_name))
 
         fit = None if quiet and has_room is None else is_fit
-        return choose_queue(ring.queues, ring.turn, avoid=avoid, fit=fit)
+        return choose_queue(queues, ring.turn, avoid=avoid, fit=fit)
 
     def queues_in_turn(
-        self, topic: str, *, avoid: str | None = None, has_room: Callable[[str], bool] | None = None
+        self,
+        topic: str,
+        target: Target | None = None,
+        *,
+        avoid: str | None = None,
+        has_room: Callable[[str], bool] | None = None,
     ) -> Iterator[MessageQueue]:
-        """As many choices of `next_queue` as the topic has queues. Raises NoRoute."""
-        for _ in range(len(self._ring(topic).queues)):
-            yield self.next_queue(topic, avoid=avoid, has_room=has_room)
+        """As many choices of `next_queue` as the topic has queues. Raises as it does."""
+        count = 1 if isinstance(target, str) else len(self._ring(topic).queues)
+        for _ in range(count):
+            yield self.next_queue(topic, target, avoid=avoid, has_room=has_room)
 
     def sharded_queue(self, topic: str, sharding_key: str) -> MessageQueue:
         """The queue of a sharding key. Raises InvalidParameter; NoRoute if the topic's queues are not known."""

@@ -9,11 +9,12 @@ from typing import Final
 from ...model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
 from ...model.message import BODY_BYTES_MAX, Message
 from ...model.names import check_topic, is_system_topic
-from ...model.properties import RESERVED, SHARDING_KEY, encode_properties
+from ...model.properties import PRIORITY, RESERVED, SHARDING_KEY, encode_properties
 from ...record.compression import compress_lz4
 from ...record.kernel import Accumulator, check_texts
 from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from .delayed_send import DelayedParts, delay_properties, is_delayed
+from .target import Priority, Target, target_of
 
 Fill = Callable[[Accumulator], bool]
 """Appends all messages of a batch; False if they do not fit."""
@@ -32,14 +33,16 @@ def check_send_topic(topic: str) -> str:
     return topic
 
 
-def encode_user_properties(properties: Mapping[str, str], sharding_key: str | None = None) -> bytes:
-    """Encodes the sender's own properties for the record. Raises MessageIllegal for a reserved name."""
+def encode_user_properties(properties: Mapping[str, str], target: Target | None = None) -> bytes:
+    """Encodes the sender's own properties, and its target, for the record. Raises MessageIllegal for a reserved name."""
     for name in properties:
         if name in RESERVED:
             raise MessageIllegal(f"property name {name!r} is reserved")
-    if sharding_key is not None:
-        check_sharding_key(sharding_key)
-        return encode_properties({**properties, SHARDING_KEY: sharding_key})
+    if isinstance(target, Priority):
+        return encode_properties({**properties, PRIORITY: str(target.value)})
+    if target is not None:
+        check_sharding_key(target)
+        return encode_properties({**properties, SHARDING_KEY: target})
     return encode_properties(properties)
 
 
@@ -69,6 +72,7 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
         and message.delay is None
         and message.deliver_at is None
         and sharding_key is None
+        and message.priority is None
         and type(message.body) is bytes
         and len(message.body) <= compress_over
     ):
@@ -78,7 +82,7 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
         return message.body, tags or None, keys or None, b"", 0, 0
     check_message_types(message)
     body, flags = compress_body(plain_body(message.body), compress_over)
-    properties = encode_user_properties(message.properties, sharding_key)
+    properties = encode_user_properties(message.properties, target_of(message, sharding_key))
     if is_delayed(message):
         properties += encode_properties(delay_properties(message))
         return DelayedParts((body, message.tags or None, message.keys or None, properties, message.flag, flags))
@@ -105,12 +109,14 @@ def posted_parts(
 
 
 def fill_messages(messages: Sequence[Message], compress_over: int, sharding_key: str | None = None) -> Fill:
-    """Appends messages of one topic. Raises MessageIllegal if they have several."""
-    topic = messages[0].topic
+    """Appends messages of one topic and priority. Raises MessageIllegal if they have several."""
+    topic, priority = messages[0].topic, messages[0].priority
     batch = []
     for message in messages:
         if message.topic != topic:
             raise MessageIllegal(f"a batch is of one topic: found {topic!r} and {message.topic!r}")
+        if message.priority != priority:
+            raise MessageIllegal(f"a batch is of one priority: found {priority!r} and {message.priority!r}")
         batch.append(message_parts(message, compress_over, sharding_key))
 
     def fill(accumulator: Accumulator) -> bool:

@@ -1,7 +1,7 @@
 """Which queue a message or batch goes to. Pure.
 
 Without a sharding key: the queues in turn, with healthy brokers first. With one: always the queue that the key's hash
-selects, even while that queue is unavailable.
+selects, even while that queue is unavailable. With a priority: one queue of each broker, these in turn.
 """
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ def interleave(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
         by_broker.setdefault(queue.broker_name, []).append(queue)
     depth = max((len(group) for group in by_broker.values()), default=0)
     return [group[row] for row in range(depth) for group in by_broker.values() if row < len(group)]
+
+
+def priority_queues(queues: Sequence[MessageQueue], priority: int) -> list[MessageQueue]:
+    """One queue of each broker: the one with the number `priority`, or its last. `queues`: all that take messages."""
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in sorted(queues):
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return [group[min(priority, len(group) - 1)] for group in by_broker.values()]
 
 
 def shard_layout(route: TopicRoute, known: tuple[MessageQueue, ...] = ()) -> tuple[MessageQueue, ...]:

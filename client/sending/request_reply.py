@@ -51,6 +51,7 @@ from .background_sends import BackgroundSends
 from .delayed_send import is_delayed
 from .outgoing import Parts, check_send_topic, message_parts
 from .pending_replies import PendingReplies, RequestStatistics
+from .target import target_of
 from .waited_send import WaitedSends
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class RequestReply:
             await self._waited.send(
                 message.topic,
                 lambda accumulator: accumulator.append(*parts),
-                sharding_key,
+                target_of(message, sharding_key),
                 max(1, deadline_ms - monotonic_ms()),
             )
             await answered.wait(max(0, deadline_ms - monotonic_ms()))
@@ -146,7 +147,7 @@ class RequestReply:
         error = RequestTimeout(f"a reply to request {correlation_id} on {message.topic}", total_ms)
         try:
             timer = self._connection.remoting.call_later(total_ms, lambda: self._fail(correlation_id, error))
-            sent = await self._background.send(message.topic, parts, sharding_key, total_ms)
+            sent = await self._background.send(message.topic, parts, target_of(message, sharding_key), total_ms)
         except BaseException:
             self._give_up(correlation_id)
             raise

@@ -14,6 +14,7 @@ from .delayed_send import Answer, answer_of, send_request
 from .outgoing import Fill, check_send_topic
 from .ready_batch import ReadyBatch, ReadyBatches
 from .send_context import SendContext
+from .target import Target
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
@@ -36,7 +37,7 @@ class WaitedSends:
         self._retry = context.retry
 
     async def send(
-        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool = False
+        self, topic: str, fill: Fill, target: Target | None, total_ms: int, *, delayed: bool = False
     ) -> tuple[ReadyBatch, MessageQueue, Answer]:
         """Encodes what `fill` appends and sends it until a broker has it. `delayed`: some of it is to be delivered later.
 
@@ -52,8 +53,8 @@ class WaitedSends:
         try:
             while True:
                 try:
-                    if attempt.queue is None and not self._enter(attempt, topic, sharding_key, avoid):
-                        await self._wait_for_queue(attempt, topic, sharding_key, avoid, total_ms, deadline_ms)
+                    if attempt.queue is None and not self._enter(attempt, topic, target, avoid):
+                        await self._wait_for_queue(attempt, topic, target, avoid, total_ms, deadline_ms)
                     queue = attempt.queue
                     assert queue is not None
                     avoid = queue.broker_name
@@ -69,7 +70,7 @@ class WaitedSends:
                     if attempt.on_error(error):
                         continue
                     tries += 1
-                    stays = attempt.in_doubt or sharding_key is not None
+                    stays = attempt.in_doubt or isinstance(target, str)
                     try:
                         await self._wait_for_next_try(error, topic, tries, deadline_ms, avoid, is_sharded=stays)
                     except ZenitError as last:
@@ -90,13 +91,11 @@ class WaitedSends:
         finally:
             attempt.leave()
 
-    async def send_oneway(
-        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool
-    ) -> None:
+    async def send_oneway(self, topic: str, fill: Fill, target: Target | None, total_ms: int, *, delayed: bool) -> None:
         """Passes the batch to the connection, without waiting for its outcome. Raises if it could not leave."""
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
-        queue = self._queue_for(topic, sharding_key)
+        queue = self._destinations.next_queue(topic, target)
         request = send_request(queue, batch.count, self._group, delayed=delayed)
         address = self._destinations.address_of(queue)
         if not self._remoting.oneway(address, request, batch.payload()):
@@ -126,22 +125,15 @@ class WaitedSends:
 
     # ---- queues
 
-    def _queue_for(self, topic: str, sharding_key: str | None) -> MessageQueue:
-        if sharding_key is not None:
-            return self._destinations.sharded_queue(topic, sharding_key)
-        return self._destinations.next_queue(topic)
-
-    def _enter(self, attempt: SendAttempt, topic: str, sharding_key: str | None, avoid: str | None) -> bool:
+    def _enter(self, attempt: SendAttempt, topic: str, target: Target | None, avoid: str | None) -> bool:
         """Lets the batch enter a queue; False if all are taken. Raises NoRoute."""
-        if sharding_key is not None:
-            return attempt.enter(self._destinations.sharded_queue(topic, sharding_key))
-        return any(map(attempt.enter, self._destinations.queues_in_turn(topic, avoid=avoid)))
+        return any(map(attempt.enter, self._destinations.queues_in_turn(topic, target, avoid=avoid)))
 
     async def _wait_for_queue(
         self,
         attempt: SendAttempt,
         topic: str,
-        sharding_key: str | None,
+        target: Target | None,
         avoid: str | None,
         total_ms: int,
         deadline_ms: int,
@@ -150,7 +142,7 @@ class WaitedSends:
         while True:
             changed = self._attempts.next_change(self._waits.new_signal())
             try:
-                if self._enter(attempt, topic, sharding_key, avoid):
+                if self._enter(attempt, topic, target, avoid):
                     return
                 left_ms = deadline_ms - monotonic_ms()
                 if left_ms <= 0 or not await changed.wait(left_ms):

@@ -145,6 +145,9 @@ def produce(
             help="Deliver all at this time: 2026-11-21T09:50, or milliseconds since the epoch.",
         ),
     ] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", min=0, max=9, help="A priority for every message.")
+    ] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="At most N messages a second.")] = None,
     skip_empty: Annotated[
         bool, typer.Option("--skip-empty", help="Skip empty lines; else each is a message with an empty body.")
@@ -158,6 +161,8 @@ def produce(
     """Send each line of a file or of stdin as a message, or all of it as one; exits 1 if any message failed."""
     if shard_field is not None and sharding_key is not None:
         raise typer.BadParameter("give only one of them", param_hint="--shard-field, --sharding-key")
+    if priority is not None and (shard_field is not None or sharding_key is not None):
+        raise typer.BadParameter("a priority says which queue: no sharding key", param_hint="--priority")
     if delay is not None and deliver_at is not None:
         raise typer.BadParameter("give only one of them", param_hint="--delay, --deliver-at")
     like = Message(
@@ -167,6 +172,7 @@ def produce(
         properties=parse_pairs(prop, "--prop"),
         delay=parse_duration(delay, "--delay"),
         deliver_at=parse_moment(deliver_at, "--deliver-at"),
+        priority=priority,
     )
     tally = Tally()
     with _source(file) as stream, _producer(namesrv, trace, tally) as producer, line_progress(stream) as progress:
@@ -244,8 +250,9 @@ def _complaint(tally: Tally) -> str:
 
 
 def _sender(producer: Producer, like: Message, tally: Tally, words: _Words) -> Callable[[bytes], object]:
-    """The function that sends one line as a message like `like`: without message objects unless it is for later delivery."""
-    if like.delay is None and like.deliver_at is None:
+    """The function that sends one line as a message like `like`; without message objects, unless it has a priority or is for
+    later delivery."""
+    if like.delay is None and like.deliver_at is None and like.priority is None:
         return lambda body: producer.post(
             like.topic,
             body,

@@ -17,6 +17,7 @@ from ....remoting.commands import EndTransactions
 from ...connection.waiting import Waits
 from ..outgoing import Parts, message_parts
 from ..send_future import BatchReceipts
+from ..target import Target, target_of
 from ..waited_send import WaitedSends
 from .combiner import Combiner
 from .transaction_receipt import TransactionReceipt, receipts_of
@@ -46,8 +47,9 @@ class TransactionSends:
         """Stores a half message. `own`: properties that the sender adds. Raises as Producer.send does."""
         body, tags, keys, properties, flag, body_flags = message_parts(message, self._compress_over, sharding_key)
         parts = body, tags, keys, properties + encode_properties(own), flag, body_flags
-        if sharding_key is not None:
-            return (await self._store(message.topic, [parts], sharding_key, total_ms))[0]
+        target = target_of(message, sharding_key)
+        if target is not None:
+            return (await self._store(message.topic, [parts], target, total_ms))[0]
         key = message.topic, total_ms
         with self._lock:
             combiner = self._halves.get(key)
@@ -77,14 +79,12 @@ class TransactionSends:
                 results.append(error)
         return results
 
-    async def _store(
-        self, topic: str, items: list[Parts], sharding_key: str | None, total_ms: int
-    ) -> list[SendReceipt]:
+    async def _store(self, topic: str, items: list[Parts], target: Target | None, total_ms: int) -> list[SendReceipt]:
         def fill(accumulator: Accumulator) -> bool:
             append = accumulator.append
             return all(append(*parts) for parts in items)
 
-        batch, queue, reply = await self._waited.send(topic, fill, sharding_key, total_ms)
+        batch, queue, reply = await self._waited.send(topic, fill, target, total_ms)
         return list(BatchReceipts(batch.facts(), queue, reply))
 
     async def end(

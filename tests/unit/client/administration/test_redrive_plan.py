@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zenitmq.client.administration.redrive_plan import (
@@ -15,6 +17,8 @@ from zenitmq.client.administration.redrive_plan import (
     run_letters_max,
     runs_of,
 )
+from zenitmq.client.sending.target import Priority
+from zenitmq.model.properties import PRIORITY, SHARDING_KEY
 from zenitmq.model.queue import MessageQueue
 
 QUEUE = MessageQueue("%DLQ%g", "broker-a", 0)
@@ -105,6 +109,20 @@ def test_neighbours_go_together(letters: list[Letter], expected: list[int]) -> N
 )
 def test_a_pace_is_kept_in_small_steps(rate: float | None, letters: int) -> None:
     assert run_letters_max(rate) == letters
+
+
+@pytest.mark.parametrize(
+    ("properties", "target"),
+    [
+        ({PRIORITY: "3"}, Priority(3)),
+        ({PRIORITY: "12"}, None),
+        ({PRIORITY: "x"}, None),
+        ({PRIORITY: "3", SHARDING_KEY: "k"}, "k"),
+        ({}, None),
+    ],
+)
+def test_a_letter_goes_by_its_key_or_its_priority(properties: dict[str, str], target: object) -> None:
+    assert replace(letter(), properties=properties).target == target
 
 
 def test_runs_are_as_short_as_the_pace_wants() -> None:

@@ -18,10 +18,11 @@ from zenitmq.client.sending.outgoing import (
     fill_messages,
     message_parts,
 )
+from zenitmq.client.sending.target import Priority, target_of
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge, RemoteProtocolError
 from zenitmq.model.handles.recall_handle import RecallHandle
 from zenitmq.model.message import BODY_BYTES_MAX, Message
-from zenitmq.model.properties import RESERVED, SHARDING_KEY, decode_properties
+from zenitmq.model.properties import PRIORITY, RESERVED, SHARDING_KEY, decode_properties
 from zenitmq.model.queue import MessageQueue
 from zenitmq.record.compression import decompress
 from zenitmq.remoting.commands import DelayedReply, Done, SendDelayed, SendMessages, SendReply
@@ -73,6 +74,33 @@ def test_a_message_becomes_what_the_accumulator_takes() -> None:
     assert message_parts(Message("t", b"x", "", ()), COMPRESS_OVER_BYTES)[1:3] == (None, None)
     sharded = message_parts(Message("t", b"x", properties={"region": "eu"}), COMPRESS_OVER_BYTES, "user-7")
     assert decode_properties(sharded[3]) == {"region": "eu", SHARDING_KEY: "user-7"}
+
+
+def test_a_priority_is_a_property_and_the_target() -> None:
+    message = Message("t", b"x", properties={"region": "eu"}, priority=0)
+    parts = message_parts(message, COMPRESS_OVER_BYTES)
+    assert decode_properties(parts[3]) == {"region": "eu", PRIORITY: "0"}
+    assert target_of(message, None) == Priority(0)
+    assert target_of(Message("t", b"x"), "user-7") == "user-7"
+    assert target_of(Message("t", b"x"), None) is None
+
+
+@pytest.mark.parametrize("priority", [-1, 10, "5", 1.0, True])
+def test_priorities_are_whole_numbers_up_to_nine(priority: Any) -> None:
+    with pytest.raises(InvalidParameter, match="priority"):
+        message_parts(Message("t", b"x", priority=priority), COMPRESS_OVER_BYTES)
+
+
+def test_a_priority_and_a_sharding_key_exclude_each_other() -> None:
+    with pytest.raises(InvalidParameter, match="sharding_key"):
+        message_parts(Message("t", b"x", priority=3), COMPRESS_OVER_BYTES, "user-7")
+
+
+def test_a_batch_is_of_one_priority() -> None:
+    messages = [Message("t", b"0", priority=3), Message("t", b"1", priority=3)]
+    assert fill_messages(messages, COMPRESS_OVER_BYTES)(FakeAccumulator())  # type: ignore[arg-type]
+    with pytest.raises(MessageIllegal, match="found 3 and None"):
+        fill_messages([*messages, Message("t", b"")], COMPRESS_OVER_BYTES)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zenitmq.client.sending.queue_choice import choose_queue, interleave, shard_layout, shard_queue
+from zenitmq.client.sending.queue_choice import choose_queue, interleave, priority_queues, shard_layout, shard_queue
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.route import BrokerData, QueueData, TopicRoute
 
@@ -37,6 +37,12 @@ def test_unfit_brokers_come_last_but_come() -> None:
     ring = interleave(queues(a=1, b=1, c=1))
     assert choose_queue(ring, 0, fit=lambda name: name == "c").broker_name == "c"
     assert choose_queue(ring, 0, avoid="a", fit=lambda name: False).broker_name == "b"
+
+
+@pytest.mark.parametrize(("priority", "numbers"), [(0, [0, 0]), (1, [1, 1]), (2, [2, 1]), (9, [3, 1])])
+def test_a_priority_is_the_number_of_a_queue_or_the_last_one(priority: int, numbers: list[int]) -> None:
+    chosen = priority_queues(interleave(queues(b=4, a=2))[::-1], priority)
+    assert sorted((queue.broker_name, queue.queue_id) for queue in chosen) == [("a", numbers[1]), ("b", numbers[0])]
 
 
 @pytest.mark.parametrize(
