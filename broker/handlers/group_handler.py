@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...model.clock import Clock
@@ -37,6 +38,7 @@ class GroupHandler:
         self._loop = loop
         self._clock = clock
         self._registry = registry
+        self.on_deleted: Callable[[int], None] = _tell_nobody  # told where the log says so
 
     def on_create(self, call: Call[CreateGroup]) -> None:
         """Creates a group, or changes its settings."""
@@ -54,6 +56,7 @@ class GroupHandler:
         if members:
             raise InvalidParameter("group", request.group, f"a group without members; {len(members)} are connected")
         end = self._state.stage(self._store, GROUPS, self._state.group_table.event_deleted(request.group))
+        self.on_deleted(int(end))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
     def on_list(self, call: Call[GetGroups]) -> None:
@@ -114,3 +117,7 @@ class GroupHandler:
 
     def _topics_of(self, group: str) -> list[str]:
         return sorted({*self._state.offset_table.topics_of(group), *self._registry.topics_of(group)})
+
+
+def _tell_nobody(end: int) -> None:
+    """Until the handlers are wired."""

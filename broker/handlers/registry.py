@@ -80,6 +80,7 @@ class Handlers:
         self._acks = ReceiptHandler(parts, self._leases)
         self._leases.on_available = self.pops.on_available
         self._resets.on_moved = self.pops.on_moved
+        self._topics.on_deleted = self._groups.on_deleted = self.pops.on_deleted
         self.statistics = BrokerStatistics(
             store,
             loop,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...model.errors import InvalidParameter, NoPermission, TopicNotFound
 from ...model.names import check_topic, is_system_topic
 from ...model.route import TopicConfig
@@ -34,6 +36,7 @@ class TopicHandler:
         self._acknowledgements = acknowledgements
         self._loop = loop
         self._queues_max = queues_max
+        self.on_deleted: Callable[[int], None] = _tell_nobody  # told where the log says so
 
     def on_create(self, call: Call[CreateTopic]) -> None:
         """Creates a topic, or changes its settings; the number of its queues never decreases."""
@@ -67,6 +70,7 @@ class TopicHandler:
         if request.topic not in self._state.topic_table.configs:
             raise TopicNotFound(request.topic[:255])
         end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_deleted(request.topic))
+        self.on_deleted(int(end))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
     def on_list(self, call: Call[GetTopics]) -> None:
@@ -105,3 +109,7 @@ class TopicHandler:
             "max_offset": end,
             "last_stored_at_ms": stored_at_ms(self._store, topic, queue_id, end - 1) if end > begin else None,
         }
+
+
+def _tell_nobody(end: int) -> None:
+    """Until the handlers are wired."""

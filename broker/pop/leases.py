@@ -41,11 +41,12 @@ SPENT: Final = "handed out too often"
 
 
 class Leases:
-    """`renewed`, `returned`, `buried` count messages since the start; `given_up`: those that could not be read any more.
-    `on_available(topic)`: told when there is something to hand out again."""
+    """`ended`: what a staged event ends; `acking`: what one acknowledges. `renewed`, `returned`, `buried` count messages since
+    the start; `given_up`: those that could not be read any more. `on_available(topic)`: told when there is something to hand
+    out again."""
 
     def __init__(self, parts: Parts) -> None:
-        self.ended = LeaseEnds()
+        self.ended, self.acking = LeaseEnds(), LeaseEnds()
         self.on_available: Callable[[str], None] = _tell_nobody
         self.renewed = self.returned = self.buried = self.given_up = 0
         self._parts = parts
@@ -68,6 +69,7 @@ class Leases:
     def on_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
         self.ended.settle(self._state.applied)
+        self.acking.settle(self._state.applied)
         if not self._parts.leads():
             return
         due = self._table.take_due(now_ms, count_max=DUE_PER_TICK)
@@ -219,6 +221,7 @@ class Leases:
     def on_deposed(self) -> None:
         """Another broker decides from now on."""
         self.ended.clear()
+        self.acking.clear()
 
 
 def _tell_nobody(topic: str) -> None:

@@ -166,6 +166,11 @@ class PopHandler:
         for topic in topics:
             self._look_soon(topic, LOOK_MS)
 
+    def on_deleted(self, end: int) -> None:
+        """A topic or a group is deleted, as the log says up to `end`. A pop before that would be of what is made anew by the
+        same name."""
+        self._moved_until = max(self._moved_until, end)
+
     def on_tick(self, now_ms: int) -> None:
         """Answers pops whose time is over. `now_ms`: monotonic."""
         for parked in self._hold.expired(now_ms):
@@ -258,6 +263,8 @@ class PopHandler:
         """Whether the call is answered, or will be. `warm`: a worker has just read what this queue has for it. Raises
         ZenitError."""
         room_bytes = self._takes.begin()
+        if self._moved_until > self._state.applied:
+            return False
         if not self._state.offset_table.has_begun(request.group, request.topic):
             self._begin(request)
         takes: list[Take] = []

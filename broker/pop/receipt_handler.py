@@ -66,6 +66,9 @@ class ReceiptHandler:
             event = self._table.event_acked(request.group, request.topic, bits)
             end = int(self._state.stage(self._store, POPS, event))
             self.acked += sum(row[3].bit_count() for row in bits)
+            self._leases.acking.settle(self._state.applied)
+            for queue_id, begin, pop_ms, of_pop in bits:
+                self._leases.acking.add((request.group, request.topic, queue_id), (begin, pop_ms), of_pop, end)
             if any(self._is_ordered((request.group, request.topic, row[0])) for row in bits):
                 self._leases.on_available(request.topic)
         self._parts.acknowledgements.staged.append((call, AckReply(rows), end, ()))
@@ -181,7 +184,7 @@ class ReceiptHandler:
                 if not 0 < bits < 1 << count:
                     raise HandleRefused("malformed")
                 open_bits = self._open_bits(key, name)
-                known = self._table.acked_bits(key, name) if may_be_acked else 0
+                known = self._acked_bits(key, name) if may_be_acked else 0
                 if bits & open_bits:
                     staged.append((key[2], *name, bits & open_bits))
                 over = bits & ~open_bits & ~known
@@ -195,7 +198,12 @@ class ReceiptHandler:
         checkpoint = None if queue is None else queue.checkpoint(name)
         if queue is None or checkpoint is None:
             return 0
-        return queue.open_bits(checkpoint) & ~self._leases.ended.bits(key, name, self._state.applied)
+        applied = self._state.applied
+        ended = self._leases.ended.bits(key, name, applied) | self._leases.acking.bits(key, name, applied)
+        return queue.open_bits(checkpoint) & ~ended
+
+    def _acked_bits(self, key: QueueKey, name: Name) -> int:
+        return self._table.acked_bits(key, name) | self._leases.acking.bits(key, name, self._state.applied)
 
     def _open_one(
         self, group: str, topic: str, text: str, index: int

@@ -12,6 +12,7 @@ from typing import Final
 from .pop_queue import PopCheckpoint
 
 SLOT_MS: Final = 50
+_STEPS_MAX: Final = 1000
 
 
 class Slot:
@@ -60,8 +61,8 @@ class LeaseTimes:
         """Removes those whose time has come, the earliest slot first; with the time of their slot."""
         taken: list[tuple[PopCheckpoint, int]] = []
         last = now_ms // SLOT_MS
-        if not self._slots:
-            self._next = max(self._next, last + 1)
+        if last - self._next > _STEPS_MAX:  # after a start, or where nobody looked for long
+            self._next = max(self._next, min(self._slots, default=last))
         while self._next <= last:
             slot = self._slots.get(self._next)
             if slot is not None:

@@ -121,3 +121,16 @@ def test_a_message_at_the_front_that_stays_lets_nothing_pile_up_behind_it() -> N
     assert queue is not None
     assert len(queue._order) < 2000
     assert queue.first_available(9) == [(0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("uptime_ms", [10**12, 0])
+def test_leases_end_however_long_the_machine_has_been_up(uptime_ms: int) -> None:
+    """Nobody walks through the slots of all that time."""
+    table = PopTable()
+    for number in range(3):
+        popped = Popped(0, range(number, number + 1), 100 + number, 1000, number + 1)
+        apply(table, PopTable.event_popped(GROUP, TOPIC, [popped]), uptime_ms + 100 * number)
+    assert table.take_due(uptime_ms + 999, count_max=9) == []
+    for number in range(3):
+        due = table.take_due(uptime_ms + 1050 + 100 * number, count_max=9)
+        assert [one.checkpoint.begin for one in due] == [number]
