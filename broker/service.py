@@ -21,6 +21,8 @@ from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
 from ..model.errors import NotMaster, StorePoisoned
 from ..model.ids import HostAddress
+from ..model.names import HALF_TOPIC
+from ..model.queue import QueueOffset
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
@@ -191,6 +193,7 @@ class Broker:
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
+        self._halves.locate = lambda place: self._store.position_of(HALF_TOPIC, place[0], QueueOffset(place[1]))
         for index in (self._timers, self._half_index):
             index.on_opened(lambda: self._store.flushed)
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))

@@ -14,7 +14,9 @@ from zenitmq.broker.transaction.half_records import half_record
 from zenitmq.broker.transaction.half_rules import HalfRules
 from zenitmq.broker.transaction.transactions import Outcome, Question, Transactions
 from zenitmq.model.handles.transaction import Resolution, TransactionId
+from zenitmq.model.names import HALF_TOPIC
 from zenitmq.model.properties import encode_properties
+from zenitmq.model.queue import QueueOffset
 from zenitmq.record.kernel import StoredMessage, decode_record, encode_record
 from zenitmq.record.sys_flag import SEQUENCED
 from zenitmq.store.message_store import MessageStore
@@ -54,6 +56,7 @@ class Scene:
             self.store.__enter__()
             failed.pop_all()
         self.index.on_opened(lambda: self.store.written)
+        halves.locate = lambda place: self.store.position_of(HALF_TOPIC, place[0], QueueOffset(place[1]))
         self.halves = halves
         self.transactions = Transactions(
             self.store,

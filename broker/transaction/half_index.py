@@ -1,16 +1,16 @@
 """The index of half messages that are not decided: which records wait, and when they are to be asked about.
 
 RocketMQ's own are known by what they lack: ours are sequenced, or say where their first record began. An op record of RocketMQ
-tells the queue offset: while the log is read, here or on a replica that copies it, it is known which half lies there. Where
-that one lies so far back that it is not read again, its queue offset is kept (`foreign_ends`), and `Transactions` ends it once
-it leads. What RocketMQ asks about, or parks, it writes again and has no op record for the one before: it is the same message
-there, so the later one ends the wait of the one before.
+tells the queue offset. Which half lies there is known while the log is read, here or on a replica that copies it; a replica
+that was restarted meanwhile looks into the queue. At a start, when there is no queue to look into, the queue offset is kept
+(`foreign_ends`), and `Transactions` ends that half once it leads. What RocketMQ asks about, or parks, it writes again and has
+no op record for the one before: it is the same message there, so the later one ends the wait of the one before.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...model.clock import Clock
@@ -39,7 +39,8 @@ _Name = tuple[str, str]
 
 class Halves:
     """A WaitKind: half messages. `foreign_ends`: where those lay that op records of RocketMQ's end, as far as they were not
-    read again."""
+    read again. `locate`: once the store is open, the physical offset of a queue offset in the half topic, None where the queue
+    does not hold it."""
 
     topics = TRANSACTION_TOPICS
 
@@ -52,6 +53,7 @@ class Halves:
         self._latest: dict[_Name, int] = {}  # the same physical offsets, by name
         self._names: dict[int, _Name] = {}  # the other way round
         self.foreign_ends: set[QueueOffset] = set()
+        self.locate: Callable[[QueueOffset], int | None] = _nowhere
 
     def changes(self, run: Run) -> Iterator[Change]:
         """Of each half message that begins to wait, or that an op record ends."""
@@ -100,6 +102,8 @@ class Halves:
         ended = []
         for number in numbers_in(body.decode("ascii", "replace")):
             offset = self._seen.get((queue_id, number))
+            if offset is None:  # a replica that was restarted while it copied the log
+                offset = self.locate((queue_id, number))
             if offset is not None:
                 self._forget(offset)
                 ended.append(offset)
@@ -111,6 +115,10 @@ class Halves:
         """See WaitKind."""
         self._forget(offset)
         return ends_half(topic, sys_flag)
+
+
+def _nowhere(_place: QueueOffset) -> int | None:
+    return None
 
 
 def is_foreign(message: StoredMessage) -> bool:

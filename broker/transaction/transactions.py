@@ -27,7 +27,7 @@ from ...model.errors import (
 )
 from ...model.handles.transaction import Resolution, TransactionId, TransactionState
 from ...model.names import HALF_TOPIC, UNDECIDED_TOPIC
-from ...model.properties import HALF_SENDER, PRODUCER_GROUP, UNIQUE_KEY
+from ...model.properties import HALF_SENDER, PRODUCER_GROUP, REAL_TOPIC, UNIQUE_KEY
 from ...record.kernel import StoredMessage, decode_record
 from ...record.sys_flag import ENDS_WAIT, TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...remoting.delayed_places import NOWHERE, Place
@@ -462,10 +462,19 @@ class Transactions:
         return max(1, len(entries))
 
     def _is_ended_by_rocketmq(self, message: StoredMessage) -> bool:
-        """Whether an op record of RocketMQ's ends this record that waits."""
-        ends = self._halves.foreign_ends
-        is_ended = bool(ends) and (message.queue_id, message.queue_offset) in ends
-        return is_ended and message.topic == HALF_TOPIC and is_foreign(message)
+        """Whether an op record of RocketMQ's ends this record that waits, or it wrote the message once more."""
+        if not is_foreign(message):
+            return False
+        if message.topic == HALF_TOPIC and (message.queue_id, message.queue_offset) in self._halves.foreign_ends:
+            return True
+        properties = message.properties
+        found = self._found(HALF_TOPIC, properties.get(UNIQUE_KEY, ""))
+        return any(
+            one.physical_offset > message.physical_offset
+            and is_foreign(one)
+            and one.properties.get(REAL_TOPIC) == properties.get(REAL_TOPIC)
+            for one in found
+        )
 
     # ---- retention
 

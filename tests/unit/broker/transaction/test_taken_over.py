@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -89,20 +90,27 @@ def test_of_what_it_had_decided_nothing_is_kept_in_memory(tmp_path: Path) -> Non
         assert not scene.halves.foreign_ends
 
 
-def test_a_replica_knows_what_rocketmq_had_decided(golden: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_replica_knows_what_rocketmq_had_decided(golden: Path, tmp_path: Path, *, is_restarted: bool) -> None:
     """It has the log alone. Once it led it asked about all of it, and what RocketMQ had committed was committed again."""
     clock = StillClock(OPENED_MS)
-    with Scene(golden, clock) as master, Scene(tmp_path / "slave", clock) as slave:
+    with Scene(golden, clock) as master, ExitStack() as lives:
+        slave = lives.enter_context(Scene(tmp_path / "slave", clock))
         slave.leads = False
         while slave.store.written < master.store.written:
             begin = slave.store.written
+            if is_restarted:
+                slave.index.persist()
+                lives.close()
+                slave = lives.enter_context(Scene(tmp_path / "slave", clock))
+                slave.leads = False
             end = master.store.chunk_end(begin, 3000)
             chunk = master.store.chunk(begin, end - begin)
             slave.store.append_chunk(bytes(chunk.data), chunk.begin, chunk.end)
-            slave.index.persist()
         slave.queues["payments"] = 2
         slave.leads = True
         for _ in range(9):
             slave.turn()
         assert sorted(which.message_id for _, which, _, _ in slave.asked) == undecided(golden)
         assert not slave.halves.foreign_ends
+        assert slave.waiting == len(undecided(golden))
