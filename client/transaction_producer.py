@@ -248,7 +248,7 @@ class TransactionProducerCore(ProducerCore):
             raise InvalidParameter("transaction", type(text).__name__, "what begin returned, or its transaction_id")
         which = TransactionId.parse(text)
         self._check_usable()
-        return await self._sends.end(which, resolution, half_offset, self._total_ms(timeout))
+        return await self._sends.end(which, text, resolution, half_offset, self._total_ms(timeout))
 
     async def _on_check(self, message: StoredMessage) -> object:
         return await self._call(self._user_check, message)

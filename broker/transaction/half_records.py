@@ -70,8 +70,9 @@ _NOT_AGAIN: Final = frozenset(name.encode() for name in (TRANSACTION_CHECK_TIMES
 def half_record(message: StoredMessage, topic: str, queue_id: int, group: str, host_bytes: int) -> bytes:
     """What a sender's message is until it is decided. It keeps its sequence. Raises MessageIllegal (a delay), MessageTooLarge
     (properties: there must be room for what is noted in them once it is asked about)."""
-    delay = next((name for name in SAID_BY_SENDER if name in message.properties), None)
-    if delay is not None and message.properties[delay] != "0":
+    said = message.properties
+    delay = next((name for name in SAID_BY_SENDER if name in said), None)
+    if delay is not None and said[delay] != "0":
         raise MessageIllegal(f"a transactional message cannot be delayed as well: property {delay}")
     own = {REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id), TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group}
     properties = changed(message.properties_as_stored, _NOT_IN_HALVES, own)

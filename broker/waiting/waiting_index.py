@@ -160,7 +160,7 @@ class WaitingIndex:
     def _write(self, limit: int) -> None:
         """Brings the store to `limit`, or to the end of what was dispatched, in small steps."""
         limit = min(limit, self._applied)  # before the journal is read: it then holds all changes below
-        changes = self.table.take(limit)
+        changes = _lasting(self.table.take(limit))
         begin = 0
         while len(changes) - begin > BATCH_CHANGES:
             stop = begin + BATCH_CHANGES
@@ -172,6 +172,17 @@ class WaitingIndex:
 
     def _write_step(self, changes: list[tuple[int, int, int]], reflected: int) -> None:
         self._store.write([(due_ms, offset) for _, due_ms, offset in changes], reflected)
+
+
+def _lasting(changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Without those of records that began to wait and waited no longer within `changes`: the store never needs to know.
+
+    Only for changes that are durable: a store that reflects the first of such a pair, and not the second, has no entry for it,
+    and the log has the second.
+    """
+    began = {offset for _, due_ms, offset in changes if due_ms != ENDED}
+    passed = {offset for _, due_ms, offset in changes if due_ms == ENDED and offset in began}
+    return [change for change in changes if change[2] not in passed] if passed else changes
 
 
 def _nothing_waited(directory: str, topics: frozenset[str]) -> bool:

@@ -85,7 +85,7 @@ class TransactionAdmin(AdminCalls):
         address = await self._master_of(which, deadline_ms)
         request = DecideTransactions(((which.topic, text, resolution.value, -1),))
         reply, _ = await self._call(address, request, deadline_ms)
-        (receipt,) = receipts_of(reply, [which])
+        (receipt,) = receipts_of(reply, [(which, which.encode())])
         if isinstance(receipt, ZenitError):
             raise receipt
         return {

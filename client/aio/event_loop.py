@@ -115,6 +115,10 @@ class OnLoop:
         self.calls()
         await asyncio.sleep(delay_ms / 1000)
 
+    async def pause(self) -> None:
+        """See `Waits`."""
+        await (asyncio.sleep(0) if self._blocking is None else self._blocking.pause())
+
     async def run_apart(self, function: Callable[[], None]) -> None:
         """See `Waits`; in a thread, which continues if this is cancelled."""
         if self._blocking is not None:

@@ -1,6 +1,7 @@
 """Combines concurrent calls into one request: one caller sends for all that came while the last request was in progress.
 
-Nobody waits for others: a single caller sends at once.
+A single caller sends at once. Where the last request was of several callers, the next one lets the others come first, for a
+fraction of a millisecond: they were answered together, and ask again together.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Combiner(Generic[_Item, _Result]):
         self._lock = threading.Lock()
         self._waiting: deque[_Entry[_Item, _Result]] = deque()
         self._under_way = 0
+        self._together = 1  # callers of the last request
 
     async def ask(self, item: _Item, *, size_bytes: int, total_ms: int) -> _Result:
         """What `send` returned for this item.
@@ -77,17 +79,26 @@ class Combiner(Generic[_Item, _Result]):
         if not self._waiting or self._under_way >= self._under_way_max:
             return
         leader = self._waiting.popleft()
-        batch, room = [leader], BYTES_MAX - leader.size_bytes
+        leader.batch = [leader]
+        self._fill(leader.batch)
+        self._under_way += 1
+        leader.signal.set()
+
+    def _fill(self, batch: list[_Entry[_Item, _Result]]) -> None:
+        """Puts in those who wait, as far as there is room. Under the lock."""
+        room = BYTES_MAX - sum(entry.size_bytes for entry in batch)
         while self._waiting and len(batch) < ITEMS_MAX and self._waiting[0].size_bytes <= room:
             entry = self._waiting.popleft()
             batch.append(entry)
             room -= entry.size_bytes
-        self._under_way += 1
-        leader.batch = batch
-        leader.signal.set()
 
     async def _lead(self, batch: list[_Entry[_Item, _Result]]) -> None:
         try:
+            if self._together > 1:
+                await self._waits.pause()
+            with self._lock:
+                self._fill(batch)
+                self._together = len(batch)
             results = await self._send([entry.item for entry in batch])
             for entry, result in zip(batch, results, strict=True):
                 if isinstance(result, ZenitError):

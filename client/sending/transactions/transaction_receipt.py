@@ -29,14 +29,16 @@ class TransactionReceipt:
     physical_offset: int = -1
 
 
-def receipts_of(reply: EndReply, ended: Sequence[TransactionId]) -> list[TransactionReceipt | ZenitError]:
-    """The outcome of each of the ended transactions. Raises RemoteProtocolError."""
+def receipts_of(reply: EndReply, ended: Sequence[tuple[TransactionId, str]]) -> list[TransactionReceipt | ZenitError]:
+    """The outcome of each of the ended transactions: (which, its text). Raises RemoteProtocolError."""
     if len(reply.rows) != len(ended):
         raise RemoteProtocolError(f"{len(reply.rows)} answers for {len(ended)} transactions")
-    return [_receipt_of(which, row) for which, row in zip(ended, reply.rows, strict=True)]
+    return [_receipt_of(*end, row) for end, row in zip(ended, reply.rows, strict=True)]
 
 
-def _receipt_of(which: TransactionId, row: tuple[int, str, int, int, int]) -> TransactionReceipt | ZenitError:
+def _receipt_of(
+    which: TransactionId, name: str, row: tuple[int, str, int, int, int]
+) -> TransactionReceipt | ZenitError:
     code, text, queue_id, queue_offset, physical_offset = row
     try:
         if code:
@@ -46,4 +48,4 @@ def _receipt_of(which: TransactionId, row: tuple[int, str, int, int, int]) -> Tr
     except (ValueError, TypeError, RecursionError) as error:
         raise RemoteProtocolError("what became of a transaction cannot be read") from error
     queue = MessageQueue(which.topic, which.broker_name, max(0, queue_id))
-    return TransactionReceipt(which.encode(), which.message_id, queue, state, queue_offset, physical_offset)
+    return TransactionReceipt(name, which.message_id, queue, state, queue_offset, physical_offset)

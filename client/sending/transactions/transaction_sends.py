@@ -22,11 +22,12 @@ from ..waited_send import WaitedSends
 from .combiner import Combiner
 from .transaction_receipt import TransactionReceipt, receipts_of
 
-UNDER_WAY_MAX: Final = 2
+UNDER_WAY_MAX: Final = 1  # more make smaller requests, which cost broker and producer more than they save
 COMBINERS_MAX: Final = 256
 _END_BYTES: Final = 256  # of one decision in a request, approximately
 
-_End = tuple[TransactionId, Resolution, int]
+_End = tuple[TransactionId, str, Resolution, int]
+"""Which, its text, how, and where its half message begins."""
 
 
 class TransactionSends:
@@ -88,21 +89,20 @@ class TransactionSends:
         return list(BatchReceipts(batch.facts(), queue, reply))
 
     async def end(
-        self, which: TransactionId, resolution: Resolution, half_offset: int, total_ms: int
+        self, which: TransactionId, text: str, resolution: Resolution, half_offset: int, total_ms: int
     ) -> TransactionReceipt:
-        """Decides one transaction. Raises as TransactionProducer.commit does."""
+        """Decides one transaction, whose name is `text`. Raises as TransactionProducer.commit does."""
         deadline_ms = monotonic_ms() + total_ms
         while True:
             try:
-                return await self._end_once(which, resolution, half_offset, total_ms)
+                return await self._end_once((which, text, resolution, half_offset), total_ms)
             except BrokerBusy as error:  # only this transaction: its half message cannot be read now
                 if monotonic_ms() + error.retry_after_ms >= deadline_ms:
                     raise
                 await self._waits.sleep(error.retry_after_ms)
 
-    async def _end_once(
-        self, which: TransactionId, resolution: Resolution, half_offset: int, total_ms: int
-    ) -> TransactionReceipt:
+    async def _end_once(self, end: _End, total_ms: int) -> TransactionReceipt:
+        which = end[0]
         key = which.broker_name, which.topic, total_ms
         with self._lock:
             combiner = self._ends.get(key)
@@ -115,12 +115,12 @@ class TransactionSends:
 
                 combiner = Combiner(self._waits, send, under_way_max=UNDER_WAY_MAX, what=f"an end at {key[0]}")
                 self._ends[key] = combiner
-        return await combiner.ask((which, resolution, half_offset), size_bytes=_END_BYTES, total_ms=total_ms)
+        return await combiner.ask(end, size_bytes=_END_BYTES, total_ms=total_ms)
 
     async def _end(
         self, broker_name: str, topic: str, items: list[_End], total_ms: int
     ) -> list[TransactionReceipt | ZenitError]:
-        rows = tuple((topic, which.encode(), resolution.value, offset) for which, resolution, offset in items)
+        rows = tuple((topic, text, resolution.value, offset) for _, text, resolution, offset in items)
         request = EndTransactions(self._group, rows)
         reply = await self._waited.ask(MessageQueue(topic, broker_name, 0), request, total_ms)
-        return receipts_of(reply, [which for which, _, _ in items])
+        return receipts_of(reply, [end[:2] for end in items])
