@@ -117,7 +117,10 @@ class OnLoop:
 
     async def pause(self) -> None:
         """See `Waits`."""
-        await (asyncio.sleep(0) if self._blocking is None else self._blocking.pause())
+        if self._blocking is not None:
+            await self._blocking.pause()
+            return
+        await asyncio.sleep(0)
 
     async def run_apart(self, function: Callable[[], None]) -> None:
         """See `Waits`; in a thread, which continues if this is cancelled."""

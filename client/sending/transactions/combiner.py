@@ -96,9 +96,9 @@ class Combiner(Generic[_Item, _Result]):
         try:
             if self._together > 1:
                 await self._waits.pause()
-            with self._lock:
-                self._fill(batch)
-                self._together = len(batch)
+                with self._lock:
+                    self._fill(batch)
+            self._together = len(batch)
             results = await self._send([entry.item for entry in batch])
             for entry, result in zip(batch, results, strict=True):
                 if isinstance(result, ZenitError):
