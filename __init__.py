@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .client.push_consumer import PushConsumer as PushConsumer
     from .client.sending.latency_fault import LatencyTable as LatencyTable
     from .client.sending.send_future import SendFuture as SendFuture
+    from .client.simple_consumer import SimpleConsumer as SimpleConsumer
+    from .client.simple_consumer import SimpleStatistics as SimpleStatistics
     from .client.transaction_producer import TransactionProducer as TransactionProducer
     from .client.transaction_producer import TransactionReceipt as TransactionReceipt
     from .model import errors as errors
@@ -88,6 +90,7 @@ _HOMES = {
     ".client.pull_consumer": "PullConsumer",
     ".client.push_consumer": "PushConsumer",
     ".client.sending.send_future": "SendFuture",
+    ".client.simple_consumer": "SimpleConsumer SimpleStatistics",
     ".client.transaction_producer": "TransactionProducer TransactionReceipt",
     ".client.consuming.start_from": "FIRST LAST StartFrom",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient

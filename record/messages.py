@@ -159,6 +159,7 @@ class StoredMessage:
     _at: cython.Py_ssize_t
     _first_topic: str | None
     _tries: cython.Py_ssize_t
+    _lease: object
 
     def __init__(self) -> None:
         raise TypeError("a StoredMessage comes from decode_batch and decode_record only")
@@ -172,6 +173,19 @@ class StoredMessage:
         again._first_topic = topic
         again._tries = tries
         return again
+
+    def leased(self, tries: cython.Py_ssize_t, lease: object) -> StoredMessage:
+        """The same message as a pop hands it out: `tries` times more than its record says, and with what its consumer needs
+        to acknowledge it."""
+        leased: StoredMessage = _message(self._batch, self._at)
+        leased._tries = tries
+        leased._lease = lease
+        return leased
+
+    @property
+    def lease(self) -> object:
+        """What `leased` was told; None for a message that was not popped."""
+        return self._lease
 
     @property
     def broker_name(self) -> str:
@@ -379,6 +393,7 @@ def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
     message._at = at
     message._first_topic = None
     message._tries = 0
+    message._lease = None
     return message
 
 

@@ -80,7 +80,8 @@ PAGES = (
         "Consuming: every name",
         "`from zenitmq import ...`. How to use them: [consuming](../guide/consuming.md).",
         (
-            *face("PullConsumer PushConsumer StoredMessage MessageBatch MessageQueue QueueOffset PhysicalOffset"),
+            *face("PullConsumer PushConsumer SimpleConsumer SimpleStatistics"),
+            *face("StoredMessage MessageBatch MessageQueue QueueOffset PhysicalOffset"),
             *face(
                 "ConsumeResult FlowLimits MessagesLost StartFrom FIRST LAST MessageModel CLUSTERING BROADCASTING Sql"
             ),
@@ -107,6 +108,7 @@ PAGES = (
             (AIO, "TransactionProducer"),
             (AIO, "PullConsumer"),
             (AIO, "PushConsumer"),
+            (AIO, "SimpleConsumer"),
             (AIO, "Admin"),
         ),
     ),

@@ -54,11 +54,18 @@ class ReceiptHandle:
     @staticmethod
     def parse(text: str, key: bytes) -> ReceiptHandle:
         """The reverse. Raises HandleRefused (forged, malformed)."""
-        signed, dot, signature = text.partition(".")
-        if len(text) > _LENGTH_MAX or not text.isascii() or not dot:
-            raise HandleRefused("malformed")
+        signed, signature = _parts(text)
         if not hmac.compare_digest(_signature(signed.encode(), key), signature):
             raise HandleRefused("forged")
+        return ReceiptHandle._decode(signed)
+
+    @staticmethod
+    def read(text: str) -> ReceiptHandle:
+        """What a handle says, for one who has no key and so cannot tell whether it is forged. Raises HandleRefused."""
+        return ReceiptHandle._decode(_parts(text)[0])
+
+    @staticmethod
+    def _decode(signed: str) -> ReceiptHandle:
         try:
             words = base64.b64decode(signed.encode(), altchars=b"-_", validate=True).decode().split(" ")
             version, broker_name, group, topic, *numbers = words
@@ -81,6 +88,14 @@ def split_index(handle: str) -> tuple[str, int]:
     if not dot or not (index.isascii() and index.isdecimal() and len(index) <= 2) or int(index) >= COUNT_MAX:
         raise HandleRefused("malformed")
     return of_all, int(index)
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """(what is signed, the signature). Raises HandleRefused."""
+    signed, dot, signature = text.partition(".")
+    if len(text) > _LENGTH_MAX or not text.isascii() or not dot:
+        raise HandleRefused("malformed")
+    return signed, signature
 
 
 def _signature(signed: bytes, key: bytes) -> str:

@@ -1,0 +1,145 @@
+"""The acknowledgements for one topic at one broker: gathered, sent in batches, tried again. Pure.
+
+Rows of one handle are merged. What fails in a way that may pass is sent again until the row's time is over. A row of several
+messages that is refused is asked again message by message: one that came too late does not decide over the others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+from ....model.errors import ZenitError
+from ...connection.retry import RetryPolicy
+
+ROWS_MAX: Final = 1024
+"""Rows of one request."""
+UNDER_WAY_MAX: Final = 2
+
+
+class AckWaiter(Protocol):
+    """Waits for the answer about messages."""
+
+    def on_settled(self, handle: str, bits: int, error: ZenitError | None) -> None:
+        """The broker has taken these messages, or has refused them: its own, and perhaps others of the handle."""
+
+
+class AckRow:
+    """Messages of one handle: bit n is its n-th. `until_ms`: it is not tried again later (monotonic)."""
+
+    __slots__ = ("bits", "handle", "until_ms", "waiters")
+
+    def __init__(self, handle: str, bits: int, until_ms: int, waiters: list[AckWaiter]) -> None:
+        self.handle = handle
+        self.bits = bits
+        self.until_ms = until_ms
+        self.waiters = waiters
+
+
+Settled = tuple[AckRow, ZenitError | None]
+"""A row that is not sent again: taken, or why not."""
+
+
+class AckQueue:
+    """Guarded by the lock of its owner."""
+
+    def __init__(self, retry: RetryPolicy) -> None:
+        self._retry = retry
+        self._rows: dict[str, AckRow] = {}
+        self._again: deque[AckRow] = deque()  # sent before; merged with nothing
+        self._under_way = 0
+        self._tries = 0
+        self._not_before_ms = 0
+        self._is_urgent = False
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not sent."""
+        return len(self._rows) + len(self._again)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is to be sent, nor answered."""
+        return not (self._rows or self._again or self._under_way)
+
+    def add(self, handle: str, bits: int, *, until_ms: int, waiter: AckWaiter | None = None) -> None:
+        """Somebody wants this. With a waiter it is sent as soon as possible."""
+        row = self._rows.get(handle)
+        if row is None:
+            row = self._rows[handle] = AckRow(handle, bits, until_ms, [])
+        else:
+            row.bits |= bits
+            row.until_ms = max(row.until_ms, until_ms)
+        if waiter is not None:
+            row.waiters.append(waiter)
+            self._is_urgent = True
+
+    def take(self, now_ms: int, *, is_due: bool) -> list[AckRow]:
+        """The rows to send now, perhaps none. `is_due`: they were gathered for long enough."""
+        if not self.waiting or now_ms < self._not_before_ms:
+            return []
+        if not (is_due or self._is_urgent or self.waiting >= ROWS_MAX):
+            return []
+        if self._under_way >= UNDER_WAY_MAX:
+            self._is_urgent = True  # once one is answered
+            return []
+        batch = [self._again.popleft() for _ in range(min(ROWS_MAX, len(self._again)))]
+        batch += [self._rows.pop(handle) for handle in list(islice(self._rows, ROWS_MAX - len(batch)))]
+        self._under_way += 1
+        self._is_urgent = bool(self.waiting)
+        return batch
+
+    def pause_ms(self, now_ms: int) -> int:
+        """How long until rows may be sent again; 0 where nothing holds them up."""
+        return max(0, self._not_before_ms - now_ms) if self.waiting else 0
+
+    def on_reply(self, batch: Sequence[AckRow], errors: Sequence[ZenitError | None], now_ms: int) -> list[Settled]:
+        """The broker answered for each row. Returns those that are settled."""
+        self._under_way -= 1
+        self._tries = 0
+        settled: list[Settled] = []
+        for row, error in zip(batch, errors, strict=True):
+            if error is None:
+                settled.append((row, None))
+            elif error.retriable:
+                settled += self._try_again([row], error, now_ms)
+            elif row.bits & (row.bits - 1):
+                self._split(row)
+            else:
+                settled.append((row, error))
+        return settled
+
+    def on_error(self, batch: Sequence[AckRow], error: ZenitError, now_ms: int) -> list[Settled]:
+        """The request failed. Returns the rows that are not tried again."""
+        self._under_way -= 1
+        if not error.retriable and not error.route_stale:
+            return [(row, error) for row in batch]
+        return self._try_again(batch, error, now_ms)
+
+    def drop(self, error: ZenitError) -> list[Settled]:
+        """Nothing is sent any more."""
+        dropped = [(row, error) for row in (*self._again, *self._rows.values())]
+        self._again.clear()
+        self._rows.clear()
+        return list(dropped)
+
+    def _try_again(self, rows: Sequence[AckRow], error: ZenitError, now_ms: int) -> list[Settled]:
+        self._tries += 1
+        left_ms = max(row.until_ms for row in rows) - now_ms
+        delay_ms = self._retry.delay_ms(error, tries=self._tries, left_ms=max(1, left_ms), elsewhere=False)
+        late_ms = now_ms + (self._retry.backoff_ms_max if delay_ms is None else delay_ms)
+        self._not_before_ms = max(self._not_before_ms, late_ms)
+        self._is_urgent = True
+        self._again.extend(row for row in rows if row.until_ms > late_ms)
+        return [(row, error) for row in rows if row.until_ms <= late_ms]
+
+    def _split(self, row: AckRow) -> None:
+        """Each of its messages becomes a row. Whoever waits is told of each."""
+        bits = row.bits
+        while bits:
+            lowest = bits & -bits
+            self._again.append(AckRow(row.handle, lowest, row.until_ms, row.waiters))
+            bits ^= lowest
+        self._is_urgent = True

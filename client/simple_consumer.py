@@ -1,0 +1,327 @@
+"""The simple consumer asks for messages, deals with them and acknowledges each; the broker keeps who has which until when.
+
+There are no queues to share out: any number of consumers of a group get messages of any queue, and one that is slow holds up
+only what it has. A message that is not acknowledged in its invisible time comes again, to any of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from weakref import finalize
+
+from ..model.clock import monotonic_ms, now_ms
+from ..model.errors import InvalidParameter, ZenitError
+from ..model.names import check_group, check_topic
+from ..model.subscription import Expression, subscriptions_of
+from ..record.kernel import StoredMessage
+from ..remoting.commands import ChangeInvisible, ForwardDeadLetter, Reply, RequestFor
+from .connection.argument_checks import check_count, milliseconds, wait_milliseconds
+from .connection.connection import Connection, client_repr, connect
+from .connection.retry import RetryPolicy
+from .connection.waiting import Blocking, Waits, blocking, run_blocking
+from .consuming.simple.ack_sends import Acknowledged, OnAckError
+from .consuming.simple.end import SimpleEnd
+from .consuming.simple.lease import Lease, LeasedPart, lease_of, lease_of_handle, leased_parts
+from .consuming.simple.receiving import Receiving
+from .consuming.simple.work import PopWork
+from .consuming.start_from import FIRST, StartFrom, check_start_from
+
+log = logging.getLogger(__name__)
+
+MESSAGES_MAX: Final = 1024
+INVISIBLE_S: Final = 30.0
+INVISIBLE_S_MIN: Final = 1.0
+INVISIBLE_S_MAX: Final = 12 * 3600.0
+WAIT_S_MAX: Final = 30.0
+REASON_BYTES_MAX: Final = 1024
+
+_Reply = TypeVar("_Reply", bound=Reply)
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleStatistics:
+    """What one consumer did so far, in messages; `acks_waiting`: handles whose acknowledgement is not sent yet."""
+
+    received: int
+    acknowledged: int
+    refused: int
+    acks_waiting: int
+
+
+class SimpleCore(ABC):
+    """All of a simple consumer but how it waits; see PullCore."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | None = None,
+        start_from: StartFrom | datetime = FIRST,
+        invisible: float = INVISIBLE_S,
+        auto_renew: bool = False,
+        ordered: bool = False,
+        timeout: float = 3.0,
+        on_ack_error: OnAckError | None = None,
+    ) -> None:
+        """`invisible`: for so many seconds (1 to 12 h) nobody else gets what `receive` returned, unless it says otherwise.
+        `auto_renew`: the broker extends that by itself while this consumer's heartbeats come. `ordered`: of the messages of one
+        sharding key one at a time is out, in the order of their queue; the first pop of a group decides that for the group.
+
+        `start_from`: FIRST, LAST or a datetime with a time zone, where a group begins in a topic that it never received from.
+        `timeout`: seconds for each question to a broker, over all tries. `on_ack_error(handle, error)`: called for each message
+        whose acknowledgement in the background failed for good, in the I/O thread; it must not block. `namesrv`: as a Producer
+        has it.
+
+        Raises InvalidName or InvalidParameter. Connects at the first `receive`.
+        """
+        self.group = check_group(group)
+        start = check_start_from(start_from)
+        self._invisible_ms = _invisible_ms(invisible)
+        self._timeout_ms = milliseconds("timeout", timeout)
+        self._retry = RetryPolicy()
+        connection = self._connection = connect(namesrv)
+        self._waits = self._new_waits(connection)
+        client_id = connection.new_client_id()
+        self._work = PopWork(
+            connection,
+            self._waits,
+            group,
+            client_id=client_id,
+            start_from=start,
+            renews=auto_renew,
+            is_ordered=ordered,
+            timeout_ms=self._timeout_ms,
+            on_ack_error=on_ack_error,
+        )
+        self._end = SimpleEnd(
+            connection, self._waits, self._work, group=group, client_id=client_id, timeout_ms=self._timeout_ms
+        )
+        self._check_usable = self._end.check_usable
+        finalize(self, self._end.on_dropped).atexit = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._work.is_closed else ""
+        return client_repr(self, state, group=self.group, namesrv=self._connection.name_servers)
+
+    @abstractmethod
+    def _new_waits(self, connection: Connection) -> Waits:
+        """How it waits."""
+
+    # ---- what to receive
+
+    def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
+        """Joins the group for a topic, or several.
+
+        `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker; of several topics the same for
+        each. Raises InvalidName, InvalidParameter.
+        """
+        self._check_usable()
+        self._work.subscribe(subscriptions_of(topic, expression))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receives no more of a topic."""
+        self._check_usable()
+        self._work.unsubscribe(check_topic(topic))
+
+    @property
+    def waits_for(self) -> ZenitError | None:
+        """What keeps messages from coming at present and is expected to pass, as the last `receive` saw it; else None."""
+        return self._work.waits_for()
+
+    async def _receive(
+        self, max_messages: int = 32, *, invisible: float | None = None, wait: float = 10.0
+    ) -> list[StoredMessage]:
+        """Up to `max_messages` (1 to 1024) messages of any queues, as soon as there are some; [] where none come within `wait`
+        seconds (0 to 30).
+
+        Nobody else gets them for `invisible` seconds (None = the consumer's); then each that is not acknowledged comes again,
+        and its `reconsume_times` is one higher. While no broker serves the topics or answers, it waits as if none came
+        (`waits_for` tells). Raises ClientClosed, TopicNotFound, GroupConsumedOtherwise (a PullConsumer or PushConsumer is a
+        member of the group), and CorruptRecordError where an answer cannot be decoded.
+        """
+        self._check_usable()
+        check_count("max_messages", max_messages, 1, MESSAGES_MAX)
+        invisible_ms = self._invisible_ms if invisible is None else _invisible_ms(invisible)
+        wait_ms = wait_milliseconds("wait", wait)
+        if wait_ms > WAIT_S_MAX * 1000:
+            raise InvalidParameter("wait", wait, f"seconds, at most {WAIT_S_MAX:.0f}")
+        return await Receiving(self._work, max_messages, invisible_ms, wait_ms).run()
+
+    # ---- what became of them
+
+    async def _ack(self, message: StoredMessage | str, *, wait: bool = False, timeout: float | None = None) -> None:
+        """The message, or that of a handle, is dealt with: it does not come again.
+
+        Without `wait` it is sent in the background, with others, and tried again until the message's invisible time is over;
+        `on_ack_error` hears of those that fail for good. With `wait` this returns once the broker has it, and raises
+        LeaseExpired (it came too late, and the message comes again), HandleRefused, RequestTimeout. Acknowledged once more, it
+        succeeds. Raises InvalidParameter for a message that did not come from a SimpleConsumer of the group.
+        """
+        self._check_usable()
+        lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
+        if wait:
+            await self._ack_and_wait({lease.part: 1 << lease.index}, timeout)
+        else:
+            self._work.acks.ack(lease.part, 1 << lease.index)
+
+    async def _ack_batch(
+        self, messages: Iterable[StoredMessage | str], *, wait: bool = False, timeout: float | None = None
+    ) -> None:
+        """`ack` of several at once. With `wait` it raises why the first was refused that was; the others are acknowledged."""
+        self._check_usable()
+        group = self.group
+        leases = [
+            lease_of(message, group) if isinstance(message, StoredMessage) else await self._named(message)
+            for message in messages
+        ]
+        parts = leased_parts(leases)
+        if wait and parts:
+            await self._ack_and_wait(parts, timeout)
+            return
+        for part, bits in parts.items():
+            self._work.acks.ack(part, bits)
+
+    async def _ack_and_wait(self, parts: dict[LeasedPart, int], timeout: float | None) -> None:
+        waiter = Acknowledged(self._waits, {part.handle: bits for part, bits in parts.items()})
+        for part, bits in parts.items():
+            self._work.acks.ack(part, bits, waiter)
+        await waiter.wait(self._total_ms(timeout))
+
+    async def _change_invisible(
+        self, message: StoredMessage | str, seconds: float, *, timeout: float | None = None
+    ) -> str:
+        """From now on nobody else gets the message for `seconds` (1 to 12 h; 0 = it comes again at once, as an attempt).
+
+        Returns its new handle, "" with 0 seconds; the one before is of no use any more. Raises LeaseExpired, HandleRefused,
+        and what the last try ended with; InvalidParameter as `ack` does.
+        """
+        self._check_usable()
+        invisible_ms = 0 if seconds == 0 else _invisible_ms(seconds)
+        lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
+        part = lease.part
+        request = ChangeInvisible(self.group, part.topic, part.handle, lease.index, invisible_ms)
+        reply = await self._ask(part, request, timeout)
+        if not reply.handle:
+            return ""
+        until_ms = monotonic_ms() + invisible_ms
+        lease.part = LeasedPart(self.group, part.broker_name, part.topic, reply.handle, until_ms)
+        lease.index = 0
+        return lease.handle
+
+    async def _dead_letter(
+        self, message: StoredMessage | str, *, reason: str = "", timeout: float | None = None
+    ) -> None:
+        """Moves the message to the group's dead letters (`zenit dlq`), with a reason of at most 1 KiB; it does not come again.
+
+        Raises LeaseExpired, HandleRefused, and what the last try ended with; InvalidParameter as `ack` does.
+        """
+        self._check_usable()
+        if not isinstance(reason, str) or len(reason.encode()) > REASON_BYTES_MAX:
+            raise InvalidParameter("reason", str(reason)[:64], f"a text of at most {REASON_BYTES_MAX} bytes")
+        lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
+        request = ForwardDeadLetter(self.group, lease.part.topic, lease.part.handle, lease.index, reason)
+        await self._ask(lease.part, request, timeout)
+
+    def handle_of(self, message: StoredMessage) -> str:
+        """A text by which any consumer of the group, in any process, may `ack` the message, or change its invisible time.
+
+        Raises InvalidParameter as `ack` does."""
+        return lease_of(message, self.group).handle
+
+    def statistics(self) -> SimpleStatistics:
+        """What it did so far."""
+        acks = self._work.acks
+        return SimpleStatistics(self._work.received, acks.acknowledged, acks.refused, acks.waiting)
+
+    # ---- inside
+
+    def _total_ms(self, timeout: float | None) -> int:
+        return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
+
+    async def _named(self, handle: str) -> Lease:
+        """Of a handle; its topic's route is known then. Raises InvalidParameter, HandleRefused, TopicNotFound, NoRoute."""
+        if not isinstance(handle, str):
+            raise InvalidParameter("message", type(handle).__name__, "a message that `receive` returned, or its handle")
+        lease = lease_of_handle(handle, self.group, now_ms=monotonic_ms(), since_epoch_ms=now_ms())
+        await self._connection.routes.served_route(lease.part.topic, self._waits, timeout_ms=self._timeout_ms)
+        return lease
+
+    async def _ask(self, part: LeasedPart, request: RequestFor[_Reply], timeout: float | None) -> _Reply:
+        """The answer of the broker that has a part, whoever is its master. Raises what the last try ended with."""
+        total_ms = self._total_ms(timeout)
+        deadline_ms = monotonic_ms() + total_ms
+        routes = self._connection.routes
+        tries = 0
+        while True:
+            try:
+                address = routes.address_of(part.topic, part.broker_name)
+                timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
+                return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
+            except ZenitError as error:
+                tries += 1
+                left_ms = deadline_ms - monotonic_ms()
+                delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
+                if delay_ms is None:
+                    raise
+                if error.route_stale:
+                    routes.refresh_soon(part.topic)
+            await self._waits.sleep(delay_ms)
+
+    async def _close(self, timeout: float | None = None) -> None:
+        """Sends the acknowledgements, gives back what came and nobody got, and leaves the group, in `timeout` seconds (None =
+        the consumer's). Idempotent. What was handed out stays invisible for its time. Does nothing in a forked child."""
+        await self._end.close(self._total_ms(timeout))
+
+
+class SimpleConsumer(SimpleCore):
+    """Receives messages as a member of a group that pops. One object serves all threads of a process; a forked child makes its
+    own."""
+
+    receive = blocking(SimpleCore._receive)
+    ack = blocking(SimpleCore._ack)
+    ack_batch = blocking(SimpleCore._ack_batch)
+    change_invisible = blocking(SimpleCore._change_invisible)
+    dead_letter = blocking(SimpleCore._dead_letter)
+    close = blocking(SimpleCore._close)
+
+    def _new_waits(self, connection: Connection) -> Waits:
+        return Blocking(connection.remoting)
+
+    def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
+        """Joins the group for a topic, or several.
+
+        `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker; of several topics the same for
+        each. Where a group begins that does not begin with the first message is recorded now, so that nothing sent after this
+        is skipped; where that cannot be done within `timeout`, the first `receive` does it. Raises InvalidName,
+        InvalidParameter.
+        """
+        super().subscribe(topic, expression)
+        for each in [topic] if isinstance(topic, str) else topic:
+            try:
+                run_blocking(self._work.begin_topic(each))
+            except ZenitError as error:
+                log.info("not begun yet group=%s topic=%s error=%s", self.group, each, error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _invisible_ms(seconds: float) -> int:
+    """Raises InvalidParameter."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not math.isfinite(seconds):
+        raise InvalidParameter("invisible", str(seconds)[:64], "seconds, 1 to 43200")
+    if not INVISIBLE_S_MIN <= seconds <= INVISIBLE_S_MAX:
+        raise InvalidParameter("invisible", seconds, f"seconds, {INVISIBLE_S_MIN:.0f} to {INVISIBLE_S_MAX:.0f}")
+    return round(seconds * 1000)
