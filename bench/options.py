@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..model.errors import InvalidParameter
 from ..model.names import check_topic
 
-WORKS: Final = ("produce", "consume", "e2e", "latency", "transactions", "limits", "restart")
+WORKS: Final = ("produce", "consume", "e2e", "latency", "transactions", "pop", "limits", "restart")
 GROUP_WORKS: Final = ("catch-up",)  # require a replica group, which they start themselves
 SPARK_WORKS: Final = ("spark",)  # require Spark, and are measured by the pipeline
 REPLICATED_WORKS: Final = (
@@ -26,7 +26,7 @@ MESSAGES_MAX: Final = 1 << 31
 
 
 _SENDING: Final = ("produce", "latency", "e2e", "transactions")
-_ON_BROKER: Final = (*_SENDING, "consume")
+_ON_BROKER: Final = (*_SENDING, "consume", "pop")
 _ON_CLUSTER: Final = (*_ON_BROKER, "spark")
 _TAGGED: Final = ("produce", "latency", "consume", "limits", "restart")
 _STARTED: Final = (*_ON_BROKER, "restart", "catch-up")
@@ -73,7 +73,8 @@ class BenchOptions:
         between=(1, 65_536),
     )
     producers: int = option(1, "Processes that produce.", ("produce", "e2e", "transactions", "limits"), between=(1, 64))
-    consumers: int = option(1, "Processes that consume.", ("consume", "e2e"), between=(1, 64))
+    consumers: int = option(1, "Processes that consume.", ("consume", "pop", "e2e"), between=(1, 64))
+    at_a_time: int = option(32, "Messages of one receive.", ("pop",), between=(1, 1024), flag="--batch")
     seconds: float = option(10.0, "Seconds that are measured.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
     flush: str = option(
         "async",
@@ -103,8 +104,8 @@ class BenchOptions:
     queues: int = option(4, "Queues of the run's own topic.", (*_ON_CLUSTER, "restart"), between=(1, 1024))
     messages: int = option(
         0,
-        "consume: messages in the backlog, 0 = as --seconds needs; spark: messages, 0 = 1000000.",
-        ("consume", "spark"),
+        "consume, pop: messages in the backlog, 0 = as --seconds needs; spark: messages, 0 = 1000000.",
+        ("consume", "pop", "spark"),
         between=(0, MESSAGES_MAX),
     )
     log_gib: float = option(1.0, "Size of the log in GiB.", ("restart", "catch-up"), between=(0.001, 1024))

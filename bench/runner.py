@@ -32,6 +32,7 @@ _RAW_OF: Final = {
     "consume": "pages of a mapped file over the same sockets, without a broker; messages not touched",
     "latency": "bare round trips with the same frames and a pwritev, interleaved with the sends",
     "transactions": "single requests with the same frames and a pwritev, without a broker; a transaction takes two",
+    "pop": "requests with as many messages and a pwritev, one in flight a consumer, without a broker; a receive takes two",
     "e2e": "bare round trips with the same frames and a pwritev, one at a time",
 }
 USUAL_FILES: Final = LogFiles()

@@ -19,6 +19,7 @@ ROLES: Final[dict[str, tuple[str, str, str]]] = {
     "produce": ("works.produce", "ProduceJob", "produce"),
     "prebuilt": ("works.prebuilt", "PrebuiltJob", "send_prebuilt"),
     "consume": ("works.consume", "ConsumeJob", "consume"),
+    "pop": ("works.pop", "PopJob", "pop"),
     "latency": ("works.latency", "LatencyJob", "send_one_by_one"),
     "transactions": ("works.transactions", "TransactionsJob", "commit_all"),
     "schedule": ("works.e2e", "ScheduleJob", "send_on_schedule"),

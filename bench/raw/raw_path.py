@@ -80,6 +80,8 @@ def raw_shape(options: BenchOptions) -> RawShape:
         return replace(shape, batch=1, in_flight=1, clients=1)
     if options.work == "transactions":
         return replace(shape, batch=1)
+    if options.work == "pop":
+        return replace(shape, batch=options.at_a_time, in_flight=1, clients=options.consumers)
     if options.prebuilt or options.work == "limits":
         return shape
     if options.api in ("post", "send_async"):

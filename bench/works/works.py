@@ -22,12 +22,14 @@ from ..target import BrokerUse, Target
 from .consume import ConsumeJob
 from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .latency import LatencyJob
+from .pop import PopJob
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
 from .transactions import TransactionsJob
 
 BACKLOG_BYTES_MAX: Final = 2 << 30
 _BACKLOG_RATE: Final = 3_000_000  # messages a second that a consumer may reach, which determines the size of a backlog
+_POP_RATE: Final = 200_000  # the same of a group that pops
 _FILL_SECONDS: Final = 600.0
 _RECYCLE_MS: Final = 60_000
 _FILL_BODY_BYTES: Final = 1024  # smaller ones take longer, larger ones fill no queue files
@@ -117,7 +119,7 @@ def consume(bench: Bench) -> WorkOutcome:
     """Makes a backlog; then consumers read all of it."""
     options, target = bench.options, bench.target
     first = {(name, queue): offset for name, queue, offset in target.end_offsets()}
-    _make_backlog(bench)
+    _make_backlog(bench, _BACKLOG_RATE * options.consumers)
     ends = {(name, queue): offset for name, queue, offset in target.end_offsets()}
     queues = [(name, queue, offset) for (name, queue), offset in first.items() if ends[name, queue] > offset]
     loads = []
@@ -141,10 +143,29 @@ def consume(bench: Bench) -> WorkOutcome:
     return outcome
 
 
-def _make_backlog(bench: Bench) -> None:
-    """Sends ready batches of 256 until there is enough to read for the wanted time at full speed."""
+def pop(bench: Bench) -> WorkOutcome:
+    """Makes a backlog; then simple consumers of one group receive it, and acknowledge in the background."""
     options = bench.options
-    wanted = options.messages or int(options.seconds * _BACKLOG_RATE * options.consumers)
+    _make_backlog(bench, _POP_RATE)
+    loads = []
+    for index in range(options.consumers):
+        path = bench.path(f"consumer-{index}")
+        job = PopJob(
+            namesrv=bench.target.namesrv,
+            group=f"{bench.target.topic[:100]}-poppers",
+            topic=bench.target.topic,
+            at_a_time=options.at_a_time,
+            seconds=options.seconds,
+            samples_path=path,
+        )
+        loads.append(Load(role="pop", job=job, samples_path=path))
+    return bench.measured(loads, phase="pop", seconds=options.seconds)
+
+
+def _make_backlog(bench: Bench, rate: int) -> None:
+    """Sends ready batches of 256 until there is enough to read for the wanted time at so many messages a second."""
+    options = bench.options
+    wanted = options.messages or int(options.seconds * rate)
     wanted = max(256, min(wanted, BACKLOG_BYTES_MAX // record_bytes(options)))
     path = bench.path("backlog")
     job = replace(
@@ -311,4 +332,5 @@ WORKS: Final[dict[str, Callable[[Bench], WorkOutcome]]] = {
     "latency": latency,
     "e2e": end_to_end,
     "transactions": transactions,
+    "pop": pop,
 }

@@ -27,6 +27,7 @@ MEANINGS: Final = {
     "e2e": "Time from when a message is due until it is received.",
     "latency": "Time of one synchronous send after another.",
     "transactions": "Commit transactions, several at a time.",
+    "pop": "Receive a backlog with simple consumers, and acknowledge it.",
     "limits": "Measure only the raw path of this machine, without a broker.",
     "restart": "How long a killed broker takes to serve again.",
     "catch-up": "How fast a wiped slave gets its log back.",

@@ -90,6 +90,14 @@ def test_latency_is_told_beside_the_raw_round_trips_between(tmp_path: Path) -> N
     assert document["ratio_to_raw"]["p50"] > 1
 
 
+@pytest.mark.parametrize("at_a_time", [1, 32, 100])
+def test_pop_counts_what_was_acknowledged(tmp_path: Path, at_a_time: int) -> None:
+    document, _ = bench(tmp_path, work="pop", messages=1_000, consumers=2, at_a_time=at_a_time, **SHORT)
+    assert 0 < document["messages"] <= 1_000
+    assert document["latency_us"]["p50"] > 0
+    assert document["broker_cpu_seconds_per_million"] > 0
+
+
 @pytest.mark.parametrize("push", [False, True])
 def test_e2e_keeps_its_schedule_and_loses_nothing(tmp_path: Path, push: bool) -> None:
     document, _ = bench(tmp_path, work="e2e", rate=1000, push=push, **SHORT)

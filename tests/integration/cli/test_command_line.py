@@ -83,7 +83,18 @@ COMMANDS = [
     "store scrub",
     *(
         f"bench {work}"
-        for work in ("produce", "consume", "e2e", "latency", "transactions", "limits", "restart", "catch-up", "spark")
+        for work in (
+            "produce",
+            "consume",
+            "e2e",
+            "latency",
+            "transactions",
+            "pop",
+            "limits",
+            "restart",
+            "catch-up",
+            "spark",
+        )
     ),
     "sql",
     "drill list",

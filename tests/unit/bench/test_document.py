@@ -79,6 +79,8 @@ def test_the_raw_load_has_the_shape_of_the_work() -> None:
     send = raw_shape(BenchOptions(work="produce", api="send", in_flight=64))
     assert (send.batch, send.in_flight) == (1, 64)
     assert raw_shape(BenchOptions(work="consume", consumers=3)).clients == 3
+    popped = raw_shape(BenchOptions(work="pop", consumers=3, at_a_time=8))
+    assert (popped.clients, popped.batch, popped.in_flight) == (3, 8, 1)
     assert raw_shape(BenchOptions(work="latency", batch=256)).batch == 1
 
 
