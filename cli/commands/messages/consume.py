@@ -4,6 +4,8 @@ A message counts as consumed when its line was written to stdout: offsets are co
 end, so messages that did not reach the reader come again. Lost messages are never skipped silently: each range is a line on
 stderr (--json: an object among the messages), and the exit code is 1. While no messages can come, a line on stderr gives
 the reason, for example a broker that is down.
+
+With --pop the broker hands out single messages, and each is acknowledged when its line was written to stdout.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
@@ -26,10 +28,10 @@ from ...roles import stop_on_signals
 if TYPE_CHECKING:
     from ....client.consuming.prefetch import MessagesLost
     from ....client.consuming.start_from import StartFrom
-    from ....client.pull_consumer import PullConsumer
     from ....record.kernel import StoredMessage
 
 POLL_MESSAGES: Final = 1000
+POP_MESSAGES: Final = 32
 POLL_SECONDS: Final = 0.25
 COMMIT_MS: Final = 1000
 
@@ -77,6 +79,23 @@ def consume(
     trace: Annotated[
         bool, typer.Option("--trace", help="Write a trace of each message, for `zenit message trace`.")
     ] = False,
+    pop: Annotated[
+        bool, typer.Option("--pop", help="The broker hands out single messages, of any queue, and keeps the leases.")
+    ] = False,
+    ack: Annotated[
+        bool | None,
+        typer.Option(
+            "--ack/--no-ack",
+            help="With --pop: acknowledge what is printed, as usual, or not: then it comes again after --invisible.",
+            show_default=False,
+        ),
+    ] = None,
+    invisible: Annotated[
+        float | None,
+        typer.Option(
+            "--invisible", metavar="S", help="With --pop: for S seconds nobody else gets a message; 1 to 43200."
+        ),
+    ] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -85,6 +104,8 @@ def consume(
     It ends at --max, --idle-exit or Ctrl-C, or when the program that reads its output ends (`| head`). A group continues
     where it stopped; `zenit group reset-offset` moves it. `zenit peek` and `zenit tail` print messages without a group.
 
+    With --pop any number of members share all queues, and no other members can be in the group.
+
     Exit code 1 if messages are lost because their bytes are damaged at every replica: the other messages are printed, and the
     group continues after the lost ones. Also if --idle-exit is reached while no broker serves the topic; without --idle-exit it
     waits for a broker.
@@ -92,21 +113,26 @@ def consume(
     if sql is not None and expression is not None:
         raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
     line = line_of(line_format, as_json)
+    if not pop and (ack is not None or invisible is not None):
+        raise typer.BadParameter("belongs to --pop", param_hint="--ack" if ack is not None else "--invisible")
+    if pop and trace:
+        raise typer.BadParameter("does not go with --pop", param_hint="--trace")
     start_from = _start(start)
-    from ....client.pull_consumer import PullConsumer
     from ....model.subscription import Sql
 
     wanted = expression if sql is None else Sql(sql)
     stopping = threading.Event()
     stop_on_signals(stopping.set)
     lost = LostRanges(as_json=as_json)
-    consumer = PullConsumer(
-        group, namesrv=namesrv, start_from=start_from, auto_commit=False, trace=trace, on_lost=lost.add
-    )
+    source: _Pulling | _Popping
     with usage_of_values():
-        consumer.subscribe(topic, wanted)
-    with consumer:
-        _print_messages(consumer, lost, line, maximum, idle_exit, stopping)
+        if pop:
+            source = _Popping(group, namesrv, start_from, acks=ack is not False, invisible=invisible)
+        else:
+            source = _Pulling(group, namesrv, start_from, trace=trace, lost=lost)
+        source.consumer.subscribe(topic, wanted)
+    with source.consumer:
+        _print_messages(source, lost, line, maximum, idle_exit, stopping)
     if lost.count:
         raise typer.Exit(1)
 
@@ -119,6 +145,71 @@ def line_of(line_format: str | None, as_json: bool) -> Callable[[StoredMessage],
         return _json_bytes
     with usage_of_values():
         return compile_format(line_format or "{body}")
+
+
+class _Pulling:
+    """Messages come queue by queue, and offsets are committed."""
+
+    def __init__(
+        self, group: str, namesrv: str | None, start_from: StartFrom | datetime, *, trace: bool, lost: LostRanges
+    ) -> None:
+        from ....client.pull_consumer import PullConsumer
+
+        self.consumer = PullConsumer(
+            group, namesrv=namesrv, start_from=start_from, auto_commit=False, trace=trace, on_lost=lost.add
+        )
+        self._committed_ms = monotonic_ms()
+
+    def next(self, room: int | None) -> Sequence[StoredMessage]:
+        """At most `room` messages."""
+        wanted = POLL_MESSAGES if room is None else min(POLL_MESSAGES, room)
+        return cast("Sequence[StoredMessage]", self.consumer.poll(max_messages=wanted, timeout=POLL_SECONDS))
+
+    def on_printed(self, messages: Sequence[StoredMessage]) -> None:  # noqa: ARG002  # offsets say which
+        """These have left for stdout."""
+        if monotonic_ms() - self._committed_ms >= COMMIT_MS:
+            self.consumer.commit()
+            self._committed_ms = monotonic_ms()
+
+    def end(self) -> None:
+        """Nothing more is printed."""
+        self.consumer.commit()
+
+
+class _Popping:
+    """Messages come one by one, of any queue, and are acknowledged."""
+
+    def __init__(
+        self,
+        group: str,
+        namesrv: str | None,
+        start_from: StartFrom | datetime,
+        *,
+        acks: bool,
+        invisible: float | None,
+    ) -> None:
+        from ....client.simple_consumer import INVISIBLE_S, SimpleConsumer
+
+        self.consumer = SimpleConsumer(
+            group,
+            namesrv=namesrv,
+            start_from=start_from,
+            invisible=INVISIBLE_S if invisible is None else invisible,
+        )
+        self._acks = acks
+
+    def next(self, room: int | None) -> Sequence[StoredMessage]:
+        """At most `room` messages."""
+        wanted = POP_MESSAGES if room is None else min(POP_MESSAGES, room)
+        return self.consumer.receive(wanted, wait=POLL_SECONDS)
+
+    def on_printed(self, messages: Sequence[StoredMessage]) -> None:
+        """These have left for stdout."""
+        if self._acks:
+            self.consumer.ack_batch(messages)
+
+    def end(self) -> None:
+        """Nothing more is printed; closing sends what is acknowledged."""
 
 
 class LostRanges:
@@ -162,31 +253,31 @@ def lost_document(lost: MessagesLost) -> dict[str, object]:
 
 
 def _print_messages(
-    consumer: PullConsumer,
+    source: _Pulling | _Popping,
     lost: LostRanges,
     line: Callable[[StoredMessage], bytes],
     maximum: int | None,
     idle_exit: float | None,
     stopping: threading.Event,
 ) -> None:
-    """Polls, prints and commits until told to stop, or until the reader is gone; commits only what was written to stdout."""
+    """Prints until told to stop, or until the reader is gone; only what was written to stdout counts as consumed."""
     out = sys.stdout.buffer
-    printed, committed_ms = 0, monotonic_ms()
+    printed = 0
     heard_ms = monotonic_ms()
     waits_for = ""
     while not stopping.is_set() and (maximum is None or printed < maximum):
-        room = POLL_MESSAGES if maximum is None else min(POLL_MESSAGES, maximum - printed)
-        batch = consumer.poll(max_messages=room, timeout=POLL_SECONDS)
+        batch = source.next(None if maximum is None else maximum - printed)
         lost.tell()
         if batch:
-            out.write(b"".join([line(message) for message in cast("Iterable[StoredMessage]", batch)]))
+            out.write(b"".join([line(message) for message in batch]))
             out.flush()
             printed += len(batch)
             heard_ms = monotonic_ms()
+            source.on_printed(batch)
         elif reader_is_gone():
             break
         else:
-            reason = consumer.waits_for
+            reason = source.consumer.waits_for
             if reason is not None and str(reason) != waits_for:
                 note(f"zenit: waiting: {reason}")
             waits_for = "" if reason is None else str(reason)
@@ -194,10 +285,7 @@ def _print_messages(
                 if reason is not None:
                     raise reason
                 break
-        if batch and monotonic_ms() - committed_ms >= COMMIT_MS:
-            consumer.commit()
-            committed_ms = monotonic_ms()
-    consumer.commit()
+    source.end()
     lost.tell()
 
 

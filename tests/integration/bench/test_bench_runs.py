@@ -93,7 +93,7 @@ def test_latency_is_told_beside_the_raw_round_trips_between(tmp_path: Path) -> N
 @pytest.mark.parametrize("at_a_time", [1, 32, 100])
 def test_pop_counts_what_was_acknowledged(tmp_path: Path, at_a_time: int) -> None:
     document, _ = bench(tmp_path, work="pop", messages=1_000, consumers=2, at_a_time=at_a_time, **SHORT)
-    assert 0 < document["messages"] <= 1_000
+    assert 0 < document["messages"] < 1_000 + 9 * 256  # batches that were under way when there were enough
     assert document["latency_us"]["p50"] > 0
     assert document["broker_cpu_seconds_per_million"] > 0
 

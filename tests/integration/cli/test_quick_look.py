@@ -1,4 +1,4 @@
-"""`zenit peek` and `zenit tail`: a look at a topic that leaves no trace; `consume | head` ends with its reader."""
+"""`zenit peek` and `zenit tail` leave no trace of their look; `consume | head` ends with its reader; `consume --pop`."""
 
 from __future__ import annotations
 
@@ -122,3 +122,28 @@ def test_a_shell_completes_topics_and_groups(one_broker: LocalCluster) -> None:
         }
         done = subprocess.run([ZENIT], env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert done.stdout.split() == [name], done.stderr
+
+
+def test_consume_by_pop_acknowledges_what_it_printed(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "popped", "--queues", "4")
+    zenit(one_broker, "produce", "popped", "--tags", "buy", stdin=b"one\ntwo\nthree\n")
+    popping = ("consume", "popped", "--group", "poppers", "--pop", "--idle-exit", "1")
+    (line,) = zenit(one_broker, *popping, "--max", "1", "--no-ack", "--invisible", "1", "--json").splitlines()
+    first = json.loads(line)
+    assert (first["reconsume_times"], first["tags"]) == (0, "buy")
+    assert zenit(one_broker, *popping, "--filter", "sell") == b""
+    rest = [json.loads(text) for text in zenit(one_broker, *popping, "--max", "3", "--json").splitlines()]
+    assert sorted(message["body"] for message in rest) == ["one", "three", "two"]
+    assert {message["body"]: message["reconsume_times"] for message in rest}[first["body"]] == 1
+    assert zenit(one_broker, *popping) == b""
+
+
+def test_options_of_pop_need_pop(one_broker: LocalCluster) -> None:
+    for options in (("--no-ack",), ("--invisible", "5"), ("--pop", "--trace"), ("--pop", "--invisible", "0.1")):
+        done = subprocess.run(
+            [ZENIT, "consume", "popped", "--group", "g", *options, "--namesrv", one_broker.namesrv],
+            capture_output=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
