@@ -17,6 +17,8 @@ from ...connection.retry import RetryPolicy
 ROWS_MAX: Final = 1024
 """Rows of one request."""
 UNDER_WAY_MAX: Final = 2
+LOST_MS: Final = 10_000
+"""After this time a request that was neither answered nor timed out never will be: a signal's handler raised there."""
 
 
 class AckWaiter(Protocol):
@@ -49,7 +51,7 @@ class AckQueue:
         self._retry = retry
         self._rows: dict[str, AckRow] = {}
         self._again: deque[AckRow] = deque()  # sent before; merged with nothing
-        self._under_way = 0
+        self._under_way: dict[int, tuple[list[AckRow], int]] = {}  # the batches, and when each counts as lost
         self._tries = 0
         self._not_before_ms = 0
         self._is_urgent = False
@@ -82,22 +84,33 @@ class AckQueue:
             return []
         if not (is_due or self._is_urgent or self.waiting >= ROWS_MAX):
             return []
-        if self._under_way >= UNDER_WAY_MAX:
+        if len(self._under_way) >= UNDER_WAY_MAX:
             self._is_urgent = True  # once one is answered
             return []
-        batch = [self._again.popleft() for _ in range(min(ROWS_MAX, len(self._again)))]
-        batch += [self._rows.pop(handle) for handle in list(islice(self._rows, ROWS_MAX - len(batch)))]
-        self._under_way += 1
+        batch = list(islice(self._again, ROWS_MAX))
+        again, handles = len(batch), list(islice(self._rows, ROWS_MAX - len(batch)))
+        batch += [self._rows[handle] for handle in handles]
+        # First it is under way, then it waits no more: who is interrupted in between sends some twice.
+        self._under_way[id(batch)] = batch, now_ms + LOST_MS
+        for _ in range(again):
+            self._again.popleft()
+        for handle in handles:
+            del self._rows[handle]
         self._is_urgent = bool(self.waiting)
         return batch
+
+    def lost(self, now_ms: int) -> list[list[AckRow]]:
+        """Batches that will never be answered."""
+        return [batch for batch, lost_ms in self._under_way.values() if lost_ms <= now_ms]
 
     def pause_ms(self, now_ms: int) -> int:
         """How long until rows may be sent again; 0 where nothing holds them up."""
         return max(0, self._not_before_ms - now_ms) if self.waiting else 0
 
     def on_reply(self, batch: Sequence[AckRow], errors: Sequence[ZenitError | None], now_ms: int) -> list[Settled]:
-        """The broker answered for each row. Returns those that are settled."""
-        self._under_way -= 1
+        """The broker answered for each row of what was taken. Returns those that are settled."""
+        if id(batch) not in self._under_way:
+            return []  # it counted as lost
         self._tries = 0
         settled: list[Settled] = []
         for row, error in zip(batch, errors, strict=True):
@@ -109,14 +122,18 @@ class AckQueue:
                 self._split(row)
             else:
                 settled.append((row, error))
+        del self._under_way[id(batch)]
         return settled
 
     def on_error(self, batch: Sequence[AckRow], error: ZenitError, now_ms: int) -> list[Settled]:
         """The request failed. Returns the rows that are not tried again."""
-        self._under_way -= 1
-        if not error.retriable and not error.route_stale:
-            return [(row, error) for row in batch]
-        return self._try_again(batch, error, now_ms)
+        if id(batch) not in self._under_way:
+            return []
+        settled: list[Settled] = [(row, error) for row in batch]
+        if error.retriable or error.route_stale:
+            settled = self._try_again(batch, error, now_ms)
+        del self._under_way[id(batch)]
+        return settled
 
     def drop(self, error: ZenitError) -> list[Settled]:
         """Nothing is sent any more."""

@@ -20,7 +20,7 @@ from ....remoting.commands import AckMessages, AckReply, ReleaseMessages
 from ...connection.connection import Connection
 from ...connection.retry import RetryPolicy
 from ...connection.waiting import Signal, Waits
-from .ack_queue import ROWS_MAX, AckQueue, AckRow, Settled
+from .ack_queue import LOST_MS, ROWS_MAX, AckQueue, AckRow, Settled
 from .lease import LeasedPart
 
 log = logging.getLogger(__name__)
@@ -121,6 +121,18 @@ class AckSends:
         """These messages of a part reached nobody."""
         self._add(ReleaseMessages, part, bits, None)
 
+    def look_after(self) -> None:
+        """In the I/O thread, now and then: a signal's handler may have raised where something was to be sent or answered."""
+        now = monotonic_ms()
+        with self._lock:
+            gatherings = list(self._gatherings.values())
+            lost = [(gathering, batch) for gathering in gatherings for batch in gathering.queue.lost(now)]
+        for gathering, batch in lost:
+            self._on_answer(gathering, batch, None, RequestTimeout("acknowledgements", LOST_MS))
+        for gathering in gatherings:
+            if gathering.queue.waiting:
+                self._pump(gathering, is_due=True)
+
     def send_all(self) -> None:
         """Sends what is gathered, and from now on gathers no more."""
         with self._lock:
@@ -187,31 +199,36 @@ class AckSends:
     def _send(self, gathering: _Gathering, batch: list[AckRow]) -> None:
         topic = gathering.topic
         request = gathering.request(self._group, topic, tuple((row.handle, row.bits) for row in batch))
-        routes = self._connection.routes
 
         def on_reply(reply: AckReply | None, _payload: bytes, error: ZenitError | None) -> None:
-            now = monotonic_ms()
-            if reply is not None and len(reply.rows) != len(batch):
-                error = RemoteProtocolError(f"{len(reply.rows)} answers for {len(batch)} acknowledgements")
-            with self._lock:
-                if reply is None or error is not None:
-                    failure = error or RemoteProtocolError("acknowledgements were not answered with one")
-                    settled = gathering.queue.on_error(batch, failure, now)
-                else:
-                    settled = gathering.queue.on_reply(batch, [_error_of(row) for row in reply.rows], now)
-            if error is not None and error.route_stale:
-                routes.refresh_soon(topic)
-            self._tell(gathering, settled)
-            self._pump(gathering, is_due=False)
-            if gathering.queue.is_idle:
-                self._on_idle()
+            self._on_answer(gathering, batch, reply, error)
 
         timeout_ms = self._retry.try_timeout_ms(TRIED_MS_MIN, TRIED_MS_MIN)
         try:
-            address = routes.address_of(topic, gathering.broker_name)
+            address = self._connection.routes.address_of(topic, gathering.broker_name)
             self._connection.remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)
         except ZenitError as error:
             on_reply(None, b"", error)
+
+    def _on_answer(
+        self, gathering: _Gathering, batch: list[AckRow], reply: AckReply | None, error: ZenitError | None
+    ) -> None:
+        """In the thread that got the answer."""
+        now = monotonic_ms()
+        if reply is not None and len(reply.rows) != len(batch):
+            error = RemoteProtocolError(f"{len(reply.rows)} answers for {len(batch)} acknowledgements")
+        with self._lock:
+            if reply is None or error is not None:
+                failure = error or RemoteProtocolError("acknowledgements were not answered with one")
+                settled = gathering.queue.on_error(batch, failure, now)
+            else:
+                settled = gathering.queue.on_reply(batch, [_error_of(row) for row in reply.rows], now)
+        if error is not None and error.route_stale:
+            self._connection.routes.refresh_soon(gathering.topic)
+        self._tell(gathering, settled)
+        self._pump(gathering, is_due=False)
+        if gathering.queue.is_idle:
+            self._on_idle()
 
     def _tell(self, where: _Gathering, settled: Sequence[Settled]) -> None:
         for row, error in settled:

@@ -93,6 +93,7 @@ class SimpleEnd:
 
     def _look(self) -> None:
         """In the I/O thread, now and then."""
+        self._work.acks.look_after()
         if not self._is_dropped:
             return
         self._timer.cancel()

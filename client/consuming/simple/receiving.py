@@ -55,11 +55,14 @@ class Receiving:
         """The messages; none where there were none in time. Raises ClientClosed, and what keeps them from coming for good."""
         is_done = False
         try:
+            self._work.begin(self)
             await self._run()
+            self._work.end(self, self._messages, is_handed=True)
             is_done = True
             return self._messages
         finally:
-            self._work.end(self, self._messages, is_handed=is_done)
+            if not is_done:  # an error, a cancellation, or the handler of a signal that raised
+                self._work.end(self, self._messages, is_handed=False)
 
     async def _run(self) -> None:
         while True:

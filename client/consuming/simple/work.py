@@ -279,19 +279,21 @@ class PopWork:
         messages."""
         with self._lock:
             receiving.is_over = True
-            arrived = list(receiving.arrived)
-            receiving.arrived.clear()
             waiting = {pop_id: self._pops.get(pop_id, "") for pop_id in receiving.asked}
-            self._receivings.discard(receiving)
-            self.received += len(messages) if is_handed else 0
-            self._changed.set_all()
+            if is_handed:
+                self.received += len(messages)
         if not is_handed:
             for part, bits in leased_parts(lease_of(message, self._group) for message in messages).items():
                 self.acks.give_back(part, bits)
-        for target, reply, _ in arrived:
+        while receiving.arrived:
+            target, reply, _ = receiving.arrived[0]
             for part, _, number in self.parts_of(target, reply, receiving.invisible_ms):
                 self.acks.give_back(part, (1 << number) - 1)
+            receiving.arrived.popleft()
         self._cancel(waiting)
+        with self._lock:
+            self._receivings.discard(receiving)
+            self._changed.set_all()
 
     def _cancel(self, pops: dict[int, str]) -> None:
         for pop_id, address in pops.items():

@@ -131,11 +131,12 @@ def test_consume_by_pop_acknowledges_what_it_printed(one_broker: LocalCluster) -
     (line,) = zenit(one_broker, *popping, "--max", "1", "--no-ack", "--invisible", "1", "--json").splitlines()
     first = json.loads(line)
     assert (first["reconsume_times"], first["tags"]) == (0, "buy")
-    assert zenit(one_broker, *popping, "--filter", "sell") == b""
     rest = [json.loads(text) for text in zenit(one_broker, *popping, "--max", "3", "--json").splitlines()]
     assert sorted(message["body"] for message in rest) == ["one", "three", "two"]
     assert {message["body"]: message["reconsume_times"] for message in rest}[first["body"]] == 1
     assert zenit(one_broker, *popping) == b""
+    zenit(one_broker, "produce", "popped", "--tags", "sell", stdin=b"four\n")
+    assert zenit(one_broker, *popping, "--filter", "sell") == b"four\n"
 
 
 def test_options_of_pop_need_pop(one_broker: LocalCluster) -> None:
