@@ -35,6 +35,22 @@ POP_MESSAGES: Final = 32
 POLL_SECONDS: Final = 0.25
 COMMIT_MS: Final = 1000
 
+Pop = Annotated[
+    bool, typer.Option("--pop", help="The broker hands out single messages, of any queue, and keeps the leases.")
+]
+Acks = Annotated[
+    bool | None,
+    typer.Option(
+        "--ack/--no-ack",
+        help="With --pop: acknowledge what is printed, as usual, or not: then it comes again after --invisible.",
+        show_default=False,
+    ),
+]
+Invisible = Annotated[
+    float | None,
+    typer.Option("--invisible", metavar="S", help="With --pop: for S seconds nobody else gets a message; 1 to 43200."),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's command."""
@@ -79,23 +95,9 @@ def consume(
     trace: Annotated[
         bool, typer.Option("--trace", help="Write a trace of each message, for `zenit message trace`.")
     ] = False,
-    pop: Annotated[
-        bool, typer.Option("--pop", help="The broker hands out single messages, of any queue, and keeps the leases.")
-    ] = False,
-    ack: Annotated[
-        bool | None,
-        typer.Option(
-            "--ack/--no-ack",
-            help="With --pop: acknowledge what is printed, as usual, or not: then it comes again after --invisible.",
-            show_default=False,
-        ),
-    ] = None,
-    invisible: Annotated[
-        float | None,
-        typer.Option(
-            "--invisible", metavar="S", help="With --pop: for S seconds nobody else gets a message; 1 to 43200."
-        ),
-    ] = None,
+    pop: Pop = False,
+    ack: Acks = None,
+    invisible: Invisible = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -113,10 +115,7 @@ def consume(
     if sql is not None and expression is not None:
         raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
     line = line_of(line_format, as_json)
-    if not pop and (ack is not None or invisible is not None):
-        raise typer.BadParameter("belongs to --pop", param_hint="--ack" if ack is not None else "--invisible")
-    if pop and trace:
-        raise typer.BadParameter("does not go with --pop", param_hint="--trace")
+    _check_pop(pop=pop, ack=ack, invisible=invisible, trace=trace)
     start_from = _start(start)
     from ....model.subscription import Sql
 
@@ -135,6 +134,14 @@ def consume(
         _print_messages(source, lost, line, maximum, idle_exit, stopping)
     if lost.count:
         raise typer.Exit(1)
+
+
+def _check_pop(*, pop: bool, ack: bool | None, invisible: float | None, trace: bool) -> None:
+    """Raises typer.BadParameter."""
+    if not pop and (ack is not None or invisible is not None):
+        raise typer.BadParameter("belongs to --pop", param_hint="--ack" if ack is not None else "--invisible")
+    if pop and trace:
+        raise typer.BadParameter("does not go with --pop", param_hint="--trace")
 
 
 def line_of(line_format: str | None, as_json: bool) -> Callable[[StoredMessage], bytes]:
