@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from zenitmq.client.connection.retry import RetryPolicy
-from zenitmq.client.consuming.simple.ack_queue import ROWS_MAX, UNDER_WAY_MAX, AckQueue, AckRow
+from zenitmq.client.consuming.simple.ack_queue import LOST_MS, ROWS_MAX, UNDER_WAY_MAX, AckQueue, AckRow
 from zenitmq.model.errors import (
     BrokerBusy,
     ClientClosed,
     HandleRefused,
     LeaseExpired,
     NotMaster,
+    RequestTimeout,
     TopicNotFound,
     ZenitError,
 )
@@ -131,3 +132,15 @@ def test_what_is_dropped_is_told() -> None:
     ]
     assert acks.is_idle
     assert acks.pause_ms(0) == 0
+
+
+def test_a_request_that_nobody_will_answer_counts_as_failed_once() -> None:
+    acks = queue()
+    acks.add("a", 1, until_ms=100_000)
+    batch = acks.take(0, is_due=True)
+    assert acks.lost(LOST_MS - 1) == []
+    assert acks.lost(LOST_MS) == [batch]
+    assert acks.on_error(batch, RequestTimeout("acknowledgements", LOST_MS), LOST_MS) == []
+    assert acks.on_error(batch, RequestTimeout("acknowledgements", LOST_MS), LOST_MS) == []
+    assert acks.on_reply(batch, [None], LOST_MS) == []  # later than anybody thought: it is asked again all the same
+    assert rows(acks.take(LOST_MS + 10, is_due=False)) == [("a", 1)]

@@ -15,6 +15,7 @@ def test_nobody_is_known_to_have_messages_so_all_are_asked_and_wait() -> None:
     division = Division()
     assert asked(division.begin([A, B], 10)) == [("a", 10, True), ("b", 10, True)]
     assert asked(division.begin([A, B], 100)) == [("b", POP_MAX, True), ("a", POP_MAX, True)]  # each begins in turn
+    assert asked(division.waiting([A, B], 3)) == [("a", 3, True), ("b", 3, True)]
     assert division.begin([], 10) == []
 
 
