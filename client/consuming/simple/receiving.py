@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .work import PopWork
 
 AGAIN_MS: Final = 200  # until a broker that failed is asked again, or for a route that is missing
+PACE_MS: Final = 50  # between two requests to a broker that does not let them wait
 LOOK_MS: Final = 1_000  # between two looks for brokers that have come
 GRACE_MS: Final = 1_000
 """How much later than it should a pop may be answered."""
@@ -106,6 +107,8 @@ class Receiving:
         demands = self._work.divide(free, self._wanted, is_first=not self._has_asked_all)
         self._has_asked_all = self._has_asked_all or all(demand.waits for demand in demands)
         for demand in demands:
+            if demand.waits:
+                self._not_before_ms[demand.target] = now + PACE_MS
             self._work.send_pop(self, demand, self._subscriptions[demand.target.topic], left_ms if demand.waits else 0)
 
     def _ask_for_rest(self) -> bool:

@@ -217,14 +217,14 @@ class PopWork:
         error: ZenitError | None,
     ) -> None:
         """In the thread that got the answer."""
-        is_late = is_first = False
+        is_late = is_first = is_over = False
         with self._lock:
             self._pops.pop(pop_id, None)
             demand = receiving.asked.pop(pop_id, None)
             if reply is not None:
                 got = sum(part[1] for part in reply.parts)
                 self._division.note(target, asked=0 if demand is None else demand.max_messages, got=got)
-                self._failing.pop(target, None)
+                is_over = self._failing.pop(target, None) is not None
                 is_late = receiving.is_over
                 if reply.parts and not is_late:
                     receiving.arrived.append((target, reply, payload))
@@ -241,6 +241,8 @@ class PopWork:
         if reply is not None and is_late:
             for part, _, number in self.parts_of(target, reply, receiving.invisible_ms):
                 self.acks.give_back(part, (1 << number) - 1)
+        if is_over:
+            log.info("pops succeed again group=%s topic=%s broker=%s", self._group, *target)
         if error is not None:
             if is_first:
                 log.warning("pops fail group=%s topic=%s broker=%s error=%s", self._group, *target, error)

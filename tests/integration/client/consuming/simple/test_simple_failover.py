@@ -57,6 +57,25 @@ def test_nothing_is_lost_and_nothing_acknowledged_comes_again(three_replicas: Lo
     assert not twice
 
 
+def test_a_lease_that_is_renewed_outlives_the_master(three_replicas: LocalCluster) -> None:
+    topic = three_replicas.create_topic("renewed", queues=1)
+    renewing = SimpleConsumer("renewers", namesrv=three_replicas.namesrv, auto_renew=True, invisible=3)
+    with (
+        Producer(namesrv=three_replicas.namesrv) as producer,
+        renewing,
+        SimpleConsumer("renewers", namesrv=three_replicas.namesrv) as other,
+    ):
+        renewing.subscribe(topic)
+        other.subscribe(topic)
+        producer.send(Message(topic, b"long work"))
+        (message,) = renewing.receive()
+        three_replicas.kill(three_replicas.master)
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            assert other.receive(wait=1) == []
+        renewing.ack(message, wait=True, timeout=20)
+
+
 def test_a_message_is_acknowledged_at_the_next_master(three_replicas: LocalCluster) -> None:
     topic = three_replicas.create_topic("leased", queues=1)
     with (
