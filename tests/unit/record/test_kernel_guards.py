@@ -117,7 +117,7 @@ def test_what_no_decoder_made_is_refused(kernel: ModuleType, kind: str) -> None:
     with pytest.raises(TypeError, match=kind):
         made()
     read = [name for name, value in vars(made).items() if isinstance(value, property | GetSetDescriptorType)]
-    for name in [name for name in read if not name.startswith("_")]:
+    for name in [name for name in read if not name.startswith("_") and name != "lease"]:  # which is no view of memory
         with pytest.raises((AttributeError, TypeError)):
             getattr(made.__new__(made), name)
     (message,) = kernel.decode_batch(kernel.encode_record(topic=b"trades", body=b"x"))
