@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -345,6 +347,25 @@ def test_a_forked_child_has_none_of_it(consumer: SimpleConsumer, producer: Produ
         os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     consumer.ack(message, wait=True)
+
+
+PROGRAM = """
+import sys
+from zenitmq import SimpleConsumer
+
+consumer = SimpleConsumer("g", namesrv=sys.argv[1], invisible=1)
+consumer.subscribe("trades")
+for message in consumer.receive(wait=10):
+    consumer.ack(message)
+"""
+
+
+def test_a_program_that_ends_sends_what_was_acknowledged(
+    namesrv: str, consumer: SimpleConsumer, producer: Producer
+) -> None:
+    producer.send_batch([Message(TOPIC, b"%d" % number) for number in range(5)])
+    subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM, namesrv], check=True, timeout=30)
+    assert consumer.receive(wait=2.5) == []
 
 
 def test_one_that_is_dropped_sends_what_was_acknowledged(namesrv: str, producer: Producer) -> None:
