@@ -17,7 +17,7 @@ from typing import Final, Self, TypeVar
 from weakref import finalize
 
 from ..model.clock import monotonic_ms, now_ms
-from ..model.errors import InvalidParameter, ZenitError
+from ..model.errors import ConnectionLost, InvalidParameter, LeaseExpired, RequestTimeout, ZenitError
 from ..model.names import check_group, check_topic
 from ..model.subscription import Expression, subscriptions_of
 from ..record.kernel import StoredMessage
@@ -200,7 +200,8 @@ class SimpleCore(ABC):
         """From now on nobody else gets the message for `seconds` (1 to 12 h; 0 = it comes again at once, as an attempt).
 
         Returns its new handle, "" with 0 seconds; the one before is of no use any more. Raises LeaseExpired, HandleRefused,
-        and what the last try ended with; InvalidParameter as `ack` does.
+        RequestTimeout or ConnectionLost (it may have happened: the answer was lost), and what else the last try ended with;
+        InvalidParameter as `ack` does.
         """
         self._check_usable()
         invisible_ms = 0 if seconds == 0 else _invisible_ms(seconds)
@@ -220,7 +221,7 @@ class SimpleCore(ABC):
     ) -> None:
         """Moves the message to the group's dead letters (`zenit dlq`), with a reason of at most 1 KiB; it does not come again.
 
-        Raises LeaseExpired, HandleRefused, and what the last try ended with; InvalidParameter as `ack` does.
+        Raises as `change_invisible` does.
         """
         self._check_usable()
         if not isinstance(reason, str) or len(reason.encode()) > REASON_BYTES_MAX:
@@ -254,17 +255,23 @@ class SimpleCore(ABC):
         return lease
 
     async def _ask(self, part: LeasedPart, request: RequestFor[_Reply], timeout: float | None) -> _Reply:
-        """The answer of the broker that has a part, whoever is its master. Raises what the last try ended with."""
+        """The answer of the broker that has a part, whoever is its master. Raises what the last try ended with; where the lease
+        is over, perhaps by an earlier try that was not answered, what that one ended with."""
         total_ms = self._total_ms(timeout)
         deadline_ms = monotonic_ms() + total_ms
         routes = self._connection.routes
         tries = 0
+        in_doubt: ZenitError | None = None
         while True:
             try:
                 address = routes.address_of(part.topic, part.broker_name)
                 timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
                 return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
             except ZenitError as error:
+                if in_doubt is not None and isinstance(error, LeaseExpired):
+                    raise in_doubt from error
+                if isinstance(error, RequestTimeout | ConnectionLost):
+                    in_doubt = error
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()
                 delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
