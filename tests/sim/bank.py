@@ -2,15 +2,10 @@
 
 Each transfer is a row in a database and a message. Masters are killed, cut off and elected, answers are lost, producers die
 between two steps, clocks jump. In the end there is one message for each row, and no other.
-
-How the replicas agree is the business of simulation.py. Here they follow its result: confirmed is what two of three hold; who
-holds all of that may be elected; who comes back is cut to where its log agrees with the master's.
 """
 
 from __future__ import annotations
 
-import random
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from store_kit import SMALL, StillClock, kill, read_queue
+from store_kit import StillClock, read_queue
 from transaction_kit import Scene
 
 from zenitmq.broker.transaction.half_rules import HalfRules
@@ -26,14 +21,10 @@ from zenitmq.broker.transaction.transactions import Outcome, Question
 from zenitmq.model.errors import BrokerBusy, TransactionDecided, TransactionNotFound
 from zenitmq.model.handles.transaction import Resolution, TransactionId, TransactionState
 from zenitmq.record.kernel import StoredMessage
-from zenitmq.store.config import StoreConfig
-from zenitmq.store.opening.store_cut import truncate_store
 
 from .ledger import Violation
+from .trio import REPLICAS, SEGMENT, Trio
 
-REPLICAS: Final = 3
-MINIMUM: Final = 2
-SEGMENT: Final = 1 << 16
 RULES: Final = HalfRules(timeout_ms=6000, interval_ms=30_000, checks_max=10_000)
 HOUR_MS: Final = 3_600_000
 HEAL_ROUNDS: Final = 200
@@ -55,6 +46,7 @@ class Node(Scene):
     def __init__(self, directory: Path, clock: StillClock, confirm: int) -> None:
         self.questions: list[Question] = []
         self.waiting_for: list[tuple[int, Callable[[], None]]] = []
+        self.directory = directory
         super().__init__(directory, clock, rules=RULES, segment_bytes=SEGMENT)
         self.leads = False
         self.is_master = False
@@ -87,25 +79,21 @@ class Node(Scene):
         return b"".join(file.read_bytes() for file in files)[: self.store.written]
 
 
-class Bank:
+class Bank(Trio[Node]):
     """`run()` raises Violation."""
 
     def __init__(self, seed: int, directory: Path) -> None:
-        self.seed = seed
-        self.rng = random.Random(seed)
+        super().__init__(seed, directory)
         self.clock = StillClock()
         self.latest_ms = 0
-        self.directory = directory
-        self.nodes: list[Node | None] = [None] * REPLICAS
-        self.lives = 0
-        self.places = [directory / f"replica-{number}" for number in range(REPLICAS)]
-        self.master = 0
-        self.cut_off: int | None = None
-        self.truth = b""
         self.database: set[str] = set()
         self.transfers: dict[str, Transfer] = {}
         self.answered: dict[str, Outcome] = {}
-        self.elections = self.checks = 0
+        self.checks = 0
+
+    def new_node(self, directory: Path, confirm: int) -> Node:
+        """Opens a replica."""
+        return Node(directory, self.clock, confirm)
 
     # ---- the run
 
@@ -113,10 +101,8 @@ class Bank:
         """Faults, then healing, then the count."""
         try:
             with ExitStack() as closing:
-                closing.callback(self._close)
-                for number in range(REPLICAS):
-                    self._open(number)
-                self._elect(0)
+                closing.callback(self.close)
+                self.begin()
                 for _ in range(steps):
                     self.rng.choices(*self._choices)[0]()
                 self._heal()
@@ -129,37 +115,25 @@ class Bank:
     def _choices(self) -> tuple[list[Callable[[], None]], list[int]]:
         table: list[tuple[Callable[[], None], int]] = [
             (self._transfer, 30),
-            (self._replicate, 60),
+            (self.replicate, 60),
             (self._turn, 25),
             (self._answer_questions, 20),
             (self._persist, 5),
             (self._retention, 3),
-            (self._kill, 3),
-            (self._start, 6),
-            (self._cut_off, 2),
-            (self._fail_over, 5),
-            (self._reconnect, 4),
+            (self.kill, 3),
+            (self.start, 6),
+            (self.isolate, 2),
+            (self.fail_over, 5),
+            (self.reconnect, 4),
             (self._jump, 2),
         ]
         return [action for action, _ in table], [weight for _, weight in table]
 
-    def _close(self) -> None:
-        for number, node in enumerate(self.nodes):
-            if node is not None:
-                self.nodes[number] = None
-                node.__exit__(None, None, None)
-
     # ---- clients
-
-    def _leader(self) -> Node | None:
-        """Whom a client takes for the master, where it is reached: one that was cut off may still be talked to."""
-        number = self.master if self.cut_off is None or self.rng.random() < 0.7 else self.cut_off
-        node = self.nodes[number]
-        return node if node is not None and node.is_master else None
 
     def _transfer(self) -> None:
         """The next transfer begins: its half message is sent."""
-        node = self._leader()
+        node = self.leader()
         if node is None:
             return
         transfer = Transfer(f"T{len(self.transfers)}")
@@ -190,7 +164,7 @@ class Bank:
         """Tells the broker what the database says, again where no answer comes; who gives up is asked later."""
         assert transfer.which is not None
         resolution = Resolution.COMMIT if transfer.name in self.database else Resolution.ROLLBACK
-        node = self._leader()
+        node = self.leader()
         if node is None or not node.leads or self.rng.random() < 0.15:
             return
         try:
@@ -255,122 +229,6 @@ class Bank:
         if node is not None and node.leads:
             node.transactions.clear_below(self.rng.randrange(int(node.store.confirm_offset) + 1))
 
-    # ---- replicas
-
-    def _open(self, number: int, confirm: int = 0) -> None:
-        node = Node(self.places[number], self.clock, confirm)
-        node.directory = self.places[number]
-        self.nodes[number] = node
-
-    def _kill(self) -> None:
-        """kill -9: the files stay as they are."""
-        number = self.rng.randrange(REPLICAS)
-        node = self.nodes[number]
-        if node is None:
-            return
-        self.lives += 1
-        left = self.directory / f"life-{self.lives}"
-        kill(self.places[number], left)
-        (left / "halves" / "LOCK").unlink(missing_ok=True)
-        self.nodes[number] = None
-        node.__exit__(None, None, None)
-        shutil.rmtree(self.places[number])
-        self.places[number] = left
-
-    def _start(self) -> None:
-        for number, node in enumerate(self.nodes):
-            if node is None:
-                self._open(number)
-                return
-
-    def _cut_off(self) -> None:
-        """Nobody but some clients reaches the master."""
-        if self.cut_off is None:
-            self.cut_off = self.master
-
-    def _reconnect(self) -> None:
-        """It hears of the other master, if there is one by now."""
-        number, self.cut_off = self.cut_off, None
-        node = None if number is None else self.nodes[number]
-        if node is not None and number != self.master:
-            node.depose()
-
-    def _fail_over(self) -> None:
-        """Another one leads, where the master is gone or cut off."""
-        node = self.nodes[self.master]
-        if node is not None and node.is_master and self.cut_off != self.master:
-            return
-        able = [
-            number
-            for number, node in enumerate(self.nodes)
-            if node is not None and number != self.cut_off and node.log()[: len(self.truth)] == self.truth
-        ]
-        if able:
-            self._elect(self.rng.choice(able))
-
-    def _elect(self, number: int) -> None:
-        self.master = number
-        self.elections += 1
-        node = self.nodes[number]
-        assert node is not None
-        node.is_master, node.start = True, int(node.store.written)
-        node.confirm(len(self.truth))
-
-    def _replicate(self) -> None:
-        """Somebody takes some of the master's log, after it was cut to where it agrees."""
-        master = self.nodes[self.master]
-        if master is None or self.cut_off == self.master:
-            return
-        for number in self.rng.sample(range(REPLICAS), REPLICAS):
-            if self.nodes[number] is not None and number not in (self.master, self.cut_off):
-                self._follow(master, number)
-        self._confirm(master)
-
-    def _follow(self, master: Node, number: int) -> None:
-        self._agree(master, number)
-        slave = self.nodes[number]
-        assert slave is not None
-        while slave.store.written < master.store.written and self.rng.random() < 0.8:
-            begin = slave.store.written
-            end = master.store.chunk_end(begin, self.rng.choice((1, 500, 5000)))
-            chunk = master.store.chunk(begin, end - begin)
-            slave.store.append_chunk(bytes(chunk.data), chunk.begin, chunk.end)
-
-    def _agree(self, master: Node, number: int) -> None:
-        """Cuts a replica's log to what it has in common with the master's."""
-        slave = self.nodes[number]
-        assert slave is not None
-        if slave.is_master:
-            slave.depose()
-        log, other = slave.log(), master.log()
-        at = 0
-        while at < len(log) and log[at : at + (size := _size(log, at))] == other[at : at + size]:
-            at += size
-        if at < len(log):
-            if at < slave.store.confirm_offset:
-                raise Violation(f"replica {number} is to cut what it knows to be confirmed, at {at}")
-            slave.__exit__(None, None, None)
-            truncate_store(str(self.places[number]), StoreConfig(**{**SMALL, "segment_bytes": SEGMENT}), at)
-            self._open(number, min(at, len(self.truth)))
-
-    def _confirm(self, master: Node) -> None:
-        """What two hold is confirmed, if it is the master's."""
-        whole = master.log()
-        ends = []
-        for number, node in enumerate(self.nodes):
-            if node is not None and number != self.cut_off:
-                log = node.log()
-                ends.append(len(log) if log == whole[: len(log)] else 0)
-        confirm = sorted(ends)[-MINIMUM] if len(ends) >= MINIMUM else 0
-        if confirm < len(self.truth):
-            return
-        if whole[: len(self.truth)] != self.truth:
-            raise Violation("the master lacks what was confirmed")
-        self.truth = whole[:confirm]
-        for number, node in enumerate(self.nodes):
-            if node is not None and number != self.cut_off and not (node.is_master and node is not master):
-                node.confirm(min(confirm, int(node.store.written)))
-
     # ---- the end
 
     def _heal(self) -> None:
@@ -378,13 +236,13 @@ class Bank:
             transfer.is_open = False
         self.clock.time_ms = max(self.latest_ms, self.clock.time_ms)
         for _ in range(HEAL_ROUNDS):
-            self._reconnect()
+            self.reconnect()
             for _ in range(REPLICAS):
-                self._start()
-            self._fail_over()
-            self._replicate()
+                self.start()
+            self.fail_over()
+            self.replicate()
             self._answer_questions()
-            self._replicate()
+            self.replicate()
             self.clock.time_ms += RULES.interval_ms
             for node in self.nodes:
                 if node is not None:
@@ -392,7 +250,7 @@ class Bank:
             master = self.nodes[self.master]
             assert master is not None
             if not master.waiting and len({node.log() for node in self.nodes if node is not None}) == 1:
-                self._replicate()
+                self.replicate()
                 return
         raise Violation("some are not decided")
 
@@ -415,7 +273,3 @@ class Bank:
                     raise Violation(f"{name} was said to be at {outcome}")
             elif message is not None:
                 raise Violation(f"{name} was said to be rolled back")
-
-
-def _size(log: bytes, at: int) -> int:
-    return int.from_bytes(log[at : at + 4], "big")
