@@ -32,6 +32,9 @@ from .consuming.simple.lease import Lease, LeasedPart, lease_of, lease_of_handle
 from .consuming.simple.receiving import Receiving
 from .consuming.simple.work import PopWork
 from .consuming.start_from import FIRST, StartFrom, check_start_from
+from .tracing.trace import PopTrace, TraceRecorder, trace_topic
+from .tracing.trace_backlog import TraceStatistics
+from .tracing.trace_format import ConsumeCode
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +72,7 @@ class SimpleCore(ABC):
         ordered: bool = False,
         timeout: float = 3.0,
         on_ack_error: OnAckError | None = None,
+        trace: bool | str = False,
     ) -> None:
         """`invisible`: for so many seconds (1 to 12 h) nobody else gets what `receive` returned, unless it says otherwise.
         `auto_renew`: the broker extends that by itself while this consumer's heartbeats come. `ordered`: of the messages of one
@@ -76,18 +80,19 @@ class SimpleCore(ABC):
 
         `start_from`: FIRST, LAST or a datetime with a time zone, where a group begins in a topic that it never received from.
         `timeout`: seconds for each question to a broker, over all tries. `on_ack_error(handle, error)`: called for each message
-        whose acknowledgement in the background failed for good, in the I/O thread; it must not block. `namesrv`: as a Producer
-        has it.
+        whose acknowledgement in the background failed for good, in the I/O thread; it must not block. `trace`: write a record
+        of each message to the trace topic, or to the topic named. `namesrv`: as a Producer has it.
 
         Raises InvalidName or InvalidParameter. Connects at the first `receive`.
         """
         self.group = check_group(group)
-        start = check_start_from(start_from)
+        start, traced_in = check_start_from(start_from), trace_topic(trace)
         self._invisible_ms = _invisible_ms(invisible)
         self._timeout_ms = milliseconds("timeout", timeout)
         self._retry = RetryPolicy()
         connection = self._connection = connect(namesrv)
         self._waits = self._new_waits(connection)
+        self._recorder = TraceRecorder(connection, group, traced_in) if traced_in is not None else None
         client_id = connection.new_client_id()
         self._work = PopWork(
             connection,
@@ -101,7 +106,13 @@ class SimpleCore(ABC):
             on_ack_error=on_ack_error,
         )
         self._end = SimpleEnd(
-            connection, self._waits, self._work, group=group, client_id=client_id, timeout_ms=self._timeout_ms
+            connection,
+            self._waits,
+            self._work,
+            group=group,
+            client_id=client_id,
+            timeout_ms=self._timeout_ms,
+            trace=self._recorder,
         )
         self._check_usable = self._end.check_usable
         finalize(self, self._end.on_dropped).atexit = False
@@ -152,7 +163,11 @@ class SimpleCore(ABC):
         wait_ms = wait_milliseconds("wait", wait)
         if wait_ms > WAIT_S_MAX * 1000:
             raise InvalidParameter("wait", wait, f"seconds, at most {WAIT_S_MAX:.0f}")
-        return await Receiving(self._work, max_messages, invisible_ms, wait_ms).run()
+        messages = await Receiving(self._work, max_messages, invisible_ms, wait_ms).run()
+        if self._recorder is not None:
+            for message in messages:
+                lease_of(message, self.group).trace = PopTrace(self._recorder, message).on_done
+        return messages
 
     # ---- what became of them
 
@@ -167,9 +182,14 @@ class SimpleCore(ABC):
         self._check_usable()
         lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
         if wait:
-            await self._ack_and_wait({lease.part: 1 << lease.index}, timeout)
+            try:
+                await self._ack_and_wait({lease.part: 1 << lease.index}, timeout)
+            except LeaseExpired:
+                lease.on_done(ConsumeCode.TIME_OUT)
+                raise
         else:
             self._work.acks.ack(lease.part, 1 << lease.index)
+        lease.on_done(ConsumeCode.SUCCESS)
 
     async def _ack_batch(
         self, messages: Iterable[StoredMessage | str], *, wait: bool = False, timeout: float | None = None
@@ -184,9 +204,11 @@ class SimpleCore(ABC):
         parts = leased_parts(leases)
         if wait and parts:
             await self._ack_and_wait(parts, timeout)
-            return
-        for part, bits in parts.items():
-            self._work.acks.ack(part, bits)
+        else:
+            for part, bits in parts.items():
+                self._work.acks.ack(part, bits)
+        for lease in leases:
+            lease.on_done(ConsumeCode.SUCCESS)
 
     async def _ack_and_wait(self, parts: dict[LeasedPart, int], timeout: float | None) -> None:
         waiter = Acknowledged(self._waits, {part.handle: bits for part, bits in parts.items()})
@@ -210,6 +232,7 @@ class SimpleCore(ABC):
         request = ChangeInvisible(self.group, part.topic, part.handle, lease.index, invisible_ms)
         reply = await self._ask(part, request, timeout)
         if not reply.handle:
+            lease.on_done(ConsumeCode.FAILED)
             return ""
         until_ms = monotonic_ms() + invisible_ms
         lease.part = LeasedPart(self.group, part.broker_name, part.topic, reply.handle, until_ms)
@@ -229,6 +252,7 @@ class SimpleCore(ABC):
         lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
         request = ForwardDeadLetter(self.group, lease.part.topic, lease.part.handle, lease.index, reason)
         await self._ask(lease.part, request, timeout)
+        lease.on_done(ConsumeCode.FAILED)
 
     def handle_of(self, message: StoredMessage) -> str:
         """A text by which any consumer of the group, in any process, may `ack` the message, or change its invisible time.
@@ -240,6 +264,10 @@ class SimpleCore(ABC):
         """What it did so far."""
         acks = self._work.acks
         return SimpleStatistics(self._work.received, acks.acknowledged, acks.refused, acks.waiting)
+
+    def trace_statistics(self) -> TraceStatistics | None:
+        """How many trace records wait, are stored and were dropped; None if tracing is off."""
+        return None if self._recorder is None else self._recorder.statistics()
 
     # ---- inside
 

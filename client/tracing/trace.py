@@ -270,6 +270,24 @@ class PullTrace:
             self._recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - self._began_ms, count=count)
 
 
+class PopTrace:
+    """One message that a simple consumer received, until its consumer says how it ended."""
+
+    __slots__ = ("_began_ms", "_handed", "_recorder")
+
+    def __init__(self, recorder: TraceRecorder, message: StoredMessage) -> None:
+        """Notes that the consumer gets it."""
+        self._recorder = recorder
+        self._handed: Handed | None = recorder.on_delivered([message], message.size_bytes)
+        self._began_ms = monotonic_ms()
+
+    def on_done(self, code: ConsumeCode) -> None:
+        """Notes how it ended. A second call does nothing."""
+        handed, self._handed = self._handed, None
+        if handed is not None:
+            self._recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - self._began_ms)
+
+
 def traced_handle(recorder: TraceRecorder, handle: Handle) -> Handle:
     """A push consumer's handler that traces its messages and how it ends. If it never ends, no end is traced."""
 

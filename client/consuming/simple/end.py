@@ -16,6 +16,7 @@ from ...connection import program_end
 from ...connection.connection import Connection, Use, release
 from ...connection.program_end import Unsent
 from ...connection.waiting import Blocking, Waits, run_blocking
+from ...tracing.trace import TraceRecorder
 from .work import PopWork
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,15 @@ class SimpleEnd:
     """Any thread may call."""
 
     def __init__(
-        self, connection: Connection, waits: Waits, work: PopWork, *, group: str, client_id: str, timeout_ms: int
+        self,
+        connection: Connection,
+        waits: Waits,
+        work: PopWork,
+        *,
+        group: str,
+        client_id: str,
+        timeout_ms: int,
+        trace: TraceRecorder | None,
     ) -> None:
         self._connection = connection
         self._waits = waits
@@ -35,6 +44,7 @@ class SimpleEnd:
         self._group = group
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self._trace = trace
         self._is_dropped = False
         self._is_done = self._is_closing = False
         self._use = Use()
@@ -79,6 +89,8 @@ class SimpleEnd:
         self._timer.cancel()
         self._work.acks.drop_all()
         try:
+            if self._trace is not None:
+                await self._trace.close(self._waits)
             await self._connection.members.leave(self._client_id, self._waits)
         finally:
             await release(self._connection, self._waits, self._use)

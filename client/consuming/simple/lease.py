@@ -6,12 +6,13 @@ message a handle of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ....model.errors import InvalidParameter
 from ....model.handles.receipt_handle import ReceiptHandle, split_index, with_index
 from ....record.kernel import StoredMessage
+from ...tracing.trace_format import ConsumeCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,20 @@ class LeasedPart:
 
 
 class Lease:
-    """One message's: of the `index`-th message of a part."""
+    """One message's: of the `index`-th message of a part. `trace`: is told how it ended; None if it
+    is not traced."""
 
-    __slots__ = ("index", "part")
+    __slots__ = ("index", "part", "trace")
 
     def __init__(self, part: LeasedPart, index: int) -> None:
         self.part = part
         self.index = index
+        self.trace: Callable[[ConsumeCode], None] | None = None
+
+    def on_done(self, code: ConsumeCode) -> None:
+        """The consumer says how it ended."""
+        if self.trace is not None:
+            self.trace(code)
 
     @property
     def handle(self) -> str:
