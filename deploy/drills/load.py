@@ -11,18 +11,17 @@ so memory does not grow with the run. Prints {"ready": true} after each producer
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from ...client.producer import Producer
 from ...model.clock import monotonic_ns, sleep_ms
 from ...model.errors import MessageIllegal, MessageTooLarge, ZenitError
 from ...model.message import Message, SendReceipt
+from .job_process import Tell, main_of
 from .ledger import ACKNOWLEDGED_ROW, Bodies, queue_number
 
 SEND_TIMEOUT_S: Final = 3.0  # the client's default, so that a drill shows what users see
@@ -165,7 +164,7 @@ class NumberedProducer:
         )
 
 
-def work(job: LoadJob, tell: Callable[[dict[str, Any]], None], stop: threading.Event) -> None:
+def work(job: LoadJob, tell: Tell, stop: threading.Event) -> None:
     """Runs the producers until `stop`; reports progress."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with open(job.path, "wb") as file, Producer("DRILL", namesrv=job.namesrv, compression=None) as producer:
@@ -188,27 +187,5 @@ def work(job: LoadJob, tell: Callable[[dict[str, Any]], None], stop: threading.E
         tell({"sent": journal.count, "tries_failed": sum(runner.tries_failed for runner in runners)})
 
 
-def main() -> int:
-    """Reads the job; ends when standard input says "stop" or closes, as it does when the parent is gone."""
-    job = LoadJob(**json.loads(sys.stdin.readline()))
-    stop = threading.Event()
-
-    def listen() -> None:
-        sys.stdin.readline()
-        stop.set()
-
-    def tell(line: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
-
-    threading.Thread(target=listen, daemon=True).start()
-    try:
-        work(job, tell, stop)
-    except (ZenitError, OSError) as error:
-        tell({"failure": f"{type(error).__name__}: {error}"})
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_of(LoadJob, work))

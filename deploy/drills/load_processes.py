@@ -11,7 +11,7 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
@@ -49,13 +49,15 @@ class DrillLoad:
             )
             for k in range(processes)
         ]
-        self._children: list[_Child] = []
+        self._children: list[Child] = []
         self._end_ms = 0
 
     def __enter__(self) -> Self:
         try:
-            self._children = [_Child(job) for job in self._jobs]
-            self._wait(lambda child: child.is_ready, READY_MS, "the first acknowledgements of the load")
+            self._children = [Child(f"{__package__}.load", asdict(job)) for job in self._jobs]
+            wait_children(
+                self._children, lambda child: child.is_ready, READY_MS, "the first acknowledgements of the load"
+            )
         except BaseException:
             self._kill()
             raise
@@ -74,7 +76,7 @@ class DrillLoad:
         """Lets every producer finish its send, ends the processes and collects the rows. Raises SystemFault."""
         for child in self._children:
             child.say_stop()
-        self._wait(lambda child: child.is_done, STOP_MS, "the load's end")
+        wait_children(self._children, lambda child: child.is_done, STOP_MS, "the load's end")
         parts = [np.fromfile(job.path, dtype=ACKNOWLEDGED) for job in self._jobs]
         failed = sum(child.tries_failed for child in self._children)
         self._kill()
@@ -83,31 +85,33 @@ class DrillLoad:
         rows = np.concatenate(parts)
         return LoadResult(rows[np.argsort(rows["time_ns"], kind="stable")], failed)
 
-    def _wait(self, condition: Callable[[_Child], bool], timeout_ms: int, what: str) -> None:
-        deadline_ms = monotonic_ms() + timeout_ms
-        with selectors.DefaultSelector() as selector:
-            for child in self._children:
-                selector.register(child.fileno(), selectors.EVENT_READ)
-            while not all(condition(child) for child in self._children):
-                if monotonic_ms() >= deadline_ms:
-                    said = next((child.said for child in self._children if child.said), "")
-                    raise RequestTimeout(f"{what}{': ' + said if said else ''}", timeout_ms)
-                selector.select(LOOK_MS / 1000)
-                for child in self._children:
-                    child.read()
-
     def _kill(self) -> None:
         for child in self._children:
             child.kill()
         self._children = []
 
 
-class _Child:
-    """One load process."""
+def wait_children(children: Sequence[Child], condition: Callable[[Child], bool], timeout_ms: int, what: str) -> None:
+    """Waits until it is true of all. Raises RequestTimeout, SystemFault."""
+    deadline_ms = monotonic_ms() + timeout_ms
+    with selectors.DefaultSelector() as selector:
+        for child in children:
+            selector.register(child.fileno(), selectors.EVENT_READ)
+        while not all(condition(child) for child in children):
+            if monotonic_ms() >= deadline_ms:
+                said = next((child.said for child in children if child.said), "")
+                raise RequestTimeout(f"{what}{': ' + said if said else ''}", timeout_ms)
+            selector.select(LOOK_MS / 1000)
+            for child in children:
+                child.read()
 
-    def __init__(self, job: LoadJob) -> None:
+
+class Child:
+    """One load process: `module` of ours, which runs `job` (job_process). `found`: what it reported at its end."""
+
+    def __init__(self, module: str, job: Mapping[str, Any]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
-            [sys.executable, "-P", "-m", f"{__package__}.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
@@ -115,7 +119,8 @@ class _Child:
         self.count = self.tries_failed = 0
         self.is_ready = self.is_done = False
         self.said = ""  # why it is not making progress
-        self._write(json.dumps(asdict(job)))
+        self.found: dict[str, Any] = {}
+        self._write(json.dumps(job))
 
     def fileno(self) -> int:
         assert self._process.stdout is not None
@@ -138,6 +143,7 @@ class _Child:
         self.count = said.get("count", said.get("sent", self.count))
         if "sent" in said:
             self.tries_failed, self.is_done = said["tries_failed"], True
+            self.found = said.get("found", {})
 
     def say_stop(self) -> None:
         self._write("stop")

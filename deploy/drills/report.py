@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from .check import Mark, Verdict, first_write_ms, longest_gap_ms
+from .deliveries.account import DeliveryAccount
 from .ledger import Numbers
 from .timeline import counts_of
 
@@ -40,7 +41,8 @@ class RunReport:
     """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load.
 
     `group_times_ns`: the same by replica group, because each has its own pauses; empty: there is one group. `violations`:
-    errors and quarantined ranges (watch). `rot`: the fate of flipped bits.
+    errors and quarantined ranges (watch). `rot`: the fate of flipped bits. `deliveries`: what the
+    second load did.
     """
 
     verdict: Verdict
@@ -52,6 +54,7 @@ class RunReport:
     violations: tuple[str, ...] = ()
     group_times_ns: tuple[Numbers, ...] = ()
     rot: RotAccount = field(default_factory=RotAccount)
+    deliveries: DeliveryAccount = field(default_factory=DeliveryAccount)
 
     @property
     def passed(self) -> bool:
@@ -125,6 +128,7 @@ class RunReport:
             "examples": [*self.violations, *verdict.examples],
             "violations": len(self.violations),
             **asdict(self.rot),
+            **asdict(self.deliveries),
         }
 
 

@@ -16,7 +16,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +28,9 @@ from ..cluster_record import ProcessRecord
 from . import report, timeline
 from .catalogue import Conditions, Deed, Drill, Fault, Whom, check_limits, drill_named, random_faults
 from .check import Mark, Verdict, check, together
+from .deliveries.account import DeliveryAccount, account_of, late_messages
+from .deliveries.load import DeliveryJob
+from .deliveries.process import DeliveryLoad
 from .drilled_cluster import DrilledCluster
 from .faults import disk_faults, faults, partition, power_cut
 from .faults.faults import Tools
@@ -52,6 +55,8 @@ SINGLES: Final = 1  # producers of each process that send one message at a time,
 CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
 CLUSTER_FOLDER: Final = "cluster"  # in the working directory
 STORE_PREFIX: Final = "broker-"  # of the names of all brokers, and so of their stores in the cluster's directory
+ASKING_SETTINGS: Final = ("transaction_timeout_ms=2000", "transaction_check_interval_ms=4000")
+"""Brokers ask soon, and again, about transfers whose outcome their producer did not say."""
 SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
 ROLLING_SETTINGS: Final = ("store.segment_bytes=262144", "store.preallocate_segments=0", "store.recycle_segments=0")
 """For full disks: the log soon needs a new file."""
@@ -223,6 +228,7 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
         drill = options.chosen()
         is_full = options.disks or any(fault.deed is Deed.FULL for fault in drill.faults)
         settings: tuple[str, ...] = ROLLING_SETTINGS if is_full else CLUSTER_SETTINGS
+        settings += ASKING_SETTINGS if drill.is_random else ()
         settings += SYNC_SETTINGS if options.cuts_power or options.disks or drill.wants_sync else ()
         cluster = DrilledCluster(
             options.directory or os.path.join(work, CLUSTER_FOLDER),
@@ -277,8 +283,12 @@ class _DrillRun:
         """The whole run."""
         cluster = self._cluster
         cluster.wait_healthy()
+        deliveries = DeliveryJob(
+            namesrv=cluster.namesrv, bank=f"{self._topic}-bank", popped=f"{self._topic}-popped", seed=self._seed
+        )
         with Admin(cluster.namesrv) as admin:
-            admin.create_topic(self._topic, queues=QUEUES)
+            for topic in (self._topic, deliveries.bank, deliveries.popped):
+                admin.create_topic(topic, queues=QUEUES)
         names = tuple(str(group["broker_name"]) for group in cluster.all_groups())
         job = LoadJob(
             namesrv=cluster.namesrv,
@@ -295,6 +305,7 @@ class _DrillRun:
         with (
             watching(cluster.directory, self._watch),
             DrillLoad(job, processes=PROCESSES, directory=self._work) as load,
+            DeliveryLoad(deliveries) if self._drill.is_random else nullcontext() as second,
         ):
             begin_ns = monotonic_ns()
             self._settle(load, self._drill.longest_hold_ms)
@@ -302,12 +313,18 @@ class _DrillRun:
                 self._strike(fault, load)
             if self._options.groups > 1:
                 self._settle(load, LAST_SETTLE_MS)
+            found: dict[str, Any] = {}
+            if second is not None:
+                self._say("transfers and pops come to their end")
+                found = second.stop()
             end_ns = monotonic_ns()
             result = load.stop()
         self._say(f"{len(result.acknowledged)} acknowledged; reading them back through each replica")
         cluster.wait_level()
         parts = [of_group(result.acknowledged, number) for number in range(len(names))]
         verdicts = [self._verdict(number, part) for number, part in enumerate(parts)]
+        group_times_ns = tuple(part["time_ns"] for part in parts)
+        late = late_messages(found, dict(zip(names, group_times_ns, strict=True))) if found else []
         return RunReport(
             verdict=together(verdicts),
             times_ns=result.acknowledged["time_ns"],
@@ -315,9 +332,16 @@ class _DrillRun:
             end_ns=end_ns,
             marks=tuple(self._marks),
             tries_failed=result.tries_failed,
-            group_times_ns=tuple(part["time_ns"] for part in parts),
+            group_times_ns=group_times_ns,
             rot=self._tools.rot,
-            violations=(*self._watch.violations, *cluster.quarantined(), *cluster.differing_logs()),
+            violations=(
+                *self._watch.violations,
+                *cluster.quarantined(),
+                *cluster.differing_logs(),
+                *found.get("violations", ()),
+                *late,
+            ),
+            deliveries=account_of(found) if found else DeliveryAccount(),
         )
 
     def _verdict(self, number: int, acknowledged: Table) -> Verdict:

@@ -84,8 +84,9 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "a benchmark's or drill's worker: its parent speaks, or by its end closes the pipe": (
         "bench/processes.py WorkerChannel.job: sys.stdin.readline",
         "bench/processes.py WorkerChannel.next_word: sys.stdin.readline",
-        "deploy/drills/load.py main.listen: sys.stdin.readline",
-        "deploy/drills/load.py main: sys.stdin.readline",
+        "deploy/drills/deliveries/load.py work: thread.join",
+        "deploy/drills/job_process.py main_of.listen: sys.stdin.readline",
+        "deploy/drills/job_process.py main_of: sys.stdin.readline",
         "deploy/drills/load.py work: thread.join",
     ),
     "a benchmark or drill whose process or stream ends by itself, is ended by a timer, or was killed": (
@@ -93,7 +94,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "deploy/drills/campaigns/campaign_run.py _run_drill: for line in process.stderr",
         "deploy/drills/campaigns/campaign_run.py _run_drill: process.communicate",
         "deploy/drills/campaigns/campaign_run.py _run_drill: process.wait",
-        "deploy/drills/load_processes.py _Child.kill: self._process.wait",
+        "deploy/drills/load_processes.py Child.kill: self._process.wait",
         "pipeline/reports/measure.py _stream: query.awaitTermination",
     ),
     "ps waits for nothing": (

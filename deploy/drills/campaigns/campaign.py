@@ -34,6 +34,9 @@ COUNTS: Final = (
     "reordered",
     "duplicated",
     "violations",
+    "transfers",
+    "popped",
+    "popped_again",
 )
 
 

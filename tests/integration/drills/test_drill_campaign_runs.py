@@ -27,6 +27,7 @@ def test_a_leg_is_carried_out_and_told(tmp_path: Path) -> None:
     assert told["passed"]
     assert told["acknowledged"] > 0
     assert told["lost"] == told["violations"] == 0
+    assert min(told["transfers"], told["popped"], told["popped_again"]) > 0
     assert [leg["seed"] for leg in told["legs"]] == [first.seed]
     assert json.loads((tmp_path / "report" / "campaign.json").read_text()) == told
     assert "passed" in (tmp_path / "report" / "campaign.html").read_text()

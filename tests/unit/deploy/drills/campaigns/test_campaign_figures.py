@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.deploy.drills.campaigns.campaign import KINDS, Account, Leg, document
+from zenitmq.deploy.drills.campaigns.campaign import COUNTS, KINDS, Account, Leg, document
 from zenitmq.deploy.drills.campaigns.campaign_figures import BEGIN, END, main, put_into, section
 
 
@@ -16,7 +16,7 @@ def leg(number: int, cluster: str, kind: str, pause_ms: float) -> Account:
     (wanted,) = [each for each in KINDS if each.name == cluster]
     fault = {"fault": kind, "kind": kind, "at_ms": 1.0, "mended_at_ms": 2.0, "pause_ms": pause_ms}
     fault |= {"gap_while_held_ms": pause_ms, "gap_once_mended_ms": 0.0}
-    run = dict.fromkeys(("lost", "changed", "uneven", "holes", "damaged", "reordered", "duplicated", "violations"), 0)
+    run = dict.fromkeys(COUNTS, 0)
     run |= {
         "acknowledged": 1_234_567,
         "seconds": 9.0,

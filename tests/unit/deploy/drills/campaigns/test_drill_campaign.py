@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from zenitmq.deploy.drills.campaigns.campaign import KINDS, Account, Leg, document, legs
+from zenitmq.deploy.drills.campaigns.campaign import COUNTS, KINDS, Account, Leg, document, legs
 from zenitmq.deploy.drills.campaigns.campaign_page import page
 from zenitmq.deploy.drills.campaigns.campaign_picture import picture
 from zenitmq.deploy.drills.campaigns.campaign_run import CampaignOptions
@@ -33,7 +33,7 @@ def drill(
     fault |= {"at_ms": 10_000.0, "mended_at_ms": 12_000.0, "pause_ms": pause_ms}
     fault |= {"gap_while_held_ms": held_ms, "gap_once_mended_ms": mended_ms}
     run = {
-        **dict.fromkeys(("changed", "uneven", "holes", "damaged", "reordered", "duplicated", "violations"), 0),
+        **dict.fromkeys(COUNTS, 0),
         "acknowledged": 1000,
         "lost": lost,
         "seconds": 30.0,
