@@ -10,9 +10,10 @@ too while a worker brings its messages into memory. A pop that gets nothing wait
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
+from ...model.clock import monotonic_ns
 from ...model.errors import (
     BrokerBusy,
     GroupConsumedOtherwise,
@@ -29,19 +30,19 @@ from ...remoting.server import Call
 from ..filter.condition_cache import ConditionCache
 from ..handlers.parts import Parts
 from ..handlers.pull_handler import FRAMES_MAX
-from ..handlers.pull_hold import Parked, PullHold
 from ..state.admission import readable
 from ..state.pop_table import PopTable, QueueKey
 from ..state.state_log import GROUPS, OFFSETS, POPS
 from .leases import Leases
 from .queue_messages import BUSY_RETRY_MS, QueueMessages, Take, WorkFirst
+from .waiting_pops import Kind, Waiting, WaitingPops
 
 INVISIBLE_MS_MIN: Final = 100
 INVISIBLE_MS_MAX: Final = 43_200_000  # RocketMQ's 12 h
 LOOK_MS: Final = 1  # until a queue is looked at again that was closed, or has more
 WAIT_MS_MIN: Final = 50  # of a pop that may not wait, and whose queues could not all be looked at
 START_WORDS: Final = ("first", "last")
-ANY_QUEUE: Final = -1  # where waiting pops are parked: they wait for all queues of their topic
+LOOK_NS: Final = 2_000_000  # of one look at the waiting pops of a topic, in one turn
 
 
 class PopHandler:
@@ -57,10 +58,9 @@ class PopHandler:
         self._closed: dict[QueueKey, int] = {}  # until the state log has come to there
         self._moved_until = 0  # all queues are closed until the state log has come to there
         self._turns: dict[tuple[str, str], int] = {}  # where the next pop of a group begins in a topic
-        self._hold: PullHold[Call[PopMessages]] = PullHold(
-            count_max=parts.config.parked_pulls_max, bytes_max=parts.config.parked_bytes_max
-        )
-        self._topics_due: set[str] = set()
+        self._hold = WaitingPops(count_max=parts.config.parked_pulls_max, bytes_max=parts.config.parked_bytes_max)
+        self._due: dict[str, dict[Kind, None]] = {}  # by topic: whose pops are to be looked at
+        self._looking: set[str] = set()  # topics that will be looked at
         self.pops = self.messages = 0
 
     def document(self) -> dict[str, int]:
@@ -91,7 +91,7 @@ class PopHandler:
     def _serve_or_park(self, call: Call[PopMessages], request: PopMessages, warm: QueueKey | None = None) -> None:
         if self._serve(call, request, warm):
             return
-        is_to_look_again = self._takes.is_unfinished or self._is_closed(request)
+        is_to_look_again = self._is_to_look_again(request)
         if request.wait_ms <= 0 and not is_to_look_again:
             self._loop.reply(call, PopReply((), self._clock.now_ms()))
             return
@@ -101,12 +101,9 @@ class PopHandler:
 
     def on_cancel(self, call: Call[CancelPop]) -> Done:
         """Answers a waiting pop."""
-        request = call.request
-        for parked in self._hold.all_waiting():
-            waiting = parked.waiting.request
-            name = (waiting.group, waiting.client_id, waiting.pop_id)
-            if request.pop_id and name == (request.group, request.client_id, request.pop_id):
-                self._answer_empty(parked)
+        parked = self._hold.named(call.request.group, call.request.client_id, call.request.pop_id)
+        if parked is not None:
+            self._answer_empty(parked)
         return Done()
 
     def _check(self, request: PopMessages) -> None:
@@ -140,14 +137,7 @@ class PopHandler:
     def _park(self, call: Call[PopMessages], request: PopMessages) -> None:
         """Raises BrokerBusy."""
         wait_ms = min(max(request.wait_ms, WAIT_MS_MIN), self._suspend_ms_max)
-        self._hold.park(
-            call,
-            topic=request.topic,
-            queue_id=ANY_QUEUE,
-            queue_offset=0,
-            deadline_ms=min(self._clock.monotonic_ms() + wait_ms, call.deadline_ms),
-            filter_bytes=8 * len(request.tag_codes) + len(request.sql),
-        )
+        self._hold.park(call, min(self._clock.monotonic_ms() + wait_ms, call.deadline_ms))
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """More may be read in these queues."""
@@ -179,7 +169,7 @@ class PopHandler:
     def on_topic_deleted(self, topic: str) -> None:
         """Tells pops of a deleted topic that no messages will come."""
         self._takes.forget_topic(topic)
-        for parked in self._hold.waiting_on_topic(topic):
+        for parked in self._hold.on_topic(topic):
             self._hold.release(parked)
             self._loop.fail(parked.waiting, TopicNotFound(topic))
 
@@ -192,36 +182,52 @@ class PopHandler:
             self._answer_empty(parked)
 
     def _look_soon(self, topic: str, delay_ms: int) -> None:
-        if topic not in self._topics_due and self._hold.waiting_on(topic, ANY_QUEUE):
-            self._topics_due.add(topic)
+        self._look_at(topic, self._hold.kinds(topic), delay_ms)
+
+    def _look_at(self, topic: str, kinds: Iterable[Kind], delay_ms: int) -> None:
+        due = self._due.setdefault(topic, {})
+        due.update(dict.fromkeys(kinds))
+        if not due:
+            del self._due[topic]
+        elif topic not in self._looking:
+            self._looking.add(topic)
             self._loop.call_later(delay_ms, lambda: self._look(topic))
 
     def _look(self, topic: str) -> None:
-        """Serves the pops that wait for a topic, until there is nothing more for their group and filter."""
-        self._topics_due.discard(topic)
-        served_in_vain = set()
-        is_to_look_again = False
-        for parked in self._hold.waiting_on(topic, ANY_QUEUE):
-            request = parked.waiting.request
-            kind = (request.group, request.tag_codes, request.sql, request.queue_id, request.is_ordered)
-            if kind in served_in_vain:
-                continue
-            try:
-                self._check(request)
-                is_served = bool(self._table.key) and self._serve(parked.waiting, request)
-            except ZenitError as error:
-                self._hold.release(parked)
-                self._loop.fail(parked.waiting, error)
-                continue
-            if is_served:
-                self._hold.release(parked)
-            else:
-                served_in_vain.add(kind)
-                is_to_look_again = is_to_look_again or self._takes.is_unfinished or self._is_closed(request)
-        if is_to_look_again:
-            self._look_soon(topic, LOOK_MS)
+        """Serves pops that wait for a topic, until there is nothing more for their kind, or others must have their turn."""
+        self._looking.discard(topic)
+        due = self._due.pop(topic, {})
+        again = []
+        end_ns = monotonic_ns() + LOOK_NS
+        while due:
+            kind = next(iter(due))
+            parked = self._hold.first(topic, kind)
+            if parked is None or not self._serve_waiting(parked):
+                del due[kind]
+            if parked is not None and parked.is_parked and self._is_to_look_again(parked.waiting.request):
+                again.append(kind)
+            if monotonic_ns() >= end_ns:
+                break
+        self._look_at(topic, (*due, *again), 0 if due else LOOK_MS)
 
-    def _answer_empty(self, parked: Parked[Call[PopMessages]]) -> None:
+    def _serve_waiting(self, parked: Waiting) -> bool:
+        """Whether it waits no more."""
+        try:
+            self._check(parked.waiting.request)
+            if not self._table.key or not self._serve(parked.waiting, parked.waiting.request):
+                return False
+        except ZenitError as error:
+            self._hold.release(parked)
+            self._loop.fail(parked.waiting, error)
+            return True
+        self._hold.release(parked)
+        return True
+
+    def _is_to_look_again(self, request: PopMessages) -> bool:
+        """Something could not be looked at in this turn."""
+        return self._takes.is_unfinished or self._is_closed(request)
+
+    def _answer_empty(self, parked: Waiting) -> None:
         self._hold.release(parked)
         self._loop.reply(parked.waiting, PopReply((), self._clock.now_ms()))
 
@@ -281,6 +287,8 @@ class PopHandler:
                 self._work(call, request, key, first)
                 return True
             if take is None:
+                if self._takes.is_unfinished:
+                    break  # a search takes long: the next turn begins at the next queue
                 continue
             takes.append(take)
             room -= len(take.popped.offsets)

@@ -12,6 +12,7 @@ from store_kit import StillClock, read_queue, rot
 
 from zenitmq.model.errors import StoreNotWriteable
 from zenitmq.model.redelivery import dead_letter_topic
+from zenitmq.remoting.commands import CancelPop
 
 HOUR_MS = 3_600_000
 
@@ -179,3 +180,32 @@ def test_a_search_that_finds_nothing_holds_up_nobody(scene: Scene) -> None:
     scene.turn()
     scene.pass_ms(500)
     assert [one.bodies for one in vain] == [[b"found"]] * 20
+
+
+def test_many_groups_that_wait_are_served_in_turn(scene: Scene) -> None:
+    """A look at all of them takes long: the loop does other things in between."""
+    groups = [f"w{number}" for number in range(300)]
+    for group in groups:
+        popped(scene, group=group)
+    waiting = [scene.pop(group=group, wait_ms=60_000) for group in groups for _ in range(2)]
+    scene.turn()
+    scene.send(b"next")
+    for _ in range(100):
+        scene.turn()
+    assert [one.bodies for one in waiting[::2]] == [[b"next"]] * 300
+    assert not any(one.is_answered for one in waiting[1::2])
+
+
+def test_a_waiting_pop_is_cancelled_by_its_name_alone(scene: Scene) -> None:
+    popped(scene)
+    waiting = [scene.pop(wait_ms=60_000, client_id="c", pop_id=number) for number in (0, 1, 2)]
+    for name in (("g", "c", 0), ("g", "d", 1), ("h", "c", 1), ("g", "c", 2), ("g", "c", 2)):
+        scene.ask(CancelPop(*name))
+    assert [one.is_answered for one in waiting] == [False, False, True]
+    scene.send(b"next")
+    scene.turn()
+    assert waiting[0].bodies == [b"next"]
+    scene.pass_ms(60_000)
+    assert waiting[1].bodies == []
+    assert waiting[1].is_answered
+    assert scene.pops.document()["waiting"] == 0
