@@ -141,10 +141,11 @@ class PopQueue:
                 if offset not in self.available:
                     self._add(offset, 0)
             self._put(checkpoint)
-        for index in indices(self.open_bits(known or checkpoint)):  # what was given back since may be available
-            offset = checkpoint.offsets[index]
-            self.available.pop(offset, None)
-            self.keys.pop(offset, None)
+        if self.available:
+            offsets = checkpoint.offsets
+            for index in indices(self.open_bits(known or checkpoint)):  # what was given back since may be available
+                self.available.pop(offsets[index], None)
+                self.keys.pop(offsets[index], None)
         self.is_ordered = bool(checkpoint.keys)
         return known is None
 
@@ -225,23 +226,25 @@ class PopQueue:
                 if not self.busy[key]:
                     del self.busy[key]
         self.leased -= bits.bit_count()
-        name = checkpoint.name
-        handled = self.handled.get(name, 0) | bits
+        handled = self.handled.get(checkpoint.name, 0) | bits if self.handled else bits
         if handled != (1 << checkpoint.count) - 1:
-            self.handled[name] = handled
+            self.handled[checkpoint.name] = handled
             return
         if self.checkpoints.get(checkpoint.begin) is checkpoint:
             del self.checkpoints[checkpoint.begin]
         else:
-            del self.twins[name]
-        self.handled.pop(name, None)
+            del self.twins[checkpoint.name]
+        if self.handled:
+            self.handled.pop(checkpoint.name, None)
 
     # ---- questions
 
     def checkpoint(self, name: Name) -> PopCheckpoint | None:
         """None where nothing of it is leased."""
         found = self.checkpoints.get(name[0])
-        return found if found is not None and found.pop_ms == name[1] else self.twins.get(name)
+        if found is not None and found.pop_ms == name[1]:
+            return found
+        return self.twins.get(name) if self.twins else None
 
     def all_checkpoints(self) -> Iterator[PopCheckpoint]:
         """Of which something is leased."""
@@ -250,7 +253,7 @@ class PopQueue:
     def open_bits(self, checkpoint: PopCheckpoint) -> int:
         """Which of its messages are leased still. It must be in the queue."""
         whole = (1 << checkpoint.count) - 1
-        return whole & ~self.handled.get(checkpoint.name, 0)
+        return whole & ~self.handled.get(checkpoint.name, 0) if self.handled else whole
 
     @property
     def is_idle(self) -> bool:

@@ -83,6 +83,7 @@ class PopTable:
         self._rest: Document = {}
         self._now_ms = self._monotonic_ms = 0
         self._pairs: dict[tuple[int, str], tuple[int, str]] = {}  # what many leases have in common
+        self._pair = (0, "")
 
     # ---- events
 
@@ -206,10 +207,12 @@ class PopTable:
 
     def _same(self, invisible_ms: int, owner: str) -> tuple[int, str]:
         """One pair of objects for leases that have them in common."""
-        if len(self._pairs) >= _PAIRS_MAX:
-            self._pairs.clear()
-        pair = invisible_ms, owner
-        return self._pairs.setdefault(pair, pair)
+        if self._pair != (invisible_ms, owner):
+            if len(self._pairs) >= _PAIRS_MAX:
+                self._pairs.clear()
+            pair = invisible_ms, owner
+            self._pair = self._pairs.setdefault(pair, pair)
+        return self._pair
 
     def _schedule(self, checkpoint: PopCheckpoint, *, renewed: bool = False) -> None:
         """It begins now; one that was popped before this broker started, then, as far as the wall clock can be trusted."""
