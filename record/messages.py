@@ -157,9 +157,7 @@ class StoredMessage:
 
     _batch: MessageBatch
     _at: cython.Py_ssize_t
-    _first_topic: str | None
-    _tries: cython.Py_ssize_t
-    _lease: object
+    _delivery: tuple[str | None, int, object] | None  # of a message that is not as its record says: see tried_again, leased
 
     def __init__(self) -> None:
         raise TypeError("a StoredMessage comes from decode_batch and decode_record only")
@@ -170,22 +168,20 @@ class StoredMessage:
         `topic`: its original topic (None = the record's own); `tries`: how many more deliveries than its record says.
         """
         again: StoredMessage = _message(self._batch, self._at)
-        again._first_topic = topic
-        again._tries = tries
+        again._delivery = (topic, tries, None)
         return again
 
     def leased(self, tries: cython.Py_ssize_t, lease: object) -> StoredMessage:
         """The same message as a pop hands it out: `tries` times more than its record says, and with what its consumer needs
         to acknowledge it."""
         leased: StoredMessage = _message(self._batch, self._at)
-        leased._tries = tries
-        leased._lease = lease
+        leased._delivery = (None, tries, lease)
         return leased
 
     @property
     def lease(self) -> object:
         """What `leased` was told; None for a message that was not popped."""
-        return self._lease
+        return None if self._delivery is None else self._delivery[2]
 
     @property
     def broker_name(self) -> str:
@@ -220,7 +216,8 @@ class StoredMessage:
     @property
     def topic(self) -> str:
         """The topic it was sent to: the record's, or the original one if it came back for another try."""
-        return _stored_topic(self) if self._first_topic is None else self._first_topic
+        first: str | None = None if self._delivery is None else self._delivery[0]
+        return _stored_topic(self) if first is None else first
 
     @property
     def properties_as_stored(self) -> bytes:
@@ -336,7 +333,8 @@ class StoredMessage:
     @property
     def reconsume_times(self) -> int:
         """How often it was delivered again."""
-        return get32(self._batch._view, find_body(self._batch._view, self._at) - RECONSUME_TIMES_BACK) + self._tries
+        more: cython.Py_ssize_t = 0 if self._delivery is None else self._delivery[1]
+        return get32(self._batch._view, find_body(self._batch._view, self._at) - RECONSUME_TIMES_BACK) + more
 
     @property
     def prepared_transaction_offset(self) -> int:
@@ -350,7 +348,8 @@ class StoredMessage:
 
     def __reduce__(self) -> tuple[Callable[..., StoredMessage], tuple[object, ...]]:
         """A pickled message is its record alone, without the others of its poll."""
-        return _unpickled, (self.record, self.broker_name, self._first_topic, self._tries)
+        first, tries, _ = (None, 0, None) if self._delivery is None else self._delivery
+        return _unpickled, (self.record, self.broker_name, first, tries)
 
     def __repr__(self) -> str:
         return f"<StoredMessage {self.message_id} {self.topic}:{self.queue_id}@{self.queue_offset}>"
@@ -391,9 +390,8 @@ def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
     message: StoredMessage = StoredMessage.__new__(StoredMessage)
     message._batch = batch
     message._at = at
-    message._first_topic = None
-    message._tries = 0
-    message._lease = None
+    if not cython.compiled:  # compiled, it begins so
+        message._delivery = None
     return message
 
 
