@@ -157,7 +157,9 @@ class StoredMessage:
 
     _batch: MessageBatch
     _at: cython.Py_ssize_t
-    _delivery: tuple[str | None, int, object] | None  # of a message that is not as its record says: see tried_again, leased
+    _delivery: (
+        tuple[str | None, int, object] | None
+    )  # of a message that is not as its record says: see tried_again, leased
 
     def __init__(self) -> None:
         raise TypeError("a StoredMessage comes from decode_batch and decode_record only")

@@ -139,12 +139,12 @@ class QueueMessages:
         passed: tuple[tuple[int, int], ...] = (),
         slices: list[memoryview] | None = None,
     ) -> Take:
-        last_ms = 0 if queue is None else queue.last_pop_ms
+        now_ms = self._clock.now_ms()
         follow_each_other = offsets[-1] - offsets[0] == len(offsets) - 1
         popped = Popped(
             key[2],
             range(offsets[0], offsets[-1] + 1) if follow_each_other else tuple(offsets),
-            max(self._clock.now_ms(), last_ms + 1),
+            now_ms if queue is None else queue.next_pop_ms(now_ms),
             request.invisible_ms,
             next_offset,
             owner=request.client_id if request.renews else "",

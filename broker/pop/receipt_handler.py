@@ -95,7 +95,7 @@ class ReceiptHandler:
             end = self._leases.give_back(request.group, request.topic, [(key[2], *name, bit)], counts=True)
             reply = ChangedReply("", now_ms)
         else:
-            pop_ms = max(now_ms, queue.last_pop_ms + 1)
+            pop_ms = queue.next_pop_ms(now_ms)
             lease = pop_ms, request.invisible_ms
             event = self._table.event_changed(request.group, request.topic, key[2], name, request.index, lease)
             end = int(self._state.stage(self._store, POPS, event))

@@ -62,7 +62,7 @@ class LeaseTimes:
         taken: list[tuple[PopCheckpoint, int]] = []
         last = now_ms // SLOT_MS
         if last - self._next > _STEPS_MAX:  # after a start, or where nobody looked for long
-            self._next = max(self._next, min(self._slots, default=last))
+            self._next = max(self._next, min(last, min(self._slots, default=last)))
         while self._next <= last:
             slot = self._slots.get(self._next)
             if slot is not None:

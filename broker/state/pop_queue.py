@@ -109,7 +109,9 @@ class PopQueue:
         "keys",
         "last_pop_ms",
         "leased",
+        "loaded_ms",
         "next",
+        "promised_ms",
         "twins",
     )
 
@@ -124,6 +126,8 @@ class PopQueue:
         self.keys: dict[int, int] = {}
         self.busy: dict[int, int] = {}  # hash of a sharding key: how many messages of it are leased
         self.last_pop_ms = 0
+        self.loaded_ms = 0  # the snapshot that was loaded knows what became of check points up to this time
+        self.promised_ms = 0  # the last time that was given to a check point, in the log or not yet
         self.leased = 0
         self._order: list[int] = []  # a heap of what is available; what is not any more stays until it comes first
 
@@ -133,14 +137,16 @@ class PopQueue:
         """These are leased; `passed`: (offset, key hash) of those that were passed over since their key was busy. False if
         it was known."""
         self.next = max(self.next, next_offset)
-        self.last_pop_ms = max(self.last_pop_ms, checkpoint.pop_ms)
         known = self.checkpoint(checkpoint.name)
+        if known is None and checkpoint.pop_ms <= self.loaded_ms:
+            return False  # it was over when the snapshot was taken
         if known is None:
             for offset, key in passed:
                 self.keys[offset] = key
                 if offset not in self.available:
                     self._add(offset, 0)
             self._put(checkpoint)
+        self.last_pop_ms = max(self.last_pop_ms, checkpoint.pop_ms)  # now: a snapshot that has it has the check point
         if self.available:
             offsets = checkpoint.offsets
             for index in indices(self.open_bits(known or checkpoint)):  # what was given back since may be available
@@ -239,6 +245,11 @@ class PopQueue:
 
     # ---- questions
 
+    def next_pop_ms(self, now_ms: int) -> int:
+        """The time by which the next check point of the queue is named: later than all before, staged ones among them."""
+        self.promised_ms = max(now_ms, self.last_pop_ms + 1, self.promised_ms + 1)
+        return self.promised_ms
+
     def checkpoint(self, name: Name) -> PopCheckpoint | None:
         """None where nothing of it is leased."""
         found = self.checkpoints.get(name[0])
@@ -294,13 +305,14 @@ class PopQueue:
 
     def document(self) -> dict[str, Any]:
         """Any thread; the order matters (see above)."""
+        last_pop_ms = self.last_pop_ms
         handled = list(self.handled.copy().items())
         checkpoints = [*self.twins.copy().values(), *self.checkpoints.copy().values()]
         keys = self.keys.copy()
         available = self.available.copy()
         return {
             "next": self.next,
-            "lastPopMs": self.last_pop_ms,
+            "lastPopMs": last_pop_ms,
             "ordered": self.is_ordered,
             "available": pack_rows(available.items()),
             "keys": pack_rows(keys.items()),
@@ -319,7 +331,7 @@ class PopQueue:
     def load(key: tuple[str, str, int], document: Mapping[str, Any]) -> PopQueue:
         """The reverse. Raises TypeError, ValueError, KeyError."""
         queue = PopQueue(key, int(document["next"]))
-        queue.last_pop_ms = int(document["lastPopMs"])
+        queue.last_pop_ms = queue.loaded_ms = int(document["lastPopMs"])
         queue.available = {row[0]: row[1] for row in unpack_rows(document["available"], _AVAILABLE_WIDTH)}
         queue._order = sorted(queue.available)
         queue.keys = {row[0]: row[1] for row in unpack_rows(document["keys"], _AVAILABLE_WIDTH)}

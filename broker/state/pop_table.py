@@ -255,7 +255,7 @@ class PopTable:
         before = self._queues.get(key)
         if before is not None:
             queue = PopQueue(key, offset)
-            queue.last_pop_ms = before.last_pop_ms  # no name is given twice
+            queue.last_pop_ms, queue.promised_ms = before.last_pop_ms, before.promised_ms  # no name is given twice
             self._queues[key] = queue
             self._end_all(before)
 

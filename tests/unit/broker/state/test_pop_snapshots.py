@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pop_kit import GROUP, TOPIC, apply, content, interrupted
 
+from zenitmq.broker.state.pop_queue import PopQueue
 from zenitmq.broker.state.pop_table import Popped, PopTable
 
 INSTRUCTIONS = 400
@@ -78,6 +79,39 @@ def test_what_was_given_back_before_the_snapshot_stays_available_when_its_pop_is
     events = BEFORE[:1] + BEFORE[2:]
     text = json.dumps(table_of(events).document())
     assert content(restarted(text, events)) == content(table_of(events))
+
+
+def test_what_was_acknowledged_before_the_snapshot_does_not_come_again_when_an_older_pop_is_replayed() -> None:
+    """All of it was applied after it was read how much of the log is reflected, and before anything was copied."""
+    events = [
+        PopTable.event_popped(GROUP, TOPIC, [Popped(0, range(1), 100, 1000, 1)]),
+        PopTable.event_returned(GROUP, TOPIC, [(0, 0, 100, 1)], counts=False),
+        PopTable.event_popped(GROUP, TOPIC, [Popped(0, range(2), 101, 1000, 2)]),
+        PopTable.event_acked(GROUP, TOPIC, [(0, 0, 101, 1)]),
+    ]
+    text = json.dumps(table_of(events).document())
+    for skipped in range(len(events)):
+        assert content(restarted(text, events[skipped:])) == content(table_of(events))
+
+
+def test_two_changes_in_one_turn_are_named_apart() -> None:
+    queue = PopQueue((GROUP, TOPIC, 0), 0)
+    assert [queue.next_pop_ms(100), queue.next_pop_ms(100), queue.next_pop_ms(50), queue.next_pop_ms(200)] == [
+        100,
+        101,
+        102,
+        200,
+    ]
+
+
+def test_a_long_lease_does_not_make_the_next_one_late() -> None:
+    """At a start the first look is far behind: it goes on from now, not from the end of the only lease there is."""
+    table = PopTable()
+    apply(table, PopTable.event_popped(GROUP, TOPIC, [Popped(0, range(1), 100, 43_200_000, 1)]), 10**9)
+    assert table.take_due(10**9, count_max=9) == []
+    apply(table, PopTable.event_popped(GROUP, TOPIC, [Popped(0, range(1, 2), 101, 1000, 2)]), 10**9)
+    (due,) = table.take_due(10**9 + 1050, count_max=9)
+    assert due.checkpoint.begin == 1
 
 
 def test_a_group_that_is_ordered_no_longer_may_pop_as_it_likes() -> None:
