@@ -305,14 +305,15 @@ class PopQueue:
 
     def document(self) -> dict[str, Any]:
         """Any thread; the order matters (see above)."""
-        last_pop_ms = self.last_pop_ms
+        known_ms = self.last_pop_ms
         handled = list(self.handled.copy().items())
         checkpoints = [*self.twins.copy().values(), *self.checkpoints.copy().values()]
         keys = self.keys.copy()
         available = self.available.copy()
         return {
             "next": self.next,
-            "lastPopMs": last_pop_ms,
+            "lastPopMs": self.last_pop_ms,
+            "knownMs": known_ms,
             "ordered": self.is_ordered,
             "available": pack_rows(available.items()),
             "keys": pack_rows(keys.items()),
@@ -331,7 +332,7 @@ class PopQueue:
     def load(key: tuple[str, str, int], document: Mapping[str, Any]) -> PopQueue:
         """The reverse. Raises TypeError, ValueError, KeyError."""
         queue = PopQueue(key, int(document["next"]))
-        queue.last_pop_ms = queue.loaded_ms = int(document["lastPopMs"])
+        queue.last_pop_ms, queue.loaded_ms = int(document["lastPopMs"]), int(document["knownMs"])
         queue.available = {row[0]: row[1] for row in unpack_rows(document["available"], _AVAILABLE_WIDTH)}
         queue._order = sorted(queue.available)
         queue.keys = {row[0]: row[1] for row in unpack_rows(document["keys"], _AVAILABLE_WIDTH)}
