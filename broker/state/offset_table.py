@@ -101,10 +101,7 @@ class OffsetTable:
 
     def on_event(self, event: Mapping[str, Any], version: Document) -> None:
         """Applies one event of the log. Raises StoreFormatError."""
-        kind, group, offsets = event.get("event"), event.get("group"), event.get("offsets")
-        if kind not in (COMMITTED, RESET, STARTED) or not isinstance(group, str) or not isinstance(offsets, list):
-            raise unknown_event("offset", event)
-        rows = _rows(offsets)
+        kind, (group, rows) = event.get("event"), offsets_of(event)
         self._rest = {**self._rest, "dataVersion": version}
         if kind == STARTED:
             self._on_started(group, str(event.get("topic")), event.get("sinceMs"), rows)
@@ -210,6 +207,14 @@ class OffsetTable:
         if revision is None:
             return list(self._table)
         return [pair for pair, lowered in self._lowered.items() if lowered > revision]
+
+
+def offsets_of(event: Mapping[str, Any]) -> tuple[str, list[Progress]]:
+    """The group that an event of the log is about, and its offsets. Raises StoreFormatError."""
+    kind, group, offsets = event.get("event"), event.get("group"), event.get("offsets")
+    if kind not in (COMMITTED, RESET, STARTED) or not isinstance(group, str) or not isinstance(offsets, list):
+        raise unknown_event("offset", event)
+    return group, _rows(offsets)
 
 
 def _rows(offsets: list[Any]) -> list[Progress]:

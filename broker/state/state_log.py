@@ -31,7 +31,7 @@ from ..json_reply import encode_document
 from ..pop.dead_letters import leases_ended_by
 from ..waiting.copies import real_queue
 from .group_table import GroupTable
-from .offset_table import COMMITTED, RESET, STARTED, OffsetTable
+from .offset_table import COMMITTED, RESET, STARTED, OffsetTable, offsets_of
 from .pop_table import FILE_NAME as POPS_FILE
 from .pop_table import POP_EVENTS, PopTable
 from .producer_table import FILE_NAME as SEQUENCES_FILE
@@ -210,8 +210,9 @@ class StateLog:
         self.pop_table.on_event(event, now_ms=now_ms, monotonic_ms=monotonic_ms, is_live=self._is_open)
 
     def _on_reset(self, event: Document) -> None:
-        for row in event["offsets"]:
-            self.pop_table.on_moved(event["group"], row[0], row[1], row[2])
+        group, rows = offsets_of(event)
+        for topic, queue_id, offset, _ in rows:
+            self.pop_table.on_moved(group, topic, queue_id, offset)
 
     def advance(self, end: int) -> None:
         """All runs below `end` were dispatched; the store passes only those of the state topics."""

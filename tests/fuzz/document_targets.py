@@ -17,6 +17,7 @@ from zenitmq.broker.delay.timing import DelayRules, due_of, waiting_properties
 from zenitmq.broker.group.cluster_file import decode_cluster_file, encode_cluster_file
 from zenitmq.broker.state.group_table import GroupTable
 from zenitmq.broker.state.offset_table import OffsetTable
+from zenitmq.broker.state.pop_table import Popped, PopTable
 from zenitmq.broker.state.producer_table import ProducerTable
 from zenitmq.broker.state.query_offsets import QueryOffsets
 from zenitmq.broker.state.queue_locks import QueueLockTable
@@ -121,6 +122,22 @@ def check_cluster_file(data: bytes, _: Random) -> None:
 # ---- the log's events
 
 
+_POPS: Final = (
+    Popped(0, range(5, 8), 1_700_000_000_000, 30_000, 8),
+    Popped(1, (2, 9), 1_700_000_000_001, 30_000, 10, owner="c", attempts=(1, 0), keys=(7, 8), passed=((3, 7),)),
+)
+
+
+def _popped() -> dict[str, Any]:
+    """The snapshot of a table with a bit of everything."""
+    table = PopTable()
+    for event in (PopTable.event_signed(bytes(32)), PopTable.event_popped("g", "orders", _POPS)):
+        table.on_event(_copy(event), now_ms=1_700_000_000_000, monotonic_ms=5, is_live=True)
+    for event in _EVENTS[STATE_TOPICS[5]][1:3]:
+        table.on_event(_copy(event), now_ms=1_700_000_000_000, monotonic_ms=5, is_live=True)
+    return table.document()
+
+
 _EVENTS: dict[str, list[Any]] = {
     STATE_TOPICS[0]: [TopicTable().event_set(TopicConfig("orders")), TopicTable.event_deleted("orders")],
     STATE_TOPICS[1]: [GroupTable().event_set("g"), GroupTable.event_deleted("g")],
@@ -134,6 +151,15 @@ _EVENTS: dict[str, list[Any]] = {
         for kind in ("locked", "unlocked", "renewed")
     ],
     STATE_TOPICS[4]: [{"event": "kept", "query": "q", "document": "{}"}, {"event": "dropped", "query": "q"}],
+    STATE_TOPICS[5]: [
+        PopTable.event_popped("g", "orders", _POPS),
+        PopTable.event_acked("g", "orders", [(0, 5, 1_700_000_000_000, 0b101)]),
+        PopTable.event_returned("g", "orders", [(0, 5, 1_700_000_000_000, 0b010)], counts=True),
+        PopTable.event_changed("g", "orders", 0, (5, 1_700_000_000_000), 1, (1_700_000_000_007, 60_000)),
+        PopTable.event_renewed("g", "orders", [(0, 5, 1_700_000_000_000)]),
+        PopTable.event_ended("g", "orders", [(0, 6)]),
+        PopTable.event_signed(bytes(32)),
+    ],
 }
 
 
@@ -192,6 +218,7 @@ _SNAPSHOTS: dict[str, Any] = {
     "queueLocks.json": {"lockTable": {"g": {"orders": {"0": "client"}}}},
     "queryOffsets.json": {"queryTable": {"q": {"document": "{}", "keptAtMs": 5}}},
     "producerSequences.json": {"producers": [["p", "orders", 0, 5, 100, 7, [[0, 5, 0, 0, False]]]]},
+    "popLeases.json": _popped(),
 }
 _TABLES: dict[str, Callable[[], Any]] = {
     "topics.json": TopicTable,
@@ -200,6 +227,7 @@ _TABLES: dict[str, Callable[[], Any]] = {
     "queueLocks.json": QueueLockTable,
     "queryOffsets.json": QueryOffsets,
     "producerSequences.json": lambda: ProducerTable(entries_max=100, retention_ms=1000),
+    "popLeases.json": PopTable,
 }
 assert set(_TABLES) == set(FILE_NAMES.values())
 
