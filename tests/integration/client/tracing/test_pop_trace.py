@@ -45,8 +45,12 @@ def test_the_journey_of_a_popped_message(admin: Admin, producer: Producer, names
     assert consumer.trace_statistics() is not None
     assert told(admin, good) == [("delivered", 0, None), ("consumed", 0, "success")]
     once_more = [("delivered", 1, None), ("consumed", 1, "success")]
-    assert told(admin, again) == [("delivered", 0, None), ("consumed", 0, "failed"), *once_more]
-    assert told(admin, late) == [("delivered", 0, None), ("consumed", 0, "time_out"), *once_more]
+    assert sorted(told(admin, again), key=str) == sorted(
+        [("delivered", 0, None), ("consumed", 0, "failed"), *once_more], key=str
+    )
+    assert sorted(told(admin, late), key=str) == sorted(
+        [("delivered", 0, None), ("consumed", 0, "time_out"), *once_more], key=str
+    )
     assert {event for event, _, _ in told(admin, bad)} == {"delivered", "consumed", "dead_lettered"}
     assert ("consumed", 0, "failed") in told(admin, bad)
 

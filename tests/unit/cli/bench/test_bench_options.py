@@ -56,7 +56,7 @@ def test_each_option_is_of_some_work() -> None:
     ("line", "told"),
     [
         ("produce --rate 5", "--rate belongs to `zenit bench e2e`"),
-        ("consume --batch 5", "--batch belongs to `zenit bench produce`, `zenit bench limits`"),
+        ("consume --batch 5", "--batch belongs to `zenit bench produce`, `zenit bench pop`, `zenit bench limits`"),
         (
             "spark --replicas 3",
             "--replicas belongs to `zenit bench produce`, `zenit bench latency`, `zenit bench catch-up`",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 
@@ -14,19 +13,20 @@ REASON = NoRoute("t", "broker-a, which has it, is not registered now")
 
 
 class WaitingConsumer:
-    """One entry a poll: what it waits for then; at the last it is stopped."""
+    """One entry a poll: what it waits for then; at the last it is stopped. It is its own consumer."""
 
     def __init__(self, stopping: threading.Event, *reasons: ZenitError | None) -> None:
+        self.consumer = self
         self.waits_for: ZenitError | None = None
         self._stopping, self._reasons = stopping, list(reasons)
 
-    def poll(self, **_: Any) -> list[object]:
+    def next(self, _: int | None) -> list[object]:
         self.waits_for = self._reasons.pop(0)
         if not self._reasons:
             self._stopping.set()
         return []
 
-    def commit(self) -> None:
+    def end(self) -> None:
         pass
 
 
