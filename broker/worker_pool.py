@@ -66,7 +66,7 @@ class WorkerPool:
         self._executor.submit(self._work_aside, work, then)
 
     def _work_aside(self, work: Callable[[], _T], then: Callable[[_T | None], None]) -> None:
-        """The top of a worker's task: answers a call."""
+        """The top of a worker's task without a caller."""
         result: _T | None = None
         try:
             result = work()
@@ -75,7 +75,7 @@ class WorkerPool:
         self._post(partial(then, result))
 
     def _work(self, call: Call[Request], work: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """The top of a worker's task without a caller."""
+        """The top of a worker's task: answers a call."""
         try:
             result = work()
         except ZenitError as error:
