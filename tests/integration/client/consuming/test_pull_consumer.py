@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 import pytest
+from integration.client.consuming.push_kit import wait_until
 
 from zenitmq import (
     FIRST,
@@ -365,6 +366,9 @@ def test_failing_pulls_are_told_once_and_so_is_their_end(
         failed.release()
         return BrokerBusy(1, "a test")
 
+    def told() -> list[str]:
+        return [record.levelname for record in caplog.records if record.getMessage().startswith("pulls ")]
+
     fill(broker, producer, 1)
     broker.rule = refuse
     with PullConsumer("g", namesrv=namesrv, start_from=FIRST) as consumer, caplog.at_level(logging.INFO, "zenitmq"):
@@ -374,8 +378,8 @@ def test_failing_pulls_are_told_once_and_so_is_their_end(
             assert failed.acquire(timeout=5)
         broker.rule = lambda request: None
         assert len(consumer.poll(timeout=5.0)) == 1
-    told = [record.levelname for record in caplog.records if record.getMessage().startswith("pulls ")]
-    assert told == ["WARNING", "INFO"]
+        wait_until(lambda: "INFO" in told())  # the thread that brings the messages tells it after it handed them over
+    assert told() == ["WARNING", "INFO"]
 
 
 def test_prefetch_is_bounded(namesrv: str, broker, producer: Producer) -> None:
