@@ -7,7 +7,6 @@ only what it has. A message that is not acknowledged in its invisible time comes
 from __future__ import annotations
 
 import logging
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from ..model.names import check_group, check_topic
 from ..model.subscription import Expression, subscriptions_of
 from ..record.kernel import StoredMessage
 from ..remoting.commands import ChangeInvisible, ForwardDeadLetter, Reply, RequestFor
-from .connection.argument_checks import check_count, milliseconds, wait_milliseconds
+from .connection.argument_checks import check_callback, check_count, milliseconds, wait_milliseconds
 from .connection.connection import Connection, client_repr, connect
 from .connection.retry import RetryPolicy
 from .connection.waiting import Blocking, Waits, blocking, run_blocking
@@ -87,6 +86,7 @@ class SimpleCore(ABC):
         """
         self.group = check_group(group)
         start, traced_in = check_start_from(start_from), trace_topic(trace)
+        check_callback("on_ack_error", on_ack_error)
         self._invisible_ms = _invisible_ms(invisible)
         self._timeout_ms = milliseconds("timeout", timeout)
         self._retry = RetryPolicy()
@@ -160,9 +160,7 @@ class SimpleCore(ABC):
         self._check_usable()
         check_count("max_messages", max_messages, 1, MESSAGES_MAX)
         invisible_ms = self._invisible_ms if invisible is None else _invisible_ms(invisible)
-        wait_ms = wait_milliseconds("wait", wait)
-        if wait_ms > WAIT_S_MAX * 1000:
-            raise InvalidParameter("wait", wait, f"seconds, at most {WAIT_S_MAX:.0f}")
+        wait_ms = wait_milliseconds("wait", wait, WAIT_S_MAX)
         messages = await Receiving(self._work, max_messages, invisible_ms, wait_ms).run()
         if self._recorder is not None:
             for message in messages:
@@ -197,6 +195,8 @@ class SimpleCore(ABC):
         """`ack` of several at once. With `wait` it raises why the first was refused that was; the others are acknowledged."""
         self._check_usable()
         group = self.group
+        if isinstance(messages, str | StoredMessage) or not isinstance(messages, Iterable):
+            raise InvalidParameter("messages", type(messages).__name__, "a list of messages, or of their handles")
         leases = [
             lease_of(message, group) if isinstance(message, StoredMessage) else await self._named(message)
             for message in messages
@@ -226,7 +226,7 @@ class SimpleCore(ABC):
         InvalidParameter as `ack` does.
         """
         self._check_usable()
-        invisible_ms = 0 if seconds == 0 else _invisible_ms(seconds)
+        invisible_ms = 0 if seconds == 0 else _invisible_ms(seconds, name="seconds", also="0, or ")
         lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
         part = lease.part
         request = ChangeInvisible(self.group, part.topic, part.handle, lease.index, invisible_ms)
@@ -247,8 +247,8 @@ class SimpleCore(ABC):
         Raises as `change_invisible` does.
         """
         self._check_usable()
-        if not isinstance(reason, str) or len(reason.encode()) > REASON_BYTES_MAX:
-            raise InvalidParameter("reason", str(reason)[:64], f"a text of at most {REASON_BYTES_MAX} bytes")
+        if not isinstance(reason, str) or not _is_utf8(reason, REASON_BYTES_MAX):
+            raise InvalidParameter("reason", ascii(reason)[:64], f"a text of at most {REASON_BYTES_MAX} bytes of UTF-8")
         lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
         request = ForwardDeadLetter(self.group, lease.part.topic, lease.part.handle, lease.index, reason)
         await self._ask(lease.part, request, timeout)
@@ -292,8 +292,9 @@ class SimpleCore(ABC):
         in_doubt: ZenitError | None = None
         while True:
             try:
-                address = routes.address_of(part.topic, part.broker_name)
                 timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
+                await routes.route(part.topic, self._waits, timeout_ms=timeout_ms)
+                address = routes.address_of(part.topic, part.broker_name)
                 return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
             except ZenitError as error:
                 if in_doubt is not None and isinstance(error, LeaseExpired):
@@ -353,10 +354,17 @@ class SimpleConsumer(SimpleCore):
         self.close()
 
 
-def _invisible_ms(seconds: float) -> int:
-    """Raises InvalidParameter."""
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not math.isfinite(seconds):
-        raise InvalidParameter("invisible", str(seconds)[:64], "seconds, 1 to 43200")
-    if not INVISIBLE_S_MIN <= seconds <= INVISIBLE_S_MAX:
-        raise InvalidParameter("invisible", seconds, f"seconds, {INVISIBLE_S_MIN:.0f} to {INVISIBLE_S_MAX:.0f}")
+def _is_utf8(text: str, bytes_max: int) -> bool:
+    try:
+        return len(text.encode()) <= bytes_max
+    except UnicodeEncodeError:
+        return False
+
+
+def _invisible_ms(seconds: float, *, name: str = "invisible", also: str = "") -> int:
+    """`also`: what else the parameter may be, for the error. Raises InvalidParameter."""
+    is_time = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_time or not INVISIBLE_S_MIN <= seconds <= INVISIBLE_S_MAX:
+        limits = f"seconds, {also}{INVISIBLE_S_MIN:.0f} to {INVISIBLE_S_MAX:.0f}"
+        raise InvalidParameter(name, str(seconds)[:64], limits)
     return round(seconds * 1000)

@@ -28,7 +28,7 @@ from .producer import SEND_TIMEOUT_S, ProducerCore
 from .sending.attempts import SendAttempts
 from .sending.delayed_send import is_delayed
 from .sending.latency_fault import LatencyTable
-from .sending.outgoing import COMPRESS_OVER_BYTES
+from .sending.outgoing import COMPRESS_OVER_BYTES, check_message_types
 from .sending.transactions.half_attempts import half_attempts
 from .sending.transactions.transaction_checks import TransactionChecks
 from .sending.transactions.transaction_receipt import TransactionReceipt as TransactionReceipt
@@ -116,6 +116,8 @@ class TransactionProducerCore(ProducerCore):
         `execute` is raised and decides nothing: the broker asks `check`. If the message cannot be stored, `execute` is not
         run. Raises as Producer.send does; TransactionDecided if it was decided otherwise before (`execute` took too long).
         """
+        if not callable(execute):
+            raise InvalidParameter("execute", repr(execute)[:64], "a function of the message that returns a Resolution")
         own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
             receipt = await self._store_half(own, message, sharding_key, timeout)
@@ -187,6 +189,7 @@ class TransactionProducerCore(ProducerCore):
     async def _store_half(
         self, own: dict[str, str], message: Message, sharding_key: str | None, timeout: float | None
     ) -> TransactionReceipt:
+        check_message_types(message)
         if is_delayed(message):
             raise InvalidParameter("message", "delayed", "one without a delay: it is delivered once it is committed")
         self._check_usable()

@@ -6,15 +6,18 @@ from typing import Final
 
 from ...model.errors import NoRoute, TransactionNotFound, ZenitError
 from ...model.handles.transaction import Resolution, TransactionId
+from ...model.names import check_group, check_topic
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch
 from ...remoting.commands import DecideTransactions, GetTransactions, ViewMessage
+from ..connection.argument_checks import check_count
 from ..sending.transactions.transaction_receipt import receipts_of
 from .admin_calls import AdminCalls, document_of
 from .admin_merge import Document
 
 LISTED_AT_ONCE: Final = 200
 LISTED_MAX: Final = 1000
+TRANSACTIONS_MAX: Final = 1_000_000
 
 
 class TransactionAdmin(AdminCalls):
@@ -31,8 +34,13 @@ class TransactionAdmin(AdminCalls):
         """Transactions that are not decided, oldest first at each broker; of a topic, or a producer group, or all: at most
         `max_transactions`. [{transaction_id, topic, queue_id, group, message_id, state, checks, born_at_ms, age_ms, body_bytes,
         physical_offset, broker_name}]. `state`: "pending", the broker asks the producer group from time to time, as often as
-        `checks` says so far; "parked", it asked often enough, and you decide.
+        `checks` says so far; "parked", it asked often enough, and you decide. Raises InvalidName, InvalidParameter.
         """
+        if topic is not None:
+            check_topic(topic)
+        if group is not None:
+            check_group(group)
+        check_count("max_transactions", max_transactions, 1, TRANSACTIONS_MAX)
         deadline_ms = self._deadline(timeout)
         found: list[Document] = []
         for broker_name, address in sorted((await self._masters(deadline_ms)).items()):

@@ -25,11 +25,17 @@ def milliseconds(name: str, seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def wait_milliseconds(name: str, seconds: float) -> int:
+def wait_milliseconds(name: str, seconds: float, maximum: float = SECONDS_MAX) -> int:
     """A time to wait, which may already be over: 0 if it is negative. Raises InvalidParameter."""
-    if not _is_time(seconds) or seconds > SECONDS_MAX:
-        raise InvalidParameter(name, seconds, f"seconds, at most {SECONDS_MAX}")
+    if not _is_time(seconds) or seconds > maximum:
+        raise InvalidParameter(name, seconds, f"seconds, at most {maximum:g}")
     return max(0, round(seconds * 1000))
+
+
+def check_callback(name: str, value: object) -> None:
+    """Raises InvalidParameter if it is neither None nor a function."""
+    if value is not None and not callable(value):
+        raise InvalidParameter(name, repr(value)[:64], "a function, or None")
 
 
 def settings_of(attributes: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:

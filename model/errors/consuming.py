@@ -268,7 +268,7 @@ class HandleRefused(ZenitError):
 
 
 class LeaseExpired(ZenitError):
-    """The message is no longer this receiver's: its invisible time is over, and another may have it. Args: topic, queue_id,
+    """The message is no longer this receiver's: its invisible time is over, or somebody dealt with it. Args: topic, queue_id,
     queue_offset."""
 
     code = 9185
@@ -281,6 +281,7 @@ class LeaseExpired(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"message {self.queue_offset} of {self.topic}:{self.queue_id} came too late: its invisible time is over, and it is"
-            " handed out again; ask for a longer one (invisible=), extend it (change_invisible), or use auto_renew=True"
+            f"message {self.queue_offset} of {self.topic}:{self.queue_id} is no longer this receiver's: it was acknowledged,"
+            " moved to the dead letters, given a newer handle or deleted with its topic, or its invisible time is over and it"
+            " is handed out again (then ask for a longer one: invisible=, change_invisible, auto_renew=True)"
         )

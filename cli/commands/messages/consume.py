@@ -48,7 +48,9 @@ Acks = Annotated[
 ]
 Invisible = Annotated[
     float | None,
-    typer.Option("--invisible", metavar="S", help="With --pop: for S seconds nobody else gets a message; 1 to 43200."),
+    typer.Option(
+        "--invisible", metavar="S", min=1, max=43_200, help="With --pop: for S seconds nobody else gets a message."
+    ),
 ]
 
 
@@ -139,7 +141,8 @@ def consume(
 def _check_pop(*, pop: bool, ack: bool | None, invisible: float | None, trace: bool) -> None:
     """Raises typer.BadParameter."""
     if not pop and (ack is not None or invisible is not None):
-        raise typer.BadParameter("belongs to --pop", param_hint="--ack" if ack is not None else "--invisible")
+        hint = "--invisible" if ack is None else "--ack" if ack else "--no-ack"
+        raise typer.BadParameter("belongs to --pop", param_hint=hint)
     if pop and trace:
         raise typer.BadParameter("does not go with --pop", param_hint="--trace")
 

@@ -55,6 +55,9 @@ class AckQueue:
         self._tries = 0
         self._not_before_ms = 0
         self._is_urgent = False
+        self._last_error: ZenitError | None = (
+            None  # of the last request that failed; what waits in _again is tried for it
+        )
 
     @property
     def waiting(self) -> int:
@@ -112,6 +115,7 @@ class AckQueue:
         if id(batch) not in self._under_way:
             return []  # it counted as lost
         self._tries = 0
+        self._last_error = None
         settled: list[Settled] = []
         for row, error in zip(batch, errors, strict=True):
             if error is None:
@@ -136,14 +140,16 @@ class AckQueue:
         return settled
 
     def drop(self, error: ZenitError) -> list[Settled]:
-        """Nothing is sent any more."""
-        dropped = [(row, error) for row in (*self._again, *self._rows.values())]
+        """Nothing is sent any more: for what never was, the reason is `error`."""
+        dropped: list[Settled] = [(row, self._last_error or error) for row in self._again]
+        dropped += [(row, error) for row in self._rows.values()]
         self._again.clear()
         self._rows.clear()
-        return list(dropped)
+        return dropped
 
     def _try_again(self, rows: Sequence[AckRow], error: ZenitError, now_ms: int) -> list[Settled]:
         self._tries += 1
+        self._last_error = error
         left_ms = max(row.until_ms for row in rows) - now_ms
         delay_ms = self._retry.delay_ms(error, tries=self._tries, left_ms=max(1, left_ms), elsewhere=False)
         late_ms = now_ms + (self._retry.backoff_ms_max if delay_ms is None else delay_ms)

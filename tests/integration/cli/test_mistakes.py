@@ -40,6 +40,20 @@ def test_wrong_usage_is_exit_code_2(arguments: str) -> None:
     assert code == 2, said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("consume t --group g --no-ack", "--no-ack"),
+        ("consume t --group g --ack", "--ack"),
+        ("consume t --group g --invisible 5", "--invisible"),
+        ("consume t --group g --pop --invisible 0", "--invisible"),
+    ],
+)
+def test_the_option_that_is_wrong_is_named(arguments: str, named: str) -> None:
+    code, said = fails(*arguments.split())
+    assert (code, named in said) == (2, True), said
+
+
 def test_a_host_without_an_address_is_told() -> None:
     code, said = fails("topic", "list", "--namesrv", "no-such-host.invalid:9876")
     assert (code, "the host name has no address" in said) == (1, True), said

@@ -31,7 +31,7 @@ from zenitmq import (
     TransactionState,
 )
 from zenitmq.aio import TransactionProducer as AioTransactionProducer
-from zenitmq.model.errors import ClientClosed, InvalidName, InvalidParameter
+from zenitmq.model.errors import ClientClosed, InvalidName, InvalidParameter, MessageIllegal
 from zenitmq.model.handles.transaction import TransactionId
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import EndTransactions
@@ -132,6 +132,10 @@ def test_bad_input_is_refused_by_name(namesrv: str, consumer: PullConsumer) -> N
             producer.begin(Message(TOPIC, b"late", delay=timedelta(seconds=1)))
         with pytest.raises(InvalidParameter, match="transaction_id"):
             producer.commit("forged")
+        with pytest.raises(InvalidParameter, match="execute"):
+            producer.send(Message(TOPIC, b"never stored"), 3)
+        with pytest.raises(MessageIllegal):
+            producer.send("no message", unasked)
         begun = TransactionId.parse(producer.begin(Message(TOPIC, b"x")).transaction_id)
         for forged in (
             TransactionId("broker-a", TOPIC, begun.half_offset, "F" * 32),
@@ -302,6 +306,9 @@ def test_an_operator_decides_what_nobody_did(namesrv: str, broker: RealBroker, c
         with Admin(namesrv) as admin:
             wait_parked(admin, 2)
             assert admin.transactions(topic="other") == admin.transactions(group="other") == []
+            for wrong in ({"topic": "no such"}, {"group": "no such"}):
+                with pytest.raises(InvalidName):
+                    admin.transactions(**wrong)
             facts, message = admin.transaction(kept.transaction_id)
         assert (facts["group"], facts["checks"], message.body) == ("g", SETTINGS["transaction_checks_max"], b"kept")
         with pytest.raises(TransactionDecided, match="parked"):

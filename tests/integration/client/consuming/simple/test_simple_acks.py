@@ -15,10 +15,12 @@ from zenitmq import (
     InvalidParameter,
     LeaseExpired,
     Message,
+    NoRoute,
     Producer,
     PullConsumer,
     SimpleConsumer,
     StoredMessage,
+    TopicNotFound,
     ZenitError,
 )
 from zenitmq.model.handles.receipt_handle import ReceiptHandle
@@ -145,9 +147,14 @@ def test_the_invisible_time_is_changed(consumer: SimpleConsumer, producer: Produ
     assert consumer.receive(wait=2) == []  # the other one's first time is over by now
     with pytest.raises(LeaseExpired):
         consumer.ack(before, wait=True)
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameter, match=r"seconds.*0, or 1 to 43200"):
         consumer.change_invisible(held, 0.5)
     consumer.ack(held, wait=True)
+    with pytest.raises(LeaseExpired, match="it was acknowledged"):
+        consumer.change_invisible(held, 5)
+    for one in (held, consumer.handle_of(held), 3):
+        with pytest.raises(InvalidParameter, match="list"):
+            consumer.ack_batch(one)
 
 
 def test_a_message_is_put_aside(admin: Admin, consumer: SimpleConsumer, producer: Producer) -> None:
@@ -156,10 +163,27 @@ def test_a_message_is_put_aside(admin: Admin, consumer: SimpleConsumer, producer
     consumer.ack(other)
     with pytest.raises(InvalidParameter, match="1024"):
         consumer.dead_letter(message, reason="x" * 1025)
+    with pytest.raises(InvalidParameter, match="UTF-8"):
+        consumer.dead_letter(message, reason="\ud800")
     wait_until(lambda: len(list(admin.dead_letters("g"))) == 1)  # its topic is new: routes name it soon
     (letter,) = admin.dead_letters("g")
     assert (letter.message.body, letter.reason) == (message.body, "not a number")
     assert consumer.receive(wait=2.5) == []
+
+
+def test_a_topic_that_is_deleted_is_told(namesrv: str, admin: Admin, producer: Producer) -> None:
+    late: list[ZenitError] = []
+    admin.create_topic("short", queues=1)
+    with SimpleConsumer("g", namesrv=namesrv, on_ack_error=lambda _, error: late.append(error)) as consumer:
+        consumer.subscribe("short")
+        producer.send_batch([Message("short", b"%d" % number) for number in range(2)])
+        held, other = consumer.receive(2, wait=10)
+        admin.delete_topic("short")
+        with pytest.raises((LeaseExpired, TopicNotFound)):  # as the client knows it, or not yet
+            consumer.change_invisible(held, 5)
+        consumer.ack(other)
+    assert len(late) == 1
+    assert isinstance(late[0], LeaseExpired | NoRoute | TopicNotFound)
 
 
 def test_the_broker_renews_leases_as_long_as_their_owner_lives(namesrv: str, producer: Producer) -> None:

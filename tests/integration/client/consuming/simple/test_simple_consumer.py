@@ -237,6 +237,11 @@ def test_what_cannot_be_is_refused(namesrv: str, consumer: SimpleConsumer) -> No
     ):
         with pytest.raises(InvalidParameter):
             consumer.receive(**arguments)
+    for many in (8 * 24 * 3600, float("inf")):
+        with pytest.raises(InvalidParameter, match="at most 30"):
+            consumer.receive(wait=many)
+    with pytest.raises(InvalidParameter, match="on_ack_error"):
+        SimpleConsumer("g", namesrv=namesrv, on_ack_error=3)
     with pytest.raises(InvalidParameter):
         SimpleConsumer("g", namesrv=namesrv, invisible=0)
     with pytest.raises(InvalidParameter):

@@ -8,7 +8,7 @@ import pytest
 
 from zenitmq import SimpleConsumer
 from zenitmq.client.consuming.simple.lease import Lease, LeasedPart
-from zenitmq.model.errors import ConnectionLost, LeaseExpired, NotMaster, RequestTimeout, ZenitError
+from zenitmq.model.errors import ConnectionLost, LeaseExpired, NotMaster, RequestTimeout, TopicNotFound, ZenitError
 from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record
 from zenitmq.remoting.commands import ChangedReply, Done
 
@@ -35,7 +35,11 @@ def answering(consumer: SimpleConsumer, *answers: ZenitError | Any) -> list[Any]
             raise answer
         return answer, b""
 
+    async def route(topic: str, _waits: Any, *, timeout_ms: int) -> None:
+        """It is known."""
+
     consumer._waits.call = call
+    consumer._connection.routes.route = route
     consumer._connection.routes.address_of = lambda *_: NOBODY
     consumer._connection.routes.refresh_soon = lambda _: None
     return asked
@@ -63,6 +67,20 @@ def test_a_lease_that_is_over_after_a_lost_answer_is_no_verdict(lost: ZenitError
         asked = answering(consumer, lost, Done())
         consumer.dead_letter(message, reason="late")
         assert [request.reason for request in asked] == ["late", "late"]
+
+
+def test_a_topic_that_is_gone_is_told_at_once() -> None:
+    with SimpleConsumer("g", namesrv=NOBODY) as consumer:
+        asked = answering(consumer)
+
+        async def route(topic: str, _waits: Any, *, timeout_ms: int) -> None:
+            asked.append(topic)
+            raise TopicNotFound(topic)
+
+        consumer._connection.routes.route = route
+        with pytest.raises(TopicNotFound):
+            consumer.change_invisible(popped(), 5)
+        assert asked == ["trades"] * 2
 
 
 def test_what_cannot_pass_is_raised_and_what_does_not_pass_in_time() -> None:
