@@ -81,7 +81,8 @@ part() { # part HOW NAME COMMAND...: runs it, then prints what it said
   esac >"$log" 2>&1 || told=FAILED
   exec {lock}>.venv/parts/printing
   flock "$lock"
-  printf '\n== %s: %s after %d s\n' "$name" "$told" $((SECONDS - began))
+  times >"$log.times" # of this shell, then of what it ran
+  printf '\n== %s: %s after %d s; user and system time %s\n' "$name" "$told" $((SECONDS - began)) "$(tail -n 1 "$log.times")"
   cat "$log"
   [ "$told" = passed ] && rm -rf "$scratch"
 }
