@@ -28,7 +28,7 @@ from .producer import SEND_TIMEOUT_S, ProducerCore
 from .sending.attempts import SendAttempts
 from .sending.delayed_send import is_delayed
 from .sending.latency_fault import LatencyTable
-from .sending.outgoing import COMPRESS_OVER_BYTES, check_message_types
+from .sending.outgoing import COMPRESS_OVER_BYTES
 from .sending.transactions.half_attempts import half_attempts
 from .sending.transactions.transaction_checks import TransactionChecks
 from .sending.transactions.transaction_receipt import TransactionReceipt as TransactionReceipt
@@ -120,11 +120,12 @@ class TransactionProducerCore(ProducerCore):
             raise InvalidParameter("execute", repr(execute)[:64], "a function of the message that returns a Resolution")
         own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
-            receipt = await self._store_half(own, message, sharding_key, timeout)
-            return await self._execute(receipt, message, execute, timeout)
+            which, receipt = await self._store_half(own, message, sharding_key, timeout)
+            return await self._execute(which, receipt, message, execute, timeout)
 
     async def _execute(
         self,
+        which: TransactionId,
         receipt: TransactionReceipt,
         message: Message,
         execute: Callable[[Message], Any],
@@ -139,7 +140,7 @@ class TransactionProducerCore(ProducerCore):
                 )
             if resolution is Resolution.UNKNOWN:
                 return receipt
-            ended = await self._end_sent(receipt, resolution, timeout)
+            ended = await self._end_sent(which, receipt, resolution, timeout)
             if ended.state is not None:
                 told = resolution
             return ended
@@ -147,11 +148,12 @@ class TransactionProducerCore(ProducerCore):
             self._trace_end(receipt.transaction_id, told, message)
 
     async def _end_sent(
-        self, receipt: TransactionReceipt, resolution: Resolution, timeout: float | None
+        self, which: TransactionId, receipt: TransactionReceipt, resolution: Resolution, timeout: float | None
     ) -> TransactionReceipt:
         """Decides the transaction after `execute`. Returns the unchanged receipt if the broker does not answer."""
+        self._check_usable()
         try:
-            return await self._end_transaction(receipt, resolution, timeout=timeout)
+            return await self._sends.end(which, receipt.transaction_id, resolution, -1, self._total_ms(timeout))
         except ZenitError as error:
             if not error.retriable and not isinstance(error, OutcomeUnknown):
                 raise
@@ -176,7 +178,7 @@ class TransactionProducerCore(ProducerCore):
         """
         own, sender = self._own_properties(check_after)
         with self._checks.under_way(sender):
-            return await self._store_half(own, message, sharding_key, timeout)
+            return (await self._store_half(own, message, sharding_key, timeout))[1]
 
     def _own_properties(self, check_after: float | None) -> tuple[dict[str, str], str]:
         """The additional properties of a half message, and the name of its send. Raises InvalidParameter."""
@@ -188,16 +190,15 @@ class TransactionProducerCore(ProducerCore):
 
     async def _store_half(
         self, own: dict[str, str], message: Message, sharding_key: str | None, timeout: float | None
-    ) -> TransactionReceipt:
-        check_message_types(message)
-        if is_delayed(message):
+    ) -> tuple[TransactionId, TransactionReceipt]:
+        if isinstance(message, Message) and is_delayed(message):
             raise InvalidParameter("message", "delayed", "one without a delay: it is delivered once it is committed")
         self._check_usable()
         sent = await self._sends.store(message, sharding_key, own, self._total_ms(timeout))
         if sent.physical_offset < 0:
             raise OutcomeUnknown(str(sent.queue), "it was stored by an earlier try, the broker cannot tell where")
         which = TransactionId(sent.queue.broker_name, message.topic, int(sent.physical_offset), sent.message_id)
-        return TransactionReceipt(which.encode(), sent.message_id, sent.queue)
+        return which, TransactionReceipt(which.encode(), sent.message_id, sent.queue)
 
     async def _commit(
         self, transaction: TransactionReceipt | str, *, timeout: float | None = None

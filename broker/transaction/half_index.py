@@ -40,7 +40,7 @@ _Name = tuple[str, str]
 class Halves:
     """A WaitKind: half messages. `foreign_ends`: where those lay that op records of RocketMQ's end, as far as they were not
     read again. `locate`: once the store is open, the physical offset of a queue offset in the half topic, None where the queue
-    does not hold it."""
+    does not hold it. `on_half`: called with each half message that begins to wait, and its properties."""
 
     topics = TRANSACTION_TOPICS
 
@@ -54,6 +54,7 @@ class Halves:
         self._names: dict[int, _Name] = {}  # the other way round
         self.foreign_ends: set[QueueOffset] = set()
         self.locate: Callable[[QueueOffset], int | None] = _nowhere
+        self.on_half: Callable[[StoredMessage, dict[str, str]], None] = _unheard
 
     def changes(self, run: Run) -> Iterator[Change]:
         """Of each half message that begins to wait, or that an op record ends."""
@@ -65,7 +66,8 @@ class Halves:
                 if not is_own_op(message.properties):
                     yield from ((end, half, ENDED) for half in self._foreign_ended(message.queue_id, message.body))
             elif run.topic in (HALF_TOPIC, UNDECIDED_TOPIC):
-                due_ms = self._rules.due_of(run.topic, message.properties, run.store_timestamp_ms)
+                properties = message.properties
+                due_ms = self._rules.due_of(run.topic, properties, run.store_timestamp_ms)
                 if due_ms is None:
                     continue
                 if is_foreign(message):
@@ -75,6 +77,8 @@ class Halves:
                     if run.topic == HALF_TOPIC:
                         place = message.queue_id, message.queue_offset
                         self._seen[place], self._places[offset] = offset, place
+                if run.topic == HALF_TOPIC:
+                    self.on_half(message, properties)
                 yield end, offset, due_ms
 
     def _written_before(self, message: StoredMessage) -> list[int]:
@@ -119,6 +123,10 @@ class Halves:
 
 def _nowhere(_place: QueueOffset) -> int | None:
     return None
+
+
+def _unheard(_message: StoredMessage, _properties: dict[str, str]) -> None:
+    pass
 
 
 def is_foreign(message: StoredMessage) -> bool:

@@ -17,7 +17,6 @@ RocketMQ's do not.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -35,7 +34,7 @@ from ...model.properties import (
     TRANSACTION_PREPARED,
     encode_properties,
 )
-from ...record.codes import PROPERTIES_MAX, QUEUE_OFFSET_AT, SYS_FLAG_AT
+from ...record.codes import PROPERTIES_MAX
 from ...record.kernel import StoredMessage
 from ...record.new_record import NewRecord
 from ...record.sys_flag import NOT_COPIED, TRANSACTION_COMMIT, TRANSACTION_MASK
@@ -43,7 +42,6 @@ from ..delay.timing import SAID_BY_SENDER
 from ..waiting.copies import changed, copied_record
 
 OP_TAG: Final = "d"
-_PLACE: Final = struct.Struct(">qq")
 _NONE: Final = "-"
 OP_BODY_BYTES_MAX: Final = 4096  # RocketMQ's transactionOpMsgMaxSize
 _OFFSET_LENGTH_MAX: Final = 18
@@ -165,11 +163,6 @@ def first_offset(message: StoredMessage, properties: Mapping[str, str]) -> int:
     """Where the half message's first record began: by that its transaction is named."""
     text = properties.get(HALF_OFFSET, "")
     return int(text) if _is_number(text, _OFFSET_LENGTH_MAX) else message.physical_offset
-
-
-def placed_record(record: bytes, queue_offset: int, physical_offset: int) -> bytes:
-    """A record of ours as it is in the log, there."""
-    return b"".join((record[:QUEUE_OFFSET_AT], _PLACE.pack(queue_offset, physical_offset), record[SYS_FLAG_AT:]))
 
 
 def _is_number(text: str, length_max: int) -> bool:

@@ -47,7 +47,6 @@ from .half_records import (
     ended_note,
     first_offset,
     parked_record,
-    placed_record,
     rollback_record,
     shown_record,
 )
@@ -147,8 +146,10 @@ class Transactions:
         )  # by that too: where a half that was written again begins now
         self._foreign_begin = 0  # below, what RocketMQ had decided is ended
         self._is_foreign_ended = self._is_foreign_unread = False
-        self._recent: OrderedDict[int, bytes] = OrderedDict()  # records of half messages, by where they begin
+        self._recent: OrderedDict[int, Found] = OrderedDict()  # half messages, by where they begin
         self._recent_bytes = 0
+        halves.on_half = self._keep
+        self._leads = leads
         self._noted: list[int] = []  # queue offsets of halves that wait no longer, for RocketMQ's op records
         self._noted_ms = 0
         self._settle_ms = settle_ms
@@ -169,18 +170,19 @@ class Transactions:
             placed = self._store.stage_own(b"".join(block), topic=HALF_TOPIC, queue_id=0, count=len(block), flags=flags)
             staged.append((True, placed))
             at = int(placed.physical_offset)
-            for index, record in enumerate(block):
+            for record in block:
                 places.append(Place(NOWHERE, NOWHERE, at))
-                self._keep(at, placed_record(record, placed.queue_offset + index, at))
                 at += len(record)
         return places
 
-    def _keep(self, offset: int, record: bytes) -> None:
-        """Most are decided at once: they are not read from the log for that."""
-        self._recent[offset] = record
-        self._recent_bytes += len(record)
+    def _keep(self, message: StoredMessage, properties: dict[str, str]) -> None:
+        """A half message is in the log. Most are decided at once: they are not read from there for that."""
+        if not self._leads():
+            return
+        self._recent[message.physical_offset] = message, properties
+        self._recent_bytes += message.size_bytes
         while len(self._recent) > RECENT_MAX or self._recent_bytes > RECENT_BYTES_MAX:
-            self._recent_bytes -= len(self._recent.popitem(last=False)[1])
+            self._recent_bytes -= self._recent.popitem(last=False)[1][0].size_bytes
 
     def on_deposed(self) -> None:
         """Another master decides: what was staged here and not confirmed may never have been."""
@@ -240,13 +242,12 @@ class Transactions:
 
     def _recent_at(self, offset: int) -> Found | None:
         """One that was stored here a moment ago, and is confirmed."""
-        record = self._recent.get(offset)
-        if record is None or offset >= self._store.confirm_offset:
+        found = self._recent.get(offset)
+        if found is None or offset >= self._store.confirm_offset:
             return None
         del self._recent[offset]
-        self._recent_bytes -= len(record)
-        message = decode_record(record)
-        return message, message.properties
+        self._recent_bytes -= found[0].size_bytes
+        return found
 
     def _busy(self, offset: int) -> BrokerBusy:
         """Why a half message that waits cannot be read now."""

@@ -117,12 +117,14 @@ class RunDispatch:
         every, wanted = self._topics, self._flags
         if every is not None:
             runs = [run for run in runs if run.target.topic in every or run.sys_flag & wanted]
+        told: list[Run | None] = [None] * len(runs)  # made for the first that wants it
         for dispatcher, topics, own_flags, advance in self._others:
-            for run in runs:
+            for index, run in enumerate(runs):
                 target: RunTarget = run.target
                 if topics is None or target.topic in topics or run.sys_flag & own_flags:
-                    dispatcher.on_run(
-                        Run(
+                    known = told[index]
+                    if known is None:
+                        known = told[index] = Run(
                             target.topic,
                             target.queue_id,
                             QueueOffset(run.queue_offset),
@@ -138,7 +140,7 @@ class RunDispatch:
                             data[run.at : run.at + run.end - run.begin],
                             run.sys_flag,
                         )
-                    )
+                    dispatcher.on_run(known)
             if advance is not None:
                 advance(end)
 

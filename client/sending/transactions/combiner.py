@@ -60,7 +60,7 @@ class Combiner(Generic[_Item, _Result]):
         entry: _Entry[_Item, _Result] = _Entry(item, size_bytes, self._waits.new_signal())
         with self._lock:
             self._waiting.append(entry)
-            self._promote()
+            self._promote(entry)
         try:
             if entry.batch is None and not await entry.signal.wait(2 * total_ms):
                 raise RequestTimeout(self._what, 2 * total_ms)
@@ -74,15 +74,19 @@ class Combiner(Generic[_Item, _Result]):
         assert entry.result is not None
         return entry.result
 
-    def _promote(self) -> None:
-        """Makes the first waiter send for those behind it, if another request may be sent now. Under the lock."""
+    def _promote(self, asking: _Entry[_Item, _Result] | None = None) -> None:
+        """Makes the first waiter send for those behind it, if another request may be sent now. Under the lock.
+
+        `asking`: the entry of the caller, who need not be woken.
+        """
         if not self._waiting or self._under_way >= self._under_way_max:
             return
         leader = self._waiting.popleft()
         leader.batch = [leader]
         self._fill(leader.batch)
         self._under_way += 1
-        leader.signal.set()
+        if leader is not asking:
+            leader.signal.set()
 
     def _fill(self, batch: list[_Entry[_Item, _Result]]) -> None:
         """Puts in those who wait, as far as there is room. Under the lock."""
@@ -118,7 +122,8 @@ class Combiner(Generic[_Item, _Result]):
         for entry in batch:
             if entry.result is None and entry.error is None:  # the caller that sent for it was interrupted
                 entry.error = OutcomeUnknown(self._what, "whoever sent it was interrupted")
-            entry.signal.set()
+            if entry.batch is not batch:
+                entry.signal.set()
 
     def _give_up(self, entry: _Entry[_Item, _Result]) -> None:
         """The caller of an entry stopped waiting."""
