@@ -115,13 +115,6 @@ class OnLoop:
         self.calls()
         await asyncio.sleep(delay_ms / 1000)
 
-    async def pause(self) -> None:
-        """See `Waits`."""
-        if self._blocking is not None:
-            await self._blocking.pause()
-            return
-        await asyncio.sleep(0)
-
     async def run_apart(self, function: Callable[[], None]) -> None:
         """See `Waits`; in a thread, which continues if this is cancelled."""
         if self._blocking is not None:

@@ -23,7 +23,6 @@ from ...remoting.io_thread import check_may_wait
 
 Lock = AbstractAsyncContextManager[None]
 
-_PAUSE_MS = 0.2
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -51,9 +50,6 @@ class Waits(Protocol):
 
     async def sleep(self, delay_ms: int) -> None:
         """Waits for a time."""
-
-    async def pause(self) -> None:
-        """Lets other threads or tasks run first, for a fraction of a millisecond."""
 
     async def run_apart(self, function: Callable[[], None]) -> None:
         """Runs a function that may block for a while, such as closing a connection."""
@@ -93,10 +89,6 @@ class Blocking:
     async def sleep(self, delay_ms: int) -> None:
         """See `Waits`."""
         sleep_ms(delay_ms)
-
-    async def pause(self) -> None:
-        """See `Waits`."""
-        sleep_ms(_PAUSE_MS)
 
     async def run_apart(self, function: Callable[[], None]) -> None:
         """See `Waits`."""

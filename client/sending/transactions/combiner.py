@@ -1,7 +1,7 @@
 """Combines concurrent calls into one request: one caller sends for all that came while the last request was in progress.
 
-A single caller sends at once. Where the last request was of several callers, the next one lets the others come first, for a
-fraction of a millisecond: they were answered together, and ask again together.
+A single caller sends at once. Where the last request was of several callers, they were answered together and ask again
+together: the last of them sends for all; where fewer come, the first waits a millisecond for the others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...connection.waiting import Signal, Waits
 
 ITEMS_MAX: Final = 64
 BYTES_MAX: Final = 1 << 20
+GATHER_MS: Final = 1
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -36,6 +37,11 @@ class _Entry(Generic[_Item, _Result]):
         self.batch: list[_Entry[_Item, _Result]] | None = None
         self.result: _Result | None = None
         self.error: ZenitError | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its outcome is known."""
+        return self.result is not None or self.error is not None
 
 
 class Combiner(Generic[_Item, _Result]):
@@ -59,10 +65,11 @@ class Combiner(Generic[_Item, _Result]):
         """
         entry: _Entry[_Item, _Result] = _Entry(item, size_bytes, self._waits.new_signal())
         with self._lock:
-            self._waiting.append(entry)
-            self._promote(entry)
+            is_first = self._enter(entry)
         try:
-            if entry.batch is None and not await entry.signal.wait(2 * total_ms):
+            if is_first and not await entry.signal.wait(GATHER_MS):
+                self._on_gathered(entry)
+            if entry.batch is None and not entry.is_settled and not await entry.signal.wait(2 * total_ms):
                 raise RequestTimeout(self._what, 2 * total_ms)
         except BaseException:
             self._give_up(entry)
@@ -74,18 +81,38 @@ class Combiner(Generic[_Item, _Result]):
         assert entry.result is not None
         return entry.result
 
-    def _promote(self, asking: _Entry[_Item, _Result] | None = None) -> None:
-        """Makes the first waiter send for those behind it, if another request may be sent now. Under the lock.
+    def _enter(self, entry: _Entry[_Item, _Result]) -> bool:
+        """Adds an entry, and lets its caller send if it is the last of those who come together. True if it is the first of
+        them. Under the lock."""
+        waiting = self._waiting
+        waiting.append(entry)
+        if self._under_way >= self._under_way_max:
+            return False
+        if len(waiting) >= self._together:
+            self._promote(entry)
+            return False
+        return len(waiting) == 1
 
-        `asking`: the entry of the caller, who need not be woken.
-        """
-        if not self._waiting or self._under_way >= self._under_way_max:
-            return
-        leader = self._waiting.popleft()
+    def _on_gathered(self, entry: _Entry[_Item, _Result]) -> None:
+        """The first one has waited long enough: it sends for those who came, unless somebody does."""
+        with self._lock:
+            if entry in self._waiting and self._under_way < self._under_way_max:
+                self._promote(entry)
+            elif not entry.is_settled:
+                entry.signal = self._waits.new_signal()  # one is waited for once
+
+    def _promote(self, leader: _Entry[_Item, _Result]) -> None:
+        """Makes one that waits send for itself and the others. Under the lock."""
+        self._waiting.remove(leader)
         leader.batch = [leader]
         self._fill(leader.batch)
         self._under_way += 1
-        if leader is not asking:
+
+    def _promote_first(self) -> None:
+        """Wakes the first that waits to send for those behind it, if another request may be sent now. Under the lock."""
+        if self._waiting and self._under_way < self._under_way_max:
+            leader = self._waiting[0]
+            self._promote(leader)
             leader.signal.set()
 
     def _fill(self, batch: list[_Entry[_Item, _Result]]) -> None:
@@ -98,11 +125,6 @@ class Combiner(Generic[_Item, _Result]):
 
     async def _lead(self, batch: list[_Entry[_Item, _Result]]) -> None:
         try:
-            if self._together > 1:
-                await self._waits.pause()
-                with self._lock:
-                    self._fill(batch)
-            self._together = len(batch)
             results = await self._send([entry.item for entry in batch])
             for entry, result in zip(batch, results, strict=True):
                 if isinstance(result, ZenitError):
@@ -117,11 +139,13 @@ class Combiner(Generic[_Item, _Result]):
 
     def _end(self, batch: list[_Entry[_Item, _Result]]) -> None:
         with self._lock:
+            for entry in batch:
+                if not entry.is_settled:  # the caller that sent for it was interrupted
+                    entry.error = OutcomeUnknown(self._what, "whoever sent it was interrupted")
+            self._together = min(len(batch), ITEMS_MAX)
             self._under_way -= 1
-            self._promote()
+            self._promote_first()
         for entry in batch:
-            if entry.result is None and entry.error is None:  # the caller that sent for it was interrupted
-                entry.error = OutcomeUnknown(self._what, "whoever sent it was interrupted")
             if entry.batch is not batch:
                 entry.signal.set()
 
@@ -134,4 +158,4 @@ class Combiner(Generic[_Item, _Result]):
             if batch is not None:  # it was to send for these, and has not begun: another caller does it
                 self._under_way -= 1
                 self._waiting.extendleft(reversed([other for other in batch if other is not entry]))
-                self._promote()
+            self._promote_first()
