@@ -26,7 +26,7 @@ def result_document(
     million = measured.messages / 1e6
     return {
         "work": options.work,
-        "api": "prebuilt" if options.prebuilt else options.api if options.work == "produce" else None,
+        "api": _api(options),
         "size": options.size,
         "batch": batch,
         "producers": options.producers,
@@ -43,6 +43,14 @@ def result_document(
         else None,
         **extra,
     }
+
+
+def _api(options: BenchOptions) -> str | None:
+    if options.prebuilt:
+        return "prebuilt"
+    if options.asyncio:
+        return "asyncio"
+    return options.api if options.work == "produce" else None
 
 
 def picture(document: Mapping[str, Any], measured: Measured) -> str:

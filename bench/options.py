@@ -92,6 +92,9 @@ class BenchOptions:
         ("produce", "transactions", "limits"),
         between=(0, 4096),
     )
+    asyncio: bool = option(
+        False, "Tasks of one event loop, not threads, have the requests in flight.", ("transactions",)
+    )
     keys: int = option(0, "Keys of each message, besides its unique id.", _TAGGED, between=(0, 16))
     tags: bool = option(False, "Give each message a tag.", _TAGGED)
     index: bool = option(True, "Key index in a cluster that the run starts.", _STARTED, flag="--index/--no-index")

@@ -268,6 +268,7 @@ def transactions(bench: Bench) -> WorkOutcome:
             topic=bench.target.topic,
             size=options.size,
             in_flight=default_in_flight(options),
+            uses_tasks=options.asyncio,
             seconds=options.seconds,
             samples_path=path,
         )

@@ -56,7 +56,7 @@ class Combiner(Generic[_Item, _Result]):
         self._lock = threading.Lock()
         self._waiting: deque[_Entry[_Item, _Result]] = deque()
         self._under_way = 0
-        self._together = 1  # callers of the last request
+        self._together = 1  # callers that are expected to ask together
 
     async def ask(self, item: _Item, *, size_bytes: int, total_ms: int) -> _Result:
         """What `send` returned for this item.
@@ -142,7 +142,7 @@ class Combiner(Generic[_Item, _Result]):
             for entry in batch:
                 if not entry.is_settled:  # the caller that sent for it was interrupted
                     entry.error = OutcomeUnknown(self._what, "whoever sent it was interrupted")
-            self._together = min(len(batch), ITEMS_MAX)
+            self._together = min(max(len(batch) + len(self._waiting), self._together - 1), ITEMS_MAX)
             self._under_way -= 1
             self._promote_first()
         for entry in batch:

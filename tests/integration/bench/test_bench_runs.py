@@ -98,6 +98,14 @@ def test_pop_counts_what_was_acknowledged(tmp_path: Path, at_a_time: int) -> Non
     assert document["broker_cpu_seconds_per_million"] > 0
 
 
+@pytest.mark.parametrize("tasks", [False, True], ids=["threads", "tasks"])
+def test_transactions_count_what_was_committed(tmp_path: Path, tasks: bool) -> None:
+    document, _ = bench(tmp_path, work="transactions", asyncio=tasks, **SHORT)
+    assert document["api"] == ("asyncio" if tasks else None)
+    assert document["messages"] >= document["in_flight"] == 16
+    assert document["latency_us"]["p50"] > 0
+
+
 @pytest.mark.parametrize("push", [False, True])
 def test_e2e_keeps_its_schedule_and_loses_nothing(tmp_path: Path, push: bool) -> None:
     document, _ = bench(tmp_path, work="e2e", rate=1000, push=push, **SHORT)
