@@ -466,7 +466,7 @@ class Broker:
 
     def _on_timers_damaged(self) -> None:
         """The index of waiting messages must be rebuilt from the log, which only an opening of the store does."""
-        _log.error("the index of what waits is damaged: the store is opened again, and the index made anew")
+        _log.error("the index of waiting records is damaged: the store is opened again, and the index is rebuilt")
         self.on_reopen_needed()
 
     def on_fatal(self) -> None:

@@ -248,7 +248,7 @@ class Delays:
             return False
         if message.physical_offset < self._made_at(topic):
             log.warning(
-                "what waited for a topic that was deleted, and made anew since, is dropped topic=%s message=%s",
+                "a message that waited for a deleted topic, which was created again since, is dropped topic=%s message=%s",
                 *(topic, message.message_id),
             )
             return False

@@ -87,7 +87,7 @@ def decode_cluster_file(data: bytes, path: str = FILE_NAME) -> tuple[str, bool]:
     if checksum != f"{zlib.crc32(text.encode()):08x}\n":
         raise StoreFormatError(
             path,
-            "checksum: it is damaged; it says which cluster the store belongs to. Write it anew, with the id that the cluster's"
+            "checksum: it is damaged; it says which cluster the store belongs to. Write it again, with the id that the cluster's"
             " other brokers show: zenit store cluster DIR --id ID",
         )
     try:

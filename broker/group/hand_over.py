@@ -185,7 +185,7 @@ class _NoTimers:
 
 
 class _Waits:
-    """What waits in one store, while it is written anew."""
+    """What waits in one store, while it is rewritten."""
 
     def __init__(self, store: MessageStore, index: WaitingIndex, delays: Delays) -> None:
         self._store = store

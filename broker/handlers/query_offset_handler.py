@@ -48,7 +48,7 @@ class QueryOffsetHandler:
         query, text = check_query(request.query), check_document(call.payload)
         outlived = self._table.outlived(query, text, self._clock.now_ms())
         if outlived is not None and (dropping := self._table.drop(outlived)) is not None:
-            log.warning("what a query kept longest ago makes room, nobody kept it anew for 30 days query=%s", outlived)
+            log.warning("the oldest entry of a query is removed: it was not renewed for 30 days query=%s", outlived)
             self._carry_out(dropping)
         event = self._table.keep(query, text)
         if event is not None:

@@ -161,7 +161,7 @@ class Scrub:
         """Logs each damaged entry once. Entries that remain and that no step of this round has found yet."""
         for entry in rotten:
             if entry not in left:
-                log.warning("a damaged checksum entry is written anew at=%s offset=%s", entry, entry.offset)
+                log.warning("a damaged checksum entry is rewritten at=%s offset=%s", entry, entry.offset)
             elif entry not in self._entries_left:
                 log.error(
                     "a checksum entry is damaged: only bodies have a checksum there at=%s offset=%s",

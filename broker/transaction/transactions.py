@@ -272,7 +272,7 @@ class Transactions:
         topic, queue_id = real_queue(properties)
         if not self._is_wanted(message, properties, topic):
             raise TopicNotFound(topic)
-        queue_id %= self._queues_of(topic)  # made anew since, it may have fewer
+        queue_id %= self._queues_of(topic)  # created again since, it may have fewer
         record = committed_record(message, topic, queue_id, self._host_bytes)
         placed = self._store.stage_own(record, topic=topic, queue_id=queue_id, count=1, flags=ENDS_WAIT)
         self._on_ended(message)
