@@ -87,8 +87,8 @@ def decode_cluster_file(data: bytes, path: str = FILE_NAME) -> tuple[str, bool]:
     if checksum != f"{zlib.crc32(text.encode()):08x}\n":
         raise StoreFormatError(
             path,
-            "checksum: it is damaged; it says which cluster the store belongs to. Write it again, with the id that the cluster's"
-            " other brokers show: zenit store cluster DIR --id ID",
+            "checksum: it is damaged; it says which cluster the store belongs to. Write it again, with the id that the"
+            " cluster's other brokers show: zenit store cluster DIR --id ID",
         )
     try:
         document: Any = json.loads(text)

@@ -157,8 +157,8 @@ class PopHandler:
             self._look_soon(topic, LOOK_MS)
 
     def on_deleted(self, end: int) -> None:
-        """A topic or a group is deleted, as the log says up to `end`. A pop before that would be of one that is created again with the
-        same name."""
+        """A topic or a group is deleted, as the log says up to `end`. A pop before that would be of one that was created again
+        with the same name."""
         self._moved_until = max(self._moved_until, end)
 
     def on_tick(self, now_ms: int) -> None:
