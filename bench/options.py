@@ -74,6 +74,7 @@ class BenchOptions:
     )
     producers: int = option(1, "Processes that produce.", ("produce", "e2e", "transactions", "limits"), between=(1, 64))
     consumers: int = option(1, "Processes that consume.", ("consume", "pop", "e2e"), between=(1, 64))
+    stalled: int = option(0, "Consumers that stand still (SIGSTOP) in the second half.", ("pop",), between=(0, 63))
     at_a_time: int = option(32, "Messages of one receive.", ("pop",), between=(1, 1024), flag="--batch")
     seconds: float = option(10.0, "Seconds that are measured.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
     flush: str = option(
@@ -129,6 +130,8 @@ class BenchOptions:
                 raise InvalidParameter(known.flag_of(name), value, "one of " + ", ".join(known.choices))
             if known.between is not None and not known.between[0] <= value <= known.between[1]:
                 raise InvalidParameter(known.flag_of(name), value, f"{known.between[0]} to {known.between[1]}")
+        if self.stalled >= self.consumers and self.stalled:
+            raise InvalidParameter("--stalled", self.stalled, f"fewer than the {self.consumers} of --consumers")
         if self.topic is not None:
             check_topic(self.topic)
 

@@ -5,6 +5,10 @@ A figure counts messages whose acknowledgement the broker has confirmed; a singl
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,16 +24,21 @@ _SAMPLES: Final = 2_000_000
 _INVISIBLE_S: Final = 600.0
 _WAIT_S: Final = 1.0
 _CLOSE_S: Final = 30.0
+_WAKER: Final = (
+    "import os, signal, sys, time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), signal.SIGCONT)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopJob:
-    """`at_a_time`: messages of one receive. Ends after `seconds`, or where nothing comes any more."""
+    """`at_a_time`: messages of one receive. Ends after `seconds`, or where nothing comes any more. `stalls`: the process is
+    stopped from the middle to the end, with what it has."""
 
     namesrv: str
     group: str
     topic: str
     at_a_time: int
+    stalls: bool
     seconds: float
     samples_path: str
 
@@ -43,12 +52,16 @@ def pop(job: PopJob, channel: WorkerChannel) -> None:
             return
         begin_ns = end_ns = monotonic_ns()
         count = size_bytes = 0
+        is_to_stall = job.stalls
         while end_ns - begin_ns < job.seconds * 1e9:
             asked_ns = monotonic_ns()
             messages = consumer.receive(job.at_a_time, wait=_WAIT_S)
             if not messages:
                 break
             end_ns = monotonic_ns()
+            if is_to_stall and end_ns - begin_ns >= job.seconds * 5e8:
+                is_to_stall = False
+                _stand_still(job.seconds / 2)
             samples.record(end_ns - asked_ns)
             for message in messages:
                 size_bytes += len(message.body)
@@ -63,3 +76,10 @@ def pop(job: PopJob, channel: WorkerChannel) -> None:
         raise SystemFault(f"bench pop: {count} messages were received and {found.acknowledged} acknowledged")
     np.save(job.samples_path, samples.values)
     channel.result({"messages": count, "bytes": size_bytes, "seconds": max(end_ns - begin_ns, 1) / 1e9})
+
+
+def _stand_still(seconds: float) -> None:
+    """All threads of this process."""
+    waker = subprocess.Popen([sys.executable, "-c", _WAKER, str(os.getpid()), str(seconds)])  # noqa: S603  # our own words
+    os.kill(os.getpid(), signal.SIGSTOP)
+    waker.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from .transactions import TransactionsJob
 
 BACKLOG_BYTES_MAX: Final = 2 << 30
 _BACKLOG_RATE: Final = 3_000_000  # messages a second that a consumer may reach, which determines the size of a backlog
+_STALL_EDGE_S: Final = 0.5  # the point of the timeline around the stop belongs to neither half
 _POP_RATE: Final = 200_000  # the same of a group that pops
 _FILL_SECONDS: Final = 600.0
 _RECYCLE_MS: Final = 60_000
@@ -155,11 +156,28 @@ def pop(bench: Bench) -> WorkOutcome:
             group=f"{bench.target.topic[:100]}-poppers",
             topic=bench.target.topic,
             at_a_time=options.at_a_time,
+            stalls=index < options.stalled,
             seconds=options.seconds,
             samples_path=path,
         )
         loads.append(Load(role="pop", job=job, samples_path=path))
-    return bench.measured(loads, phase="pop", seconds=options.seconds)
+    outcome = bench.measured(loads, phase="pop", seconds=options.seconds)
+    if not options.stalled:
+        return outcome
+    return replace(outcome, extra={"stall": _stall(options.stalled, options.seconds / 2, outcome.measured.timeline)})
+
+
+def _stall(stalled: int, middle: float, timeline: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """How fast all consumers were before some stood still, and the others after that."""
+    before = [rate for second, rate in timeline if second <= middle]
+    after = [rate for second, rate in timeline if middle + _STALL_EDGE_S <= second <= 2 * middle]
+    rates = [round(sum(part) / len(part), 1) if part else 0.0 for part in (before, after)]
+    return {
+        "stalled": stalled,
+        "messages_per_second_before": rates[0],
+        "messages_per_second_of_the_others": rates[1],
+        "share": round(rates[1] / rates[0], 4) if rates[0] else None,
+    }
 
 
 def _make_backlog(bench: Bench, rate: int) -> None:

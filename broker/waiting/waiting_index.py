@@ -91,7 +91,9 @@ class WaitingIndex:
     def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:
         """The log is [log_begin, log_end). Drops waits below `log_begin`; rebuilds an index that reflects more than the log."""
         if self._store.reflected > log_end:
-            log.warning("the index of waiting records is rebuilt reflected=%s log_end=%s", self._store.reflected, log_end)
+            log.warning(
+                "the index of waiting records is rebuilt reflected=%s log_end=%s", self._store.reflected, log_end
+            )
             self._store.clear()
         if self._holds_all:
             self._store.write([], log_end)

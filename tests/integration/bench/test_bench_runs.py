@@ -98,6 +98,16 @@ def test_pop_counts_what_was_acknowledged(tmp_path: Path, at_a_time: int) -> Non
     assert document["broker_cpu_seconds_per_million"] > 0
 
 
+def test_who_stands_still_holds_up_only_what_it_has(tmp_path: Path) -> None:
+    options = {**SHORT, "seconds": 3.0}
+    document, _ = bench(tmp_path, work="pop", consumers=2, at_a_time=32, stalled=1, **options)
+    stall = document["stall"]
+    assert stall["stalled"] == 1
+    assert stall["messages_per_second_of_the_others"] > 0
+    with pytest.raises(InvalidParameter, match="fewer than the 2"):
+        BenchOptions(work="pop", consumers=2, stalled=2)
+
+
 @pytest.mark.parametrize("tasks", [False, True], ids=["threads", "tasks"])
 def test_transactions_count_what_was_committed(tmp_path: Path, tasks: bool) -> None:
     document, _ = bench(tmp_path, work="transactions", asyncio=tasks, **SHORT)
