@@ -10,7 +10,7 @@ no op record for the one before: it is the same message there, so the later one 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ...model.clock import Clock
@@ -24,6 +24,7 @@ from ...store.queues.queue_table import goes_to_queue
 from ...store.rocksdb_waits import BUFFER_BYTES, HALF_FOLDER, WaitStore
 from ..waiting.ends import TRANSACTION_TOPICS, ends_half
 from ..waiting.waiting_index import Change, WaitingIndex
+from ..waiting.waiting_records import Found
 from ..waiting.waiting_table import ENDED
 from .half_records import is_own_op, numbers_in
 from .half_rules import HalfRules
@@ -40,7 +41,8 @@ _Name = tuple[str, str]
 class Halves:
     """A WaitKind: half messages. `foreign_ends`: where those lay that op records of RocketMQ's end, as far as they were not
     read again. `locate`: once the store is open, the physical offset of a queue offset in the half topic, None where the queue
-    does not hold it. `on_half`: called with each half message that begins to wait, and its properties."""
+    does not hold it. `on_halves`: called with the half messages of a run that begin to wait, each with its properties, and the
+    bytes that they keep in memory."""
 
     topics = TRANSACTION_TOPICS
 
@@ -54,12 +56,13 @@ class Halves:
         self._names: dict[int, _Name] = {}  # the other way round
         self.foreign_ends: set[QueueOffset] = set()
         self.locate: Callable[[QueueOffset], int | None] = _nowhere
-        self.on_half: Callable[[StoredMessage, dict[str, str]], None] = _unheard
+        self.on_halves: Callable[[Sequence[Found], int], None] = _unheard
 
     def changes(self, run: Run) -> Iterator[Change]:
         """Of each half message that begins to wait, or that an op record ends."""
         if not goes_to_queue(run.sys_flag):
             return
+        halves: list[Found] = []
         for message in decode_batch(bytes(run.records)):
             offset, end = message.physical_offset, message.physical_offset + message.size_bytes
             if run.topic == HALF_OP_TOPIC:
@@ -78,8 +81,10 @@ class Halves:
                         place = message.queue_id, message.queue_offset
                         self._seen[place], self._places[offset] = offset, place
                 if run.topic == HALF_TOPIC:
-                    self.on_half(message, properties)
+                    halves.append((message, properties))
                 yield end, offset, due_ms
+        if halves:
+            self.on_halves(halves, len(run.records))
 
     def _written_before(self, message: StoredMessage) -> list[int]:
         """Physical offsets of what RocketMQ wrote this message as before, and did not end otherwise: one, or none."""
@@ -125,7 +130,7 @@ def _nowhere(_place: QueueOffset) -> int | None:
     return None
 
 
-def _unheard(_message: StoredMessage, _properties: dict[str, str]) -> None:
+def _unheard(_halves: Sequence[Found], _size_bytes: int) -> None:
     pass
 
 

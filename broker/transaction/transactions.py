@@ -37,6 +37,7 @@ from ..waiting.copies import real_queue
 from ..waiting.waiting_index import WaitingIndex
 from ..waiting.waiting_records import DAMAGED_RETRY_MS, TURN_BYTES, Found, LoopTimers, WaitingRecords
 from ..waiting.waiting_table import Entry, WaitingTable
+from .half_cache import HalfCache
 from .half_index import Halves, is_foreign
 from .half_records import (
     OP_BODY_BYTES_MAX,
@@ -57,8 +58,6 @@ log = logging.getLogger(__name__)
 ASKED_PER_TURN: Final = 64
 OP_INTERVAL_MS: Final = 3000  # RocketMQ's transactionOpBatchInterval
 DECIDED_MAX: Final = 100_000
-RECENT_MAX: Final = 4096
-RECENT_BYTES_MAX: Final = 8 << 20
 FOREIGN_AT_ONCE: Final = 256
 MOVED_MAX: Final = 100_000
 UNCONFIRMED_RETRY_MS: Final = 20
@@ -146,9 +145,8 @@ class Transactions:
         )  # by that too: where a half that was written again begins now
         self._foreign_begin = 0  # below, what RocketMQ had decided is ended
         self._is_foreign_ended = self._is_foreign_unread = False
-        self._recent: OrderedDict[int, Found] = OrderedDict()  # half messages, by where they begin
-        self._recent_bytes = 0
-        halves.on_half = self._keep
+        self._recent = HalfCache()
+        halves.on_halves = self._keep
         self._leads = leads
         self._noted: list[int] = []  # queue offsets of halves that wait no longer, for RocketMQ's op records
         self._noted_ms = 0
@@ -175,14 +173,10 @@ class Transactions:
                 at += len(record)
         return places
 
-    def _keep(self, message: StoredMessage, properties: dict[str, str]) -> None:
-        """A half message is in the log. Most are decided at once: they are not read from there for that."""
-        if not self._leads():
-            return
-        self._recent[message.physical_offset] = message, properties
-        self._recent_bytes += message.size_bytes
-        while len(self._recent) > RECENT_MAX or self._recent_bytes > RECENT_BYTES_MAX:
-            self._recent_bytes -= self._recent.popitem(last=False)[1][0].size_bytes
+    def _keep(self, halves: Sequence[Found], size_bytes: int) -> None:
+        """These are in the log."""
+        if self._leads():
+            self._recent.keep(halves, size_bytes)
 
     def on_deposed(self) -> None:
         """Another master decides: what was staged here and not confirmed may never have been."""
@@ -192,7 +186,6 @@ class Transactions:
         self._foreign_begin, self._is_foreign_ended, self._is_foreign_unread = 0, False, False
         self._noted.clear()
         self._recent.clear()
-        self._recent_bytes = 0
 
     @property
     def _table(self) -> WaitingTable:
@@ -242,12 +235,7 @@ class Transactions:
 
     def _recent_at(self, offset: int) -> Found | None:
         """One that was stored here a moment ago, and is confirmed."""
-        found = self._recent.get(offset)
-        if found is None or offset >= self._store.confirm_offset:
-            return None
-        del self._recent[offset]
-        self._recent_bytes -= found[0].size_bytes
-        return found
+        return self._recent.take(offset) if offset < self._store.confirm_offset else None
 
     def _busy(self, offset: int) -> BrokerBusy:
         """Why a half message that waits cannot be read now."""
