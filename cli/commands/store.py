@@ -21,6 +21,8 @@ from ..progress import count_progress
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
+    from ...record.kernel import StoredMessage
+    from ...store.offline.offline_log import DamagedRange
 
 SCRUB_COLUMNS: Final = (
     "read_bytes",
@@ -86,17 +88,68 @@ def verify(directory: StoreDirectory, as_json: Json = False) -> None:
 def dump(
     directory: StoreDirectory,
     begin: Annotated[
-        int, typer.Option("--from", metavar="OFFSET", min=0, help="Byte of the commit log to begin at.")
+        int, typer.Option("--from", metavar="OFFSET", min=0, help="Byte of the log to begin at; see --queue.")
     ] = 0,
+    end: Annotated[
+        int | None, typer.Option("--until", metavar="OFFSET", min=0, help="Byte of the log to end before.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic's records.")] = None,
+    queue: Annotated[
+        int | None,
+        typer.Option(
+            "--queue", metavar="N", min=0, help="Only this queue of --topic; --from and --until are then its offsets."
+        ),
+    ] = None,
+    physical: Annotated[
+        bool, typer.Option("--physical", help="With --queue: --from and --until are bytes of the log.")
+    ] = False,
     maximum: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="End after N records.")] = None,
 ) -> None:
-    """Print the records of a store, one JSON object a line."""
-    from ...store.offline.offline import dump_store
+    """Print the records of a store, one JSON object a line; exits 1 if there is damage between them, and names each range.
 
-    for count, message in enumerate(dump_store(directory, begin), 1):
-        sys.stdout.write(json_line(record_document(message)) + "\n")
+    Records in a damaged range that still have their form are printed too, with a field `damaged`.
+    """
+    from ...store.offline.offline import checked_store
+
+    if queue is not None and topic is None:
+        raise typer.BadParameter("a queue is one of a topic: give --topic too", param_hint="--queue")
+    by_bytes = queue is None or physical
+    limits = (begin, end) if by_bytes else (0, None)
+    count = damaged = 0
+    for message, reason in _told_damage(checked_store(directory, *limits)):
+        if message is None:
+            damaged += 1
+            continue
+        is_wanted = topic in (None, message.topic) and queue in (None, message.queue_id)
+        if not by_bytes:
+            is_wanted = is_wanted and begin <= message.queue_offset and (end is None or message.queue_offset < end)
+        if not is_wanted:
+            continue
+        document = record_document(message)
+        if reason:
+            document.setdefault("damaged", reason)
+        sys.stdout.write(json_line(document) + "\n")
+        count += 1
         if count == maximum:
             break
+    if damaged:
+        raise typer.Exit(1)
+
+
+def _told_damage(pieces: Iterable[StoredMessage | DamagedRange]) -> Iterator[tuple[StoredMessage | None, str]]:
+    """(record, "" or what is wrong around it). Names each damaged range to the user; it comes as (None, what) before its
+    records.
+    """
+    from ...store.offline.offline_log import DamagedRange
+
+    for piece in pieces:
+        if not isinstance(piece, DamagedRange):
+            yield piece, ""
+            continue
+        note(f"zenit: damaged: bytes [{piece.begin}, {piece.end}) of the log: {piece.reason}")
+        yield None, piece.reason
+        for message in piece.records:
+            yield message, piece.reason
 
 
 def join(

@@ -22,7 +22,7 @@ from ..log.commit_log import CHECKSUM_FOLDER
 from ..log.segment import segment_name
 from ..queues.queue_reader import QueueReader
 from ..queues.queue_table import QueueTable
-from .offline_log import check_offline, open_log, read_batches
+from .offline_log import DamagedRange, check_offline, open_log, read_batches, read_checked
 from .pending import PendingReader
 
 _UNITS_TOLD: Final = 100
@@ -129,4 +129,24 @@ def dump_store(directory: str, begin: int = 0) -> Generator[StoredMessage, None,
         for batch in read_batches(store, store.quarantined, least=begin):
             for message in batch:
                 if message.physical_offset >= begin:
+                    yield message
+
+
+def checked_store(
+    directory: str, begin: int = 0, end: int | None = None
+) -> Generator[StoredMessage | DamagedRange, None, None]:
+    """The same up to `end`, checked as `verify_store` checks records. Each damaged range that touches [begin, end) comes where
+    it lies.
+
+    Raises StoreFormatError, OSError.
+    """
+    with open_log(directory, StoreConfig()) as store:
+        for piece in read_checked(store, begin, end):
+            if isinstance(piece, DamagedRange):
+                if piece.end > begin and (end is None or piece.begin < end):
+                    yield piece
+                continue
+            for message in piece:
+                at = message.physical_offset
+                if at >= begin and (end is None or at < end):
                     yield message

@@ -65,6 +65,16 @@ class Findings:
     unvouched_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """A damaged range of the log. `records`: those in it that are whole by their structure; their bytes cannot be trusted."""
+
+    begin: int
+    end: int
+    reason: str
+    records: tuple[StoredMessage, ...] = ()
+
+
 @contextmanager
 def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
     """Raises StoreFormatError if there is no store, or one that we cannot read; OSError."""
@@ -143,6 +153,81 @@ def check_offline(store: OfflineLog) -> Findings:
     return replace(found, units=tuple(unit for unit in found.units if queues.is_still_there(unit)))
 
 
+def read_checked(
+    store: OfflineLog, begin: int = 0, end: int | None = None
+) -> Iterator[list[StoredMessage] | DamagedRange]:
+    """The checked records of the log, some at a time, and between them, where it lies, each damaged range; in the order of the
+    log. From the append on that holds `begin`, up to `end` (None = the end of the log). Raises OSError.
+    """
+    held: DamagedRange | None = None  # the next one may go on where it ends
+    for piece in _checked_pieces(store, begin, store.end if end is None else min(end, store.end)):
+        if (
+            held is not None
+            and isinstance(piece, DamagedRange)
+            and (held.end, held.reason) == (piece.begin, piece.reason)
+        ):
+            held = replace(held, end=piece.end, records=(*held.records, *piece.records))
+            continue
+        if held is not None:
+            yield held
+            held = None
+        if isinstance(piece, DamagedRange):
+            held = piece
+        else:
+            yield piece
+    if held is not None:
+        yield held
+
+
+def _checked_pieces(store: OfflineLog, begin: int, end: int) -> Iterator[list[StoredMessage] | DamagedRange]:
+    checksums = ChecksumReader(os.path.join(store.directory, CHECKSUM_FOLDER), store.log.segment_bytes)
+    checker = LogChecker(store.kernel, checksums, store.log.segment_bytes)
+    for segment in store.log.segments():
+        if segment.end_offset > begin and segment.base_offset < end:
+            at = segment.base_offset if begin <= segment.base_offset else _append_at(checker, begin)
+            try:
+                with ScrubReader(store.log, segment.base_offset) as reader:
+                    yield from _checked_in_segment(store, checker, reader, at, end)
+            except OffsetOutOfRange:
+                continue
+
+
+def _append_at(checker: LogChecker, offset: int) -> int:
+    """The begin of the append that holds `offset`, or a known begin before it."""
+    ground = checker.ground_before(offset)
+    return min([ground, *(int(entry.offset) for entry in checker.appends(ground, ground + 1))])
+
+
+def _checked_in_segment(
+    store: OfflineLog, checker: LogChecker, reader: ScrubReader, at: int, end: int
+) -> Iterator[list[StoredMessage] | DamagedRange]:
+    segment_end = at - at % store.log.segment_bytes + store.log.segment_bytes
+    while at < min(end, segment_end):
+        checked = checker.check(reader.read, at, bytes_max=min(READ_BYTES, end - at), limit=store.end)
+        if not reader.is_there():
+            return
+        known = [(max(low, at), min(high, checked.end)) for low, high in store.quarantined if low < checked.end]
+        for low, high in joined((*known, *checked.damaged)):
+            yield from _batches_between(store, reader, at, low, ())
+            reason = "quarantined" if overlaps(store.quarantined, low, high) else "no valid record"
+            yield DamagedRange(low, high, reason, tuple(_records_by_structure(store, reader, low, high)))
+            at = high
+        yield from _batches_between(store, reader, at, checked.end, ())
+        at = checked.end
+
+
+def _records_by_structure(store: OfflineLog, reader: ScrubReader, low: int, high: int) -> list[StoredMessage]:
+    """The records from `low` on; of a large range only the first ones."""
+    try:
+        data = reader.read(low, min(high, low + READ_BYTES))
+    except OSError:
+        return []
+    store.kernel.clear()
+    if not store.kernel.scan(data, 0, len(data), low, False, _DECODED_AT_ONCE):
+        return []
+    return list(decode_batch(data[: store.kernel.end]))
+
+
 def read_batches(store: OfflineLog, skipped: tuple[Range, ...], least: int = 0) -> Iterator[list[StoredMessage]]:
     """The records below `store.end`, some at a time; segments that end at or below `least`, and `skipped` ranges, are left
     out. Raises OSError."""
@@ -150,15 +235,17 @@ def read_batches(store: OfflineLog, skipped: tuple[Range, ...], least: int = 0) 
         if segment.end_offset > least and segment.base_offset < store.end:
             try:
                 with ScrubReader(store.log, segment.base_offset) as reader:
-                    yield from _segment_batches(store, reader, segment.base_offset, skipped)
+                    end = min(store.end, segment.end_offset)
+                    yield from _batches_between(store, reader, segment.base_offset, end, skipped)
             except OffsetOutOfRange:
                 continue
 
 
-def _segment_batches(
-    store: OfflineLog, reader: ScrubReader, base: int, skipped: tuple[Range, ...]
+def _batches_between(
+    store: OfflineLog, reader: ScrubReader, at: int, end: int, skipped: tuple[Range, ...]
 ) -> Iterator[list[StoredMessage]]:
-    at, end, kernel, wanted = base, min(store.end, base + store.log.segment_bytes), store.kernel, READ_BYTES
+    """The records of [at, end), which is in one segment."""
+    kernel, wanted = store.kernel, READ_BYTES
     while at < end:
         jump = next((high for low, high in skipped if low <= at < high), None)
         if jump is not None:
