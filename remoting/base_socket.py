@@ -1,8 +1,14 @@
-"""The common parts of server and client sockets: contexts, options, addresses, and the mapping of zmq's errors."""
+"""The common parts of server and client sockets: contexts, options, addresses, and the mapping of zmq's errors.
+
+A server whose host is 0.0.N.N, which no network knows, is in this process: its clients reach it without a network, through
+memory (ZeroMQ's inproc), and only from here.
+"""
 
 from __future__ import annotations
 
+import os
 import socket as system_socket
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +20,12 @@ from .options import SOCKET_TABLES
 
 MAX_SOCKETS: Final = 8192
 """Sockets per context: a client needs two for each thread and address. The process's file limit applies as well."""
+
+_INSIDE: Final = "0.0."
+_inside: list[
+    zmq.Context[zmq.Socket[bytes]]
+] = []  # the one context of all servers in this process, and of their clients
+_inside_lock = threading.Lock()
 
 Pollable = zmq.Socket[bytes]
 """A socket for a `Waiter`; its receiver uses it for nothing else."""
@@ -27,6 +39,37 @@ def new_context() -> zmq.Context[zmq.Socket[bytes]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
     return context
+
+
+def is_inside(address: str) -> bool:
+    """Whether "host:port" names a server in this process."""
+    return address.startswith(_INSIDE) and not address.startswith(f"{_INSIDE}0.0:")
+
+
+def inside_context() -> zmq.Context[zmq.Socket[bytes]]:
+    """The context of the servers in this process; it is never ended."""
+    with _inside_lock:
+        if not _inside:
+            _inside.append(new_context())
+        return _inside[0]
+
+
+def end_context(context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    """Ends a context whose sockets are closed, unless it is that of the servers in this process."""
+    if context not in _inside:
+        context.term()
+
+
+def _forget_inside() -> None:
+    """In a forked child: its servers are the parent's."""
+    global _inside_lock
+    _inside_lock = threading.Lock()
+    _kept_for_parent.extend(_inside)
+    _inside.clear()
+
+
+_kept_for_parent: list[object] = []  # a context that is dropped would wait for the parent's threads
+os.register_at_fork(after_in_child=_forget_inside)
 
 
 def new_socket(context: zmq.Context[zmq.Socket[bytes]], kind: str, **changed: int) -> zmq.Socket[bytes]:
@@ -52,12 +95,15 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def resolve(address: str) -> str:
-    """The numeric endpoint of "host:port", IPv4 first (so that a "localhost" bound only there is found).
+    """The numeric endpoint of "host:port", IPv4 first (so that a "localhost" bound only there is found); of a server in this
+    process its name in memory.
 
     Resolved here, because ZeroMQ resolves in its one background thread, where a slow DNS server stops all connections.
     Raises InvalidParameter, HostNotFound.
     """
     host, port = split_address(address)
+    if is_inside(address):
+        return f"inproc://zenit-{address}"
     try:
         found = system_socket.getaddrinfo(host, port, type=system_socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -77,6 +123,8 @@ def bind_tcp(socket: zmq.Socket[bytes], address: str) -> str:
         raise ConfigError(
             "bind", address, f"HOST:PORT, a free port of an address of this machine ({reason})"
         ) from error
+    if is_inside(address):
+        return address
     port = bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().rpartition(":")[2]
     return f"{host}:{port}"
 

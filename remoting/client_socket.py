@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import zmq
 
 from ..model.errors import ClientClosed, NoDescriptors, RemoteProtocolError
-from .base_socket import connect_tcp, new_context, new_socket, plain_send
+from .base_socket import connect_tcp, inside_context, is_inside, new_context, new_socket, plain_send
 from .options import FRAMES_MAX
 
 Payload = bytes | bytearray | memoryview
@@ -49,11 +49,14 @@ class ClientContext:
 
         Raises InvalidParameter, ConnectionLost (no such host), ClientClosed, NoDescriptors.
         """
-        return self._made(lambda: Dealer(self._context, address, **options))
+        return self._made(lambda: Dealer(self._context_of(address), address, **options))
 
     def subscriber(self, address: str) -> Subscriber:
         """A subscription to everything that "host:port" publishes. Raises as `dealer` does."""
-        return self._made(lambda: Subscriber(self._context, address))
+        return self._made(lambda: Subscriber(self._context_of(address), address))
+
+    def _context_of(self, address: str) -> zmq.Context[zmq.Socket[bytes]]:
+        return inside_context() if is_inside(address) else self._context
 
     def _made(self, new_socket: Callable[[], _Socket]) -> _Socket:
         try:

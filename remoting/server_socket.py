@@ -11,18 +11,21 @@ from typing import Final
 
 import zmq
 
-from .base_socket import bind_tcp, new_context, new_socket, plain_send
+from .base_socket import bind_tcp, end_context, inside_context, is_inside, new_context, new_socket, plain_send
 from .options import FRAMES_MAX
 
 Payload = bytes | memoryview | zmq.Frame
 """One outgoing frame: bytes, which are copied at each send, or a `shared_payload`, which was copied once."""
 
-_WAKE_ENDPOINT: Final = "inproc://wake"
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
+
+
+def _context_for(bind: str) -> zmq.Context[zmq.Socket[bytes]]:
+    return inside_context() if is_inside(bind) else new_context()
 
 
 def shared_payload(data: bytes | memoryview) -> Payload:
@@ -34,7 +37,7 @@ class RouterSocket:
     """Receives [identity, header, payload...] and sends the same; one blocking receive serves TCP and the wake-up."""
 
     def __init__(self, bind: str, frame_bytes_max: int) -> None:
-        self._context = new_context()
+        self._context = _context_for(bind)
         self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
         self._wake = new_socket(self._context, "WAKE")
         self._wake_lock = threading.RLock()  # re-entrant: a signal handler may ring while the same thread does
@@ -43,8 +46,9 @@ class RouterSocket:
         self.dropped_gone = 0  # replies to a peer that is gone
         try:
             self.address = bind_tcp(self._socket, bind)
-            self._socket.bind(_WAKE_ENDPOINT)
-            self._wake.connect(_WAKE_ENDPOINT)
+            wake = f"inproc://wake-{id(self)}"
+            self._socket.bind(wake)
+            self._wake.connect(wake)
         except BaseException:
             self.close()
             raise
@@ -139,14 +143,14 @@ class RouterSocket:
         with self._wake_lock:
             self._wake.close()
         self._socket.close()
-        self._context.term()
+        end_context(self._context)
 
 
 class PubSocket:
     """Publishes to all subscribers; never waits; a slow subscriber loses announcements."""
 
     def __init__(self, bind: str) -> None:
-        self._context = new_context()
+        self._context = _context_for(bind)
         self._socket = new_socket(self._context, "PUB")
         try:
             self.address = bind_tcp(self._socket, bind)
@@ -161,4 +165,4 @@ class PubSocket:
     def close(self) -> None:
         """Owner thread, within the linger time."""
         self._socket.close()
-        self._context.term()
+        end_context(self._context)

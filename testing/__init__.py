@@ -1,8 +1,11 @@
-"""For tests of programs that use ZenitMQ: clusters of real processes that come and go with a test.
+"""For tests of programs that use ZenitMQ: clusters that come and go with a test.
 
-    from zenitmq.testing import LocalCluster
+    from zenitmq.testing import LocalCluster, MemoryCluster
 
     with LocalCluster(replicas=3) as cluster, Producer(namesrv=cluster.namesrv) as producer: ...
+    with MemoryCluster() as cluster, Producer(namesrv=cluster.namesrv) as producer: ...
+
+The first is of real processes, and can be killed; the second is an engine in the test's own process.
 
 With pytest, in conftest.py: `pytest_plugins = ["zenitmq.testing.pytest_plugin"]`, which brings `zenit_cluster`,
 `zenit_namesrv`, `zenit_topic` and `new_zenit_cluster`.
@@ -11,3 +14,4 @@ With pytest, in conftest.py: `pytest_plugins = ["zenitmq.testing.pytest_plugin"]
 from __future__ import annotations
 
 from .local_cluster import LocalCluster as LocalCluster
+from .memory_cluster import MemoryCluster as MemoryCluster

@@ -4,6 +4,7 @@ zenit_cluster       a cluster of one broker that lives as long as the test sessi
 zenit_namesrv       its address, as `namesrv=` takes it
 zenit_topic         a new topic in it, of four queues, for one test
 new_zenit_cluster   new_zenit_cluster(replicas=3): a cluster for one test, to be killed and restarted
+zenit_memory        the name of an engine in memory, as `namesrv=` takes it, for one test: there in milliseconds
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import ExitStack
 import pytest
 
 from .local_cluster import LocalCluster
+from .memory_cluster import MemoryCluster
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +47,10 @@ def new_zenit_cluster() -> Iterator[Callable[..., LocalCluster]]:
             return running.enter_context(LocalCluster(**options))  # type: ignore[arg-type]
 
         yield start
+
+
+@pytest.fixture
+def zenit_memory() -> Iterator[str]:
+    """The name of an engine that ends with the test. Close its clients before that."""
+    with MemoryCluster() as memory:
+        yield memory.namesrv

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter
+from .engine_url import is_engine, parse_engine
 
 DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 ENVIRONMENT_KEY: Final = "ZENIT_NAMESRV"
@@ -23,7 +24,10 @@ _EXPECTED: Final = 'addresses like "127.0.0.1:9876", several separated by commas
 def name_servers(
     argument: str | None = None, *, environ: Mapping[str, str] | None = None, home: str | None = None
 ) -> tuple[str, ...]:
-    """The addresses to ask, in order. Raises InvalidParameter if the text is no list of addresses."""
+    """The addresses to ask, in order. Raises InvalidParameter if the text is no list of addresses.
+
+    They are of processes; see `name_servers_or_engine`.
+    """
     settings = os.environ if environ is None else environ
     if argument is not None:
         return parse_addresses("namesrv", argument)
@@ -33,12 +37,20 @@ def name_servers(
     return recorded or parse_addresses("namesrv", DEFAULT_NAMESRV)
 
 
+def name_servers_or_engine(argument: str | None = None) -> tuple[str, ...]:
+    """The same; or, alone, the name of an engine in this process. Raises InvalidParameter."""
+    name, text = ("namesrv", argument) if argument is not None else (ENVIRONMENT_KEY, os.environ.get(ENVIRONMENT_KEY))
+    if isinstance(text, str) and is_engine(text):
+        return (str(parse_engine(name, text)),)
+    return name_servers(argument)
+
+
 def parse_addresses(name: str, text: str) -> tuple[str, ...]:
     """ "a:1,b:2" (blanks and semicolons too) as addresses. `name`: the setting, for the error."""
     if not isinstance(text, str):
         raise InvalidParameter(name, text, _EXPECTED)
     if "://" in text:
-        raise InvalidParameter(name, text, f"{_EXPECTED}; in-process engines are not part of this version")
+        raise InvalidParameter(name, text, f"{_EXPECTED}; an engine is of one process, which this is not for")
     addresses = tuple(dict.fromkeys(part for part in text.replace(",", " ").replace(";", " ").split() if part))
     if not addresses or len(addresses) > NAME_SERVERS_MAX:
         raise InvalidParameter(name, text, _EXPECTED)

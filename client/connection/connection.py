@@ -19,7 +19,9 @@ from ...model.clock import monotonic_ms
 from ...model.errors import BufferFull, ClientClosed, TopicNotFound, ZenitError
 from ...model.names import TIMER_TOPIC
 from ...remoting.client import RemotingClient
-from .cluster import name_servers
+from .cluster import name_servers_or_engine
+from .engine_url import is_engine, parse_engine
+from .engines import open_engine
 from .membership import Membership
 from .name_servers import NameServers
 from .route_cache import RouteCache
@@ -45,8 +47,9 @@ class Connection:
 
     def __init__(self, addresses: tuple[str, ...], cluster_id: str = "") -> None:
         _live.add(self)
-        self.addresses = addresses
         self.key: _Key = (addresses, cluster_id)
+        self._engine = open_engine(parse_engine("namesrv", addresses[0])) if is_engine(addresses[0]) else None
+        self.addresses = addresses = addresses if self._engine is None else (self._engine.address,)
         self.pid = os.getpid()
         self.is_forked = False
         self.forget_in_child: set[Callable[[], object]] = set()
@@ -107,13 +110,17 @@ class Connection:
         self.members.close()
         self.routes.close()
         self.remoting.close()
+        if self._engine is not None:
+            self._engine.release()
 
 
 def connect(namesrv: str | None, *, cluster_id: str = "") -> Connection:
-    """The connection to the cluster that `namesrv` names (or its substitutes, see `cluster`). It opens no socket
-    yet. An existing connection is shared while its cluster still exists. `cluster_id`: of the intended cluster, if
-    the caller knows it; no other cluster is then accepted."""
-    key = name_servers(namesrv), cluster_id
+    """The connection to the cluster, or the engine, that `namesrv` names (or its substitutes, see `cluster`).
+
+    It opens no socket yet, but starts an engine. An existing connection is shared while its cluster still exists. `cluster_id`:
+    of the intended cluster, if the caller knows it; no other cluster is then accepted.
+    """
+    key = name_servers_or_engine(namesrv), cluster_id
     shared = _open.get(key)
     is_outdated = not cluster_id and shared is not None and shared.is_outdated()  # may send: not under the lock
     with _lock:

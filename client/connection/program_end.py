@@ -19,6 +19,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
@@ -56,6 +57,7 @@ class OpenClient(Protocol):
 _open: Final[
     dict[int, OpenClient]
 ] = {}  # changed by single operations only: in any thread, and during a garbage collection
+_last: Final[dict[Callable[[], None], None]] = {}
 _serial: Final = count()
 _has_child_hook = False
 
@@ -126,10 +128,20 @@ def tell(unsent: Unsent | None) -> None:
         )
 
 
+def run_last(work: Callable[[], None]) -> None:
+    """Does this work once the main thread has ended, after all clients were closed; once, however often it is asked for.
+
+    That is earlier than `atexit`: Python stops its thread pools before that, and the work may need one.
+    """
+    if not _last:
+        threading._register_atexit(_at_exit)  # type: ignore[attr-defined]  # noqa: SLF001
+    _last[work] = None
+
+
 def _at_exit() -> None:
-    if not _open:
-        return
-    unsent = end_clients(EXIT_MS)
+    unsent = end_clients(EXIT_MS) if _open else None
+    while _last:
+        _last.popitem()[0]()
     tell(unsent)
     if unsent is not None:
         _end_with_code_1()
@@ -176,6 +188,7 @@ def _forget() -> None:
     """In a forked child: the parent's clients are not ours."""
     global _has_child_hook
     _open.clear()
+    _last.clear()
     _has_child_hook = False
 
 

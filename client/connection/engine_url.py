@@ -1,0 +1,50 @@
+"""Names of engines in this process, where others have the addresses of name servers. Pure.
+
+memory://NAME       the messages are in memory, while the program runs; without a name it is "default"
+local:///DIRECTORY  the whole store in a directory; one program at a time has it
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final, NamedTuple
+
+from ...model.errors import InvalidParameter
+
+MEMORY: Final = "memory"
+LOCAL: Final = "local"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class EngineUrl(NamedTuple):
+    """`place`: the name of a `memory` engine, the directory of a `local` one."""
+
+    scheme: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.place}"
+
+
+def is_engine(text: str) -> bool:
+    """Whether this names an engine, rightly or wrongly, and no name servers."""
+    return "://" in text
+
+
+def parse_engine(name: str, text: str) -> EngineUrl:
+    """Raises InvalidParameter. `name`: the setting, for the error."""
+    scheme, _, place = text.partition("://")
+    if scheme == MEMORY:
+        place = place or "default"
+        if _NAME.fullmatch(place) is None:
+            raise InvalidParameter(name, text[:200], "memory://NAME: 1 to 64 of the letters a-z, A-Z, 0-9, - and _")
+    elif scheme == LOCAL:
+        if not place.startswith("/") or "\0" in place:
+            raise InvalidParameter(name, text[:200], "local:///DIRECTORY: an absolute path, so three slashes")
+        place = os.path.normpath(place)
+    else:
+        raise InvalidParameter(
+            name, text[:200], 'addresses like "127.0.0.1:9876", or an engine: memory://NAME, local:///DIRECTORY'
+        )
+    return EngineUrl(scheme, place)

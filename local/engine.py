@@ -1,0 +1,102 @@
+"""One engine: a name server and a broker, each in a thread of this process.
+
+It is the broker that serves a cluster, over the same store, so all that clients do works as it does there. Its addresses are
+ones that only this process knows (remoting/base_socket).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from contextlib import ExitStack
+from itertools import count
+from typing import Final, Self
+
+from ..broker.config import BrokerConfig
+from ..broker.service import Broker
+from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import RequestTimeout
+from ..namesrv.config import NameServerConfig
+from ..namesrv.service import NameServer
+from ..remoting.client import RemotingClient
+from ..remoting.commands import GetClusterInfo
+from ..store.config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+CLUSTER: Final = "local"
+ENGINES_MAX: Final = 0xFFFF
+START_MS: Final = 30_000
+STOP_S: Final = 30.0
+LOOK_MS: Final = 2
+_NAME_SERVER_PORT: Final = 1
+_PUBLISH_PORT: Final = 2
+_BROKER_PORT: Final = 3
+
+_numbers = count(1)
+
+
+class Engine:
+    """A context manager: entered, clients may come. `address`: of its name server."""
+
+    def __init__(self, directory: str, store: StoreConfig, *, name: str) -> None:
+        """`directory`: of the store; it is made where there is none. `name`: of the broker."""
+        number = next(_numbers) % ENGINES_MAX + 1
+        self.host = f"0.0.{number >> 8}.{number & 255}"
+        self.address = f"{self.host}:{_NAME_SERVER_PORT}"
+        self._directory = directory
+        self._store = store
+        self._name = name
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises StoreLocked, StoreInGroup, StoreFormatError, StoreNotWriteable, RequestTimeout, OSError."""
+        os.makedirs(self._directory, exist_ok=True)
+        names = NameServerConfig(host=self.host, port=_NAME_SERVER_PORT, publish_port=_PUBLISH_PORT, listen_ms=0)
+        config = BrokerConfig(
+            cluster=CLUSTER,
+            name=self._name,
+            host=self.host,
+            port=_BROKER_PORT,
+            namesrv=(self.address,),
+            store_dir=self._directory,
+            store=self._store,
+        )
+        with ExitStack() as started:
+            server = started.enter_context(NameServer(names))
+            self._serve(started, server, "names")
+            broker = started.enter_context(Broker(config))
+            self._serve(started, broker, "broker")
+            self._wait_known(broker.address)
+            self._running = started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    @staticmethod
+    def _serve(started: ExitStack, service: NameServer | Broker, role: str) -> None:
+        thread = threading.Thread(target=service.run, name=f"zenit-{role}", daemon=True)
+
+        def stop() -> None:
+            service.stop()
+            thread.join(STOP_S)
+            if thread.is_alive():
+                log.error("an engine's %s does not end", role)
+
+        thread.start()
+        started.callback(stop)
+
+    def _wait_known(self, address: str) -> None:
+        """Until the name server knows the broker."""
+        deadline_ms = monotonic_ms() + START_MS
+        with RemotingClient() as asking:
+            while True:
+                _, payload = asking.call(self.address, GetClusterInfo(), timeout_ms=START_MS)
+                if any(known["address"] == address for known in json.loads(payload)["brokers"]):
+                    return
+                if monotonic_ms() >= deadline_ms:
+                    raise RequestTimeout("the start of an engine", START_MS)
+                sleep_ms(LOOK_MS)

@@ -1,0 +1,112 @@
+"""The engines that run in this process, by name. Whoever opens one holds it.
+
+A `memory` engine stays until the program ends, or until it is dropped: what a producer sent is there for the consumer that
+comes after it. A `local` one closes its directory with the last client that holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from typing import Final
+
+from ..client.connection import program_end
+from ..client.connection.engine_url import MEMORY, EngineUrl
+from ..store.config import StoreConfig
+from .engine import Engine
+
+MEMORY_STORE: Final = StoreConfig(
+    segment_bytes=16 << 20,
+    preallocate_segments=0,
+    index_slots=65_536,
+    index_entries=262_144,
+    retention_bytes=1 << 30,
+)
+LOCAL_STORE: Final = StoreConfig(
+    segment_bytes=64 << 20, preallocate_segments=1, index_slots=500_000, index_entries=2_000_000
+)
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # a file system that is memory; the directory in it is ours alone
+
+_running: dict[EngineUrl, HeldEngine] = {}
+_lock = threading.Lock()
+
+
+class HeldEngine:
+    """See `client.connection.engines.Engine`. Guarded by the lock of this module."""
+
+    def __init__(self, url: EngineUrl) -> None:
+        self._url = url
+        self._holds = 0
+        self._own = _memory_directory() if url.scheme == MEMORY else None
+        directory = self._own or url.place
+        try:
+            self._engine = Engine(directory, LOCAL_STORE if self._own is None else MEMORY_STORE, name=url.scheme)
+            self._engine.__enter__()
+        except BaseException:
+            self._remove()
+            raise
+        self.address = self._engine.address
+
+    def hold(self) -> HeldEngine:
+        """One more holds it."""
+        self._holds += 1
+        return self
+
+    def release(self) -> None:
+        """See Engine."""
+        with _lock:
+            self._holds -= 1
+            if not self._holds and self._own is None and _running.get(self._url) is self:
+                del _running[self._url]
+                self._close()
+
+    def drop(self) -> None:
+        """See Engine."""
+        with _lock:
+            if _running.get(self._url) is not self:
+                return
+            del _running[self._url]
+        self._close()
+
+    def _close(self) -> None:
+        try:
+            self._engine.__exit__()
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
+
+
+def open_engine(url: EngineUrl) -> HeldEngine:
+    """See `client.connection.engines.open_engine`."""
+    with _lock:
+        engine = _running.get(url)
+        if engine is None:
+            program_end.run_last(close_all)
+            engine = _running[url] = HeldEngine(url)
+        return engine.hold()
+
+
+def close_all() -> None:
+    """At the end of the program, after all clients."""
+    for engine in list(_running.values()):
+        engine.drop()
+
+
+def _memory_directory() -> str:
+    place = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+    return tempfile.mkdtemp(prefix="zenit-memory-", dir=place)
+
+
+def _forget() -> None:
+    """In a forked child: the threads are the parent's, and so are the directories."""
+    global _lock
+    _lock = threading.Lock()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

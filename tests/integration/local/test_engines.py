@@ -1,0 +1,175 @@
+"""Engines in this process: who shares one, how long it lives, and what it refuses."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zenitmq import FIRST, Admin, InvalidParameter, Message, Producer, PullConsumer, TopicNotFound
+from zenitmq.testing import MemoryCluster
+
+WAIT_S = 30
+
+
+def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def read(namesrv: str, topic: str, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    with PullConsumer("reader", namesrv=namesrv, start_from=FIRST) as consumer:
+        consumer.subscribe(topic)
+        for _ in range(WAIT_S):
+            found += [message.body for message in consumer.poll(timeout=1.0)]
+            if len(found) >= count:
+                break
+    return found
+
+
+def send(namesrv: str, topic: str, *texts: bytes) -> None:
+    with Producer(namesrv=namesrv) as producer:
+        for text in texts:
+            producer.send(Message(topic, text))
+
+
+def create(namesrv: str, topic: str) -> None:
+    with Admin(namesrv) as admin:
+        admin.create_topic(topic, queues=1)
+
+
+def test_memory_stays_while_its_name_is_used_and_names_are_apart() -> None:
+    with MemoryCluster() as one, MemoryCluster() as other:
+        assert one.namesrv != other.namesrv
+        one.create_topic("t", queues=1)
+        send(one.namesrv, "t", b"kept")  # its last client is closed then
+        assert read(one.namesrv, "t", 1) == [b"kept"]
+        with Producer(namesrv=other.namesrv) as producer, pytest.raises(TopicNotFound):
+            producer.send(Message("t", b"x"))
+    with Producer(namesrv=one.namesrv) as producer, pytest.raises(TopicNotFound):
+        producer.send(Message("t", b"of the next one by that name, which is empty"))
+
+
+def test_memory_leaves_nothing_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = set(os.listdir("/dev/shm"))
+    with MemoryCluster() as cluster:
+        cluster.create_topic("t")
+        assert os.listdir(tmp_path) == []
+    assert set(os.listdir("/dev/shm")) - before == set()
+
+
+def test_a_directory_is_opened_again_and_belongs_to_one_program_at_a_time(tmp_path: Path) -> None:
+    namesrv = f"local://{tmp_path}/store"
+    create(namesrv, "t")
+    send(namesrv, "t", b"kept")
+    with Producer(namesrv=namesrv):
+        done = run_program("import sys, zenitmq; zenitmq.Admin(sys.argv[1])", namesrv)
+        assert (done.returncode, "StoreLocked" in done.stderr) == (1, True), done.stderr
+    assert read(namesrv, "t", 1) == [b"kept"]
+    done = run_program(READER, namesrv)
+    assert (done.returncode, done.stdout) == (0, "['kept']\n"), done.stderr
+
+
+READER = """
+import sys
+from zenitmq import FIRST, PullConsumer
+with PullConsumer("another", namesrv=sys.argv[1], start_from=FIRST) as consumer:
+    consumer.subscribe("t")
+    print([message.body.decode() for message in consumer.poll(timeout=20)])
+"""
+
+KILLED = """
+import os, signal, sys
+from zenitmq import Message, Producer
+producer = Producer(namesrv=sys.argv[1])
+for number in range(50):
+    producer.send(Message("t", b"%d" % number))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
+    namesrv = f"local://{tmp_path}/store"
+    create(namesrv, "t")
+    assert run_program(KILLED, namesrv).returncode == -signal.SIGKILL
+    assert sorted(read(namesrv, "t", 50), key=int) == [b"%d" % number for number in range(50)]
+
+
+LEFT_OPEN = """
+import sys
+from zenitmq import Admin, Message, Producer
+admin = Admin(sys.argv[1])
+admin.create_topic("t", queues=1)
+producer = Producer(namesrv=sys.argv[1])
+for number in range(1000):
+    producer.post("t", b"%d" % number)
+"""
+
+
+@pytest.mark.parametrize("scheme", ["memory", "local"])
+def test_a_program_may_end_without_closing_anything(tmp_path: Path, scheme: str) -> None:
+    namesrv = f"local://{tmp_path}/store" if scheme == "local" else "memory://left"
+    done = run_program(LEFT_OPEN, namesrv)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    if scheme == "local":
+        assert len(read(namesrv, "t", 1000)) == 1000
+        assert not os.path.exists(tmp_path / "store" / "abort")
+
+
+def in_child(namesrv: str, told: multiprocessing.connection.Connection) -> None:
+    try:
+        with Admin(namesrv) as admin:
+            told.send([topic for topic in admin.topics() if topic == "t"])
+    except Exception as error:  # noqa: BLE001  # whatever it is, the parent looks at it
+        told.send(type(error).__name__)
+
+
+def test_a_forked_child_has_an_engine_of_its_own(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    with MemoryCluster() as cluster:
+        cluster.create_topic("t")
+        local = f"local://{tmp_path}/store"
+        with Producer(namesrv=local):
+            for namesrv, expected in ((cluster.namesrv, []), (local, "StoreLocked")):
+                mine, its = fork.Pipe()
+                child = fork.Process(target=in_child, args=(namesrv, its))
+                child.start()
+                assert mine.poll(WAIT_S)
+                assert mine.recv() == expected
+                child.join(WAIT_S)
+                assert child.exitcode == 0
+            send(cluster.namesrv, "t", b"the parent goes on")
+
+
+@pytest.mark.parametrize(
+    "namesrv",
+    ["memory://no spaces", "memory://a/b", "local://relative", "local://", "embedded:///x", "redis://x", "://"],
+)
+def test_a_name_that_names_no_engine_is_refused(namesrv: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"memory://NAME|local:///DIRECTORY"):
+        Producer(namesrv=namesrv)
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        Producer(namesrv=f"local://{tmp_path}/file/store")
+    with pytest.raises(OSError, match="exists"):
+        Producer(namesrv=f"local://{tmp_path}/file")
+
+
+def test_the_environment_may_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MemoryCluster() as cluster:
+        monkeypatch.setenv("ZENIT_NAMESRV", cluster.namesrv)
+        with Admin() as admin:
+            admin.create_topic("t")
+        with Admin(cluster.namesrv) as admin:
+            assert "t" in admin.topics()
