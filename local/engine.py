@@ -38,7 +38,7 @@ _BROKER_PORT: Final = 3
 _numbers = count(1)
 
 
-class Engine:
+class EngineThreads:
     """A context manager: entered, clients may come. `address`: of its name server."""
 
     def __init__(self, directory: str, store: StoreConfig, *, name: str) -> None:

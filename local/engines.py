@@ -15,7 +15,7 @@ from typing import Final
 from ..client.connection import program_end
 from ..client.connection.engine_url import MEMORY, EngineUrl
 from ..store.config import StoreConfig
-from .engine import Engine
+from .engine import EngineThreads
 
 MEMORY_STORE: Final = StoreConfig(
     segment_bytes=16 << 20,
@@ -42,7 +42,7 @@ class HeldEngine:
         self._own = _memory_directory() if url.scheme == MEMORY else None
         directory = self._own or url.place
         try:
-            self._engine = Engine(directory, LOCAL_STORE if self._own is None else MEMORY_STORE, name=url.scheme)
+            self._engine = EngineThreads(directory, LOCAL_STORE if self._own is None else MEMORY_STORE, name=url.scheme)
             self._engine.__enter__()
         except BaseException:
             self._remove()

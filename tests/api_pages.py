@@ -115,13 +115,14 @@ PAGES = (
     Page(
         "testing",
         "For your tests: every name",
-        "`from zenitmq.testing import LocalCluster`; for pytest's fixtures put\n"
+        "`from zenitmq.testing import LocalCluster, MemoryCluster`; for pytest's fixtures put\n"
         '`pytest_plugins = ["zenitmq.testing.pytest_plugin"]` into `conftest.py`.',
         (
             ("zenitmq.testing.local_cluster", "LocalCluster"),
+            ("zenitmq.testing.memory_cluster", "MemoryCluster"),
             *(
                 ("zenitmq.testing.pytest_plugin", name)
-                for name in ("zenit_cluster", "zenit_namesrv", "zenit_topic", "new_zenit_cluster")
+                for name in ("zenit_cluster", "zenit_namesrv", "zenit_topic", "new_zenit_cluster", "zenit_memory")
             ),
         ),
     ),

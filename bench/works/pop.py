@@ -24,6 +24,7 @@ _SAMPLES: Final = 2_000_000
 _INVISIBLE_S: Final = 600.0
 _WAIT_S: Final = 1.0
 _CLOSE_S: Final = 30.0
+_WAKER_S: Final = 30.0
 _WAKER: Final = (
     "import os, signal, sys, time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), signal.SIGCONT)"
 )
@@ -82,4 +83,4 @@ def _stand_still(seconds: float) -> None:
     """All threads of this process."""
     waker = subprocess.Popen([sys.executable, "-c", _WAKER, str(os.getpid()), str(seconds)])  # noqa: S603  # our own words
     os.kill(os.getpid(), signal.SIGSTOP)
-    waker.wait()
+    waker.wait(_WAKER_S)

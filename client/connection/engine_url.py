@@ -6,7 +6,7 @@ local:///DIRECTORY  the whole store in a directory; one program at a time has it
 
 from __future__ import annotations
 
-import os
+import posixpath
 import re
 from typing import Final, NamedTuple
 
@@ -42,7 +42,7 @@ def parse_engine(name: str, text: str) -> EngineUrl:
     elif scheme == LOCAL:
         if not place.startswith("/") or "\0" in place:
             raise InvalidParameter(name, text[:200], "local:///DIRECTORY: an absolute path, so three slashes")
-        place = os.path.normpath(place)
+        place = posixpath.normpath(place)
     else:
         raise InvalidParameter(
             name, text[:200], 'addresses like "127.0.0.1:9876", or an engine: memory://NAME, local:///DIRECTORY'
