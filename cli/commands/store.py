@@ -1,5 +1,5 @@
-"""`zenit store inspect | verify | dump | join | leave | copy | cluster | hand-over`: offline tools without network access;
-only the last five write. `scrub` asks running brokers.
+"""`zenit store inspect | stats | verify | dump | join | leave | copy | cluster | hand-over`: offline tools without network
+access; only the last five write. `scrub` asks running brokers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import ConnectionLost, RequestTimeout
 from ..message_text import record_document
 from ..options import ConfigFile, Json, Namesrv
-from ..output import counted, json_line, note, print_facts, print_table, readable_bytes, show
+from ..output import counted, json_line, note, print_facts, print_table, readable_bytes, readable_time, show
 from ..progress import count_progress
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
     store_app = typer.Typer()
     store_app.command("inspect")(inspect)
+    store_app.command("stats")(stats)
     store_app.command("verify")(verify)
     store_app.command("dump")(dump)
     store_app.command("join")(join)
@@ -64,6 +65,44 @@ def inspect(directory: StoreDirectory, as_json: Json = False) -> None:
 
     document = inspect_store(directory)
     show(document, as_json, lambda: print_facts(document))
+
+
+def stats(directory: StoreDirectory, as_json: Json = False) -> None:
+    """Show how much a store holds: bytes of its files, of each topic and queue; offsets of groups; what waits.
+
+    Reads only. Beside a running broker it is a look at something that moves.
+    """
+    from ...broker.repair.stored_state import store_statistics
+
+    document = store_statistics(directory)
+    show(document, as_json, lambda: _print_statistics(document))
+    if document["in_use"]:
+        note(f"zenit: a broker runs on {directory}: these numbers are of different moments")
+    if not document["state_is_whole"]:
+        note("zenit: the log behind the snapshots of the state is damaged: offsets and leases may be old")
+
+
+def _print_statistics(document: dict[str, Any]) -> None:
+    for part in ("log", "queues", "index", "checksums"):
+        files = document[part]
+        facts = {name: readable_bytes(files[name]) for name in ("bytes", "disk_bytes")}
+        times = {name: readable_time(value) for name, value in files.items() if name.endswith("_at_ms")}
+        print_facts({part: files | facts | times})
+    print_facts({"waiting": document["waiting"]})
+    rows = [
+        [topic, queue_id, queue["min_offset"], queue["max_offset"], queue["messages"], readable_bytes(queue["bytes"])]
+        for topic, entry in sorted(document["topics"].items())
+        for queue_id, queue in sorted(entry["queues"].items(), key=lambda pair: int(pair[0]))
+    ]
+    print_table(("topic", "queue_id", "min_offset", "max_offset", "messages", "bytes"), rows)
+    offsets = [
+        [group, topic, queue_id, offset]
+        for group, topics in document["groups"].items()
+        for topic, queues in topics.items()
+        for queue_id, offset in queues.items()
+    ]
+    if offsets:
+        print_table(("group", "topic", "queue_id", "offset"), offsets)
 
 
 def verify(directory: StoreDirectory, as_json: Json = False) -> None:

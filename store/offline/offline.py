@@ -7,8 +7,9 @@ is left out (offline_log).
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ...model.clock import now_ms
@@ -22,14 +23,25 @@ from ..log.commit_log import CHECKSUM_FOLDER
 from ..log.segment import segment_name
 from ..queues.queue_reader import QueueReader
 from ..queues.queue_table import QueueTable
-from .offline_log import DamagedRange, check_offline, open_log, read_batches, read_checked
+from .offline_log import DamagedRange, OfflineLog, check_offline, open_log, read_batches, read_checked
 from .pending import PendingReader
 
 _UNITS_TOLD: Final = 100
 
 
-def inspect_store(directory: str) -> dict[str, Any]:
-    """The content of a store, as a document. Raises StoreFormatError, OSError."""
+@dataclass(frozen=True, slots=True)
+class OfflineQueues:
+    """An open log with its queues and its index; `pending`: reads what waits in it."""
+
+    store: OfflineLog
+    queues: QueueTable
+    index: KeyIndex
+    pending: PendingReader
+
+
+@contextmanager
+def open_queues(directory: str) -> Iterator[OfflineQueues]:
+    """Opens a store for reading. Raises StoreFormatError, OSError."""
     config = StoreConfig()
     with ExitStack() as opened:
         store = opened.enter_context(open_log(directory, config))
@@ -46,6 +58,17 @@ def inspect_store(directory: str) -> dict[str, Any]:
         )
         opened.callback(index.close)
         queues.begin(log_end=PhysicalOffset(store.end), reflected=store.end, unclean=False)
+        quarantine = Quarantine(store.quarantined)
+        reader = QueueReader(store.log, queues, config, quarantine=quarantine)
+        keys = KeyReader(store.log, index, quarantine=quarantine)
+        pending = PendingReader(queues, reader, keys, confirm_offset=store.log.written)
+        yield OfflineQueues(store, queues, index, pending)
+
+
+def inspect_store(directory: str) -> dict[str, Any]:
+    """The content of a store, as a document. Raises StoreFormatError, OSError."""
+    with open_queues(directory) as opened:
+        store, queues, index = opened.store, opened.queues, opened.index
         topics: dict[str, dict[str, Any]] = {}
         for topic, queue_id in queues.listed():
             queue = queues.get(topic, queue_id)
@@ -55,10 +78,7 @@ def inspect_store(directory: str) -> dict[str, Any]:
                 "max_offset": queue.next_offset,
             }
         segments = store.log.segments()
-        quarantine = Quarantine(store.quarantined)
-        reader = QueueReader(store.log, queues, config, quarantine=quarantine)
-        keys = KeyReader(store.log, index, quarantine=quarantine)
-        pending = PendingReader(queues, reader, keys, confirm_offset=store.log.written).report(directory)
+        pending = opened.pending.report(directory)
         return {
             "directory": os.path.abspath(directory),
             "closed_cleanly": store.clean,

@@ -73,6 +73,7 @@ COMMANDS = [
     "query-offsets show",
     "query-offsets drop",
     "store inspect",
+    "store stats",
     "store verify",
     "store dump",
     "store cluster",
