@@ -291,15 +291,17 @@ class SimpleCore(ABC):
         tries = 0
         in_doubt: ZenitError | None = None
         while True:
+            is_sent = False
             try:
                 timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
                 await routes.route(part.topic, self._waits, timeout_ms=timeout_ms)
                 address = routes.address_of(part.topic, part.broker_name)
+                is_sent = True
                 return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
             except ZenitError as error:
                 if in_doubt is not None and isinstance(error, LeaseExpired):
                     raise in_doubt from error
-                if isinstance(error, RequestTimeout | ConnectionLost):
+                if is_sent and isinstance(error, RequestTimeout | ConnectionLost):
                     in_doubt = error
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()

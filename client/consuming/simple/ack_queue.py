@@ -115,7 +115,8 @@ class AckQueue:
         if id(batch) not in self._under_way:
             return []  # it counted as lost
         self._tries = 0
-        self._last_error = None
+        if not self._again:
+            self._last_error = None
         settled: list[Settled] = []
         for row, error in zip(batch, errors, strict=True):
             if error is None:

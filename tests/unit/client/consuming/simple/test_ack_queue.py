@@ -134,6 +134,17 @@ def test_what_is_dropped_is_told() -> None:
     assert acks.pause_ms(0) == 0
 
 
+def test_why_one_was_not_taken_is_told_though_another_was_since() -> None:
+    acks = queue()
+    acks.add("a", 1, until_ms=1000, waiter=Waiter())
+    first = acks.take(0, is_due=False)
+    acks.add("b", 1, until_ms=1000, waiter=Waiter())
+    second = acks.take(0, is_due=False)
+    assert acks.on_error(first, NotMaster("broker-a", 2), 0) == []
+    assert [error for _, error in acks.on_reply(second, [None], 0)] == [None]
+    assert [(row.handle, type(error)) for row, error in acks.drop(ClientClosed("consumer"))] == [("a", NotMaster)]
+
+
 def test_a_request_that_nobody_will_answer_counts_as_failed_once() -> None:
     acks = queue()
     acks.add("a", 1, until_ms=100_000)

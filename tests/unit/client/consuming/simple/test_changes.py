@@ -69,6 +69,20 @@ def test_a_lease_that_is_over_after_a_lost_answer_is_no_verdict(lost: ZenitError
         assert [request.reason for request in asked] == ["late", "late"]
 
 
+def test_a_name_server_that_does_not_answer_leaves_nothing_in_doubt() -> None:
+    with SimpleConsumer("g", namesrv=NOBODY) as consumer:
+        answering(consumer, LATE)
+        lost: list[ZenitError] = [RequestTimeout("a route", 5), ConnectionLost(NOBODY)]
+
+        async def route(topic: str, _waits: Any, *, timeout_ms: int) -> None:
+            if lost:
+                raise lost.pop()
+
+        consumer._connection.routes.route = route
+        with pytest.raises(LeaseExpired):
+            consumer.change_invisible(popped(), 5)
+
+
 def test_a_topic_that_is_gone_is_told_at_once() -> None:
     with SimpleConsumer("g", namesrv=NOBODY) as consumer:
         asked = answering(consumer)
