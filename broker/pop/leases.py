@@ -33,10 +33,11 @@ from .lease_ends import LeaseEnds
 
 log = logging.getLogger(__name__)
 
-DUE_PER_TICK: Final = 2048
+DUE_AT_ONCE: Final = 1024
+DUE_PAUSE_MS: Final = 10  # before the next ones: the loop does other things in between
 COMMIT_SHARE: Final = 50  # committing takes at most one part in so many of the time
 COMMIT_MS: Final = 1000
-DAMAGED_RETRY_MS: Final = 1000
+GIVEN_UP_AT_ONCE: Final = 2048
 SPENT: Final = "handed out too often"
 
 
@@ -54,6 +55,7 @@ class Leases:
         self._table: PopTable = parts.state.pop_table
         self._burying: set[tuple[QueueKey, int]] = set()
         self._next_commit_ms = 0
+        self._has_more_due = False
 
     def document(self) -> dict[str, int]:
         """For the statistics."""
@@ -72,15 +74,32 @@ class Leases:
         self.acking.settle(self._state.applied)
         if not self._parts.leads():
             return
-        due = self._table.take_due(now_ms, count_max=DUE_PER_TICK)
+        if not self._has_more_due:
+            self._see_to_due(now_ms)
         try:
-            self._see_to(due, now_ms)
             if now_ms >= self._next_commit_ms:
                 self._commit()
+        except StoreNotWriteable as error:
+            log.warning("offsets of groups that pop cannot be written error=%s", error)
+
+    def _see_to_due(self, now_ms: int) -> None:
+        """Some of them; the rest does not wait for the next tick."""
+        due = self._table.take_due(now_ms, count_max=DUE_AT_ONCE)
+        try:
+            self._see_to(due, now_ms)
         except StoreNotWriteable as error:
             log.warning("what becomes of leases cannot be written error=%s", error)
             for one in due:
                 self._table.put_back(one)
+            return
+        self._has_more_due = len(due) == DUE_AT_ONCE
+        if self._has_more_due:
+            self._parts.loop.call_later(DUE_PAUSE_MS, self._on_more_due)
+
+    def _on_more_due(self) -> None:
+        self._has_more_due = False
+        if self._parts.leads():
+            self._see_to_due(self._clock.monotonic_ms())
 
     def _see_to(self, due: Sequence[Due], now_ms: int) -> None:
         renewed: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
@@ -204,7 +223,7 @@ class Leases:
     def _give_up_below(self, key: QueueKey, offset: int, why: str) -> None:
         queue = self._table.queue(key)
         if queue is not None:
-            self.give_up(key, [at for at, _ in queue.first_available(DUE_PER_TICK) if at < offset], why)
+            self.give_up(key, [at for at, _ in queue.first_available(GIVEN_UP_AT_ONCE) if at < offset], why)
 
     def give_up(self, key: QueueKey, offsets: Sequence[int], why: str) -> None:
         """Stages that these are no longer there to be handed out. Raises StoreNotWriteable."""
