@@ -85,8 +85,10 @@ def check_topic(topic: str) -> str:
 
 def check_group(group: str) -> str:
     """Returns the name; raises InvalidName if it breaks the rule."""
-    if not isinstance(group, str) or not 1 <= len(group) <= GROUP_LENGTH_MAX or _ALLOWED.fullmatch(group) is None:
-        raise InvalidName("group", str(group), _RULE.format(GROUP_LENGTH_MAX))
+    if not isinstance(group, str):
+        raise InvalidName("group", repr(group), "a text")
+    if not 1 <= len(group) <= GROUP_LENGTH_MAX or _ALLOWED.fullmatch(group) is None:
+        raise InvalidName("group", group, _RULE.format(GROUP_LENGTH_MAX))
     return group
 
 

@@ -69,7 +69,11 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         if not name or not value or entry.count(NAME_SEPARATOR) != 1 or entry.count(ENTRY_SEPARATOR) != 1:
             raise MessageIllegal(f"property {name!r}: name and value must not be empty nor hold 0x01 or 0x02")
         parts.append(entry)
-    encoded = "".join(parts).encode()
+    try:
+        encoded = "".join(parts).encode()
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start : error.end]
+        raise MessageIllegal(f"properties hold {wrong!r}: expected text that UTF-8 can carry") from error
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageTooLarge("properties", len(encoded), PROPERTIES_BYTES_MAX)
     return encoded

@@ -230,7 +230,7 @@ class Accumulator:
         tag_bytes: bytes = b""
         if tags is not None:
             if tags is not self._tags_text:
-                encoded: bytes = tags.encode()
+                encoded: bytes = _utf8("tags", tags)
                 if not encoded or not _plain(encoded, 0):
                     raise MessageIllegal(f"tags {tags!r}: must not be empty nor hold 0x00, 0x01 or 0x02")
                 self._tags_text = tags
@@ -368,9 +368,8 @@ def check_texts(tags: object, keys: object) -> None:
     if isinstance(keys, (list, tuple, Sequence)):  # the first two need no look-up
         for key in keys:
             if not isinstance(key, str):
-                break
-        else:
-            return
+                raise MessageIllegal(f"key {key!r} is {type(key).__name__}: expected str, as of str(key)")
+        return
     raise MessageIllegal(f"keys is {type(keys).__name__}: expected str, or a sequence of str")
 
 
@@ -378,11 +377,20 @@ def check_texts(tags: object, keys: object) -> None:
 def _encode_keys(keys: str | Sequence[str]) -> bytes:
     encoded: bytes
     if isinstance(keys, str):
-        encoded = keys.encode()
+        encoded = _utf8("key", keys)
         if not encoded or not _plain(encoded, SPACE):
             raise MessageIllegal(f"key {keys!r}: must not be empty nor hold a blank, 0x01 or 0x02")
         return encoded
     return b" ".join([_encode_keys(key) for key in keys])
+
+
+@cython.cfunc
+def _utf8(what: str, text: str) -> bytes:
+    """Raises MessageIllegal for half of a surrogate pair, as undecodable bytes of a command line become."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise MessageIllegal(f"{what} {text!r}: expected text that UTF-8 can carry") from error
 
 
 def batch_sizes(buffer: bytearray, used: int) -> list[int]:

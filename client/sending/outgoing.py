@@ -146,7 +146,17 @@ def fill_bodies(
     if max(map(len, listed)) <= compress_over:
         tag_column = tags if tags is None or isinstance(tags, str) else list(tags)
         key_column = None if keys is None else list(keys)
-        return lambda accumulator: accumulator.append_many(listed, 0, tag_column, key_column) == len(listed)
+
+        def fill_at_once(accumulator: Accumulator) -> bool:
+            try:
+                return accumulator.append_many(listed, 0, tag_column, key_column) == len(listed)
+            except (AttributeError, TypeError):  # not checked before: it would cost each batch
+                for index in range(len(listed)):
+                    tag = tag_column[index] if isinstance(tag_column, list) else tag_column
+                    check_texts(tag, None if key_column is None else key_column[index])
+                raise
+
+        return fill_at_once
 
     def fill(accumulator: Accumulator) -> bool:
         for index, body in enumerate(listed):
@@ -185,7 +195,9 @@ def check_properties(properties: object) -> None:
     if not isinstance(properties, Mapping):
         raise MessageIllegal(f"properties is {type(properties).__name__}: expected a mapping of str to str")
     for name, value in properties.items():
-        if not isinstance(name, str) or not isinstance(value, str):
+        if not isinstance(name, str):
+            raise MessageIllegal(f"property name {name!r} is {type(name).__name__}: expected str, as of str(name)")
+        if not isinstance(value, str):
             raise MessageIllegal(f"property {name!r} is {type(value).__name__}: expected str, as of str(value)")
 
 

@@ -27,6 +27,7 @@ java = launch_gateway().gateway_parameters
 print(java.port, java.auth_token, flush=True)
 sys.stdin.read()
 """
+PRINTF = re.compile(r"printf '([^']*)'")
 SHELLS = {"bash", "shell", "console", "zsh"}
 
 
@@ -85,6 +86,13 @@ def test_the_benchmarks_of_the_page_run(tmp_path: Path) -> None:
     ]
     run_session("\n".join(script), tmp_path, cwd=tmp_path)
     assert (tmp_path / "e2e.svg").read_text().startswith("<svg")
+
+
+def test_printf_formats_nothing_by_accident() -> None:
+    """A per cent sign in what a page prints would be a directive."""
+    formats = [(name_of(page), text) for page in PAGES for sh in blocks(page, "sh") for text in PRINTF.findall(sh)]
+    assert formats
+    assert [each for each in formats if re.search("%(?![sd%])", each[1].replace("%%", ""))] == []
 
 
 def test_commands_stand_in_sh_blocks() -> None:

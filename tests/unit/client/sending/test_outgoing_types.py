@@ -45,6 +45,8 @@ def test_a_buffer_may_change_once_it_was_given() -> None:
     assert parts[0] == b"before"
 
 
+HALF = "a\ud800"  # half of a surrogate pair: bytes of a command line that are not UTF-8 become such
+
 WRONG_MESSAGES = [
     ("t", "expected a Message, found str"),
     (Message("t", None), "body is NoneType"),
@@ -52,9 +54,12 @@ WRONG_MESSAGES = [
     (Message("t", 7), "body is int"),
     (Message("t", b"x", tags=7), "tags is int"),
     (Message("t", b"x", keys=7), "keys is int"),
-    (Message("t", b"x", keys=("a", 7)), "keys is tuple"),
+    (Message("t", b"x", keys=("a", 7)), "key 7 is int"),
     (Message("t", b"x", properties=["a"]), "properties is list"),
     (Message("t", b"x", properties={"a": 7}), "property 'a' is int"),
+    (Message("t", b"x", properties={7: "a"}), "property name 7 is int"),
+    (Message("t", b"x", properties={"a": HALF}), "UTF-8"),
+    (Message("t", b"x", properties={HALF: "a"}), "UTF-8"),
     (Message("t", b"x", flag="x"), "flag is str"),
     (Message("t", b"x", delay=5), "timedelta"),
     (Message("t", b"x", deliver_at=5), "datetime"),
@@ -106,6 +111,34 @@ def test_a_posts_properties_and_key_are_in_the_record() -> None:
     assert (message.body, message.tags, message.keys) == (b"x", "tag", ("k",))
     assert message.properties["region"] == "eu"
     assert message.properties["__SHARDINGKEY"] == "user-7"
+
+
+@pytest.mark.parametrize("given", [{"tags": HALF}, {"keys": HALF}, {"keys": ("k", HALF)}])
+def test_tags_and_keys_that_utf_8_cannot_carry_are_refused(given: dict[str, str]) -> None:
+    batch = accumulator(4096)
+    batch.begin(1, 1)
+    with pytest.raises(MessageIllegal, match="UTF-8"):
+        batch.append(*message_parts(Message("t", b"x", **given), NEVER))  # type: ignore[arg-type]
+    assert batch.append(*message_parts(Message("t", b"y", tags="a", keys="k"), NEVER))
+    buffer, used, *_ = batch.swap(bytearray(4096))
+    assert [message.body for message in decode_batch(bytes(buffer[:used]))] == [b"y"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"keys": ["k", 7]}, "keys is int"),
+        ({"keys": ["k", ["k", 7]]}, "key 7 is int"),
+        ({"tags": ["t", 7]}, "tags is int"),
+        ({"keys": ["k", HALF]}, "UTF-8"),
+        ({"tags": ["t", HALF]}, "UTF-8"),
+    ],
+)
+def test_a_column_of_tags_or_keys_holds_texts(given: dict[str, list[str]], words: str) -> None:
+    batch = accumulator(4096)
+    batch.begin(1, 1)
+    with pytest.raises(MessageIllegal, match=words):
+        fill_bodies([b"a", b"b"], NEVER, **given)(batch)
 
 
 @pytest.mark.parametrize("bodies", [b"ab", "ab", bytearray(b"ab")])

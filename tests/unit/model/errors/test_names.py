@@ -88,5 +88,5 @@ def test_the_reply_topic_has_its_clusters_name() -> None:
 @pytest.mark.parametrize("name", [None, 5, b"t"])
 def test_what_is_no_text_is_no_name(name: Any) -> None:
     for check in (check_topic, check_group):
-        with pytest.raises(InvalidName):
+        with pytest.raises(InvalidName, match=r": a text$"):
             check(name)
