@@ -1,4 +1,7 @@
-"""Every Python block of docs/ works as written, those of a page in order. One cluster is for all pages."""
+"""Every Python block of docs/ works as written, those of a page in order. One cluster is for all pages.
+
+The guide's work on an engine in the program's own process too.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,11 @@ from zenitmq.model.errors import NoPermission
 from zenitmq.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(300)
+
+OWN_ENGINES = "in-process.md"  # its programs name theirs
+WITHOUT_CLUSTER = [
+    page for page in PAGES if page.parent.name == "guide" and blocks(page, "python") and page.name != OWN_ENGINES
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +65,15 @@ def test_the_python_of_a_page_works_as_written(page: Path, emptied: LocalCluster
     (tmp_path / ".zenit").mkdir()
     (tmp_path / ".zenit" / "last").write_text(f"{emptied.directory}\n")
     run_script("for file in *.py; do python -W error $file; done", tmp_path, cwd=tmp_path)
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("page", WITHOUT_CLUSTER, ids=name_of)
+def test_the_guides_programs_work_without_a_cluster(page: Path, tmp_path: Path) -> None:
+    for number, text in enumerate(blocks(page, "python")):
+        (tmp_path / f"{number}.py").write_text(text, encoding="utf-8")
+    engine = f"local://{tmp_path}/store"
+    with Admin(engine) as admin:
+        admin.create_topic("trades", queues=4)
+    script = f"export ZENIT_NAMESRV={engine}; for file in *.py; do python -W error $file; done"
+    run_script(script, tmp_path, cwd=tmp_path)
