@@ -495,14 +495,18 @@ def run(config: BrokerConfig) -> int:
     """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signalled: list[int] = []  # it may come while a broker is reopened, when there is none to be told
-    while (status := _serve(config, signalled)) is None:
-        gc.unfreeze()
-        gc.collect()  # its parts refer to each other: uncollected, it would need as much memory as the next one
+    try:
+        while (status := _serve(config, signalled)) is None:
+            gc.unfreeze()
+            gc.collect()  # its parts refer to each other: uncollected, it would need as much memory as the next one
+    finally:
+        gc.enable()
     return status
 
 
 def _serve(config: BrokerConfig, signalled: list[int]) -> int | None:
     """One opening of the store, to its end; None if it must be reopened. Nothing refers to the broker then."""
+    gc.disable()  # what is read at a start stays: to look through it again and again takes a third of the time
     with Broker(config) as broker:
 
         def on_signal(number: int, _frame: object) -> None:
@@ -521,6 +525,7 @@ def _serve(config: BrokerConfig, signalled: list[int]) -> int | None:
         )
         gc.collect()
         gc.freeze()
+        gc.enable()
         status = broker.run()
     _on_signals(lambda number, _frame: signalled.append(number))
     return status if signalled or not broker.is_reopening else None
