@@ -1,5 +1,5 @@
-"""`zenit store stats`: a store without its broker: its size, and what the broker's state adds: offsets of groups, what waits,
-what is leased. Nothing is written.
+"""The state of a broker, read from its store without it: for `zenit store stats` offsets of groups, what waits and what is
+leased; for `zenit store export` the settings of topics. Nothing is written.
 
 Beside a running broker it is a look at something that moves: queues that are read later may know more than those before.
 """
@@ -13,8 +13,9 @@ from ...model.names import DEAD_LETTER_PREFIX, STATE_TOPICS
 from ...model.queue import PhysicalOffset, QueueOffset
 from ...record.kernel import StoredMessage
 from ...record.sys_flag import ENDS_WAIT
+from ...store.config import StoreConfig
 from ...store.offline.offline import open_queues
-from ...store.offline.offline_log import DamagedRange, OfflineLog, read_checked
+from ...store.offline.offline_log import DamagedRange, OfflineLog, open_log, read_checked
 from ...store.offline.store_size import store_size
 from ...store.queues.dispatch import Run
 from ..state.offset_table import OffsetTable
@@ -38,6 +39,21 @@ def store_statistics(directory: str) -> dict[str, Any]:
                 "leased": sum(queue.leased for _, queue in state.pop_table.all_queues()),
             },
         }
+
+
+def topic_settings(directory: str) -> dict[str, dict[str, Any]]:
+    """{topic: {"queues", "order", "permission", "attributes"}} of a store. Raises StoreFormatError, OSError."""
+    with open_log(directory, StoreConfig()) as store:
+        state, _ = _state_of(directory, store)
+    return {
+        name: {
+            "queues": config.write_queues,
+            "order": config.order,
+            "permission": config.permission,
+            "attributes": dict(config.attributes),
+        }
+        for name, config in state.topic_table.configs.items()
+    }
 
 
 def _state_of(directory: str, store: OfflineLog) -> tuple[StateLog, bool]:

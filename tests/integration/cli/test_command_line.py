@@ -76,6 +76,7 @@ COMMANDS = [
     "store stats",
     "store verify",
     "store dump",
+    "store export",
     "store cluster",
     "store join",
     "store leave",
