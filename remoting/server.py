@@ -54,7 +54,8 @@ class Call(Generic[_R_co]):
     """A request that waits for its answer.
 
     SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, if it was staged, until the turn ends.
-    Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection.
+    Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection. `on_unsent`:
+    called in a later turn if the answer could not be sent, because the peer is gone or does not read.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Call(Generic[_R_co]):
         "identity",
         "lane",
         "loop",
+        "on_unsent",
         "oneway",
         "opaque",
         "payload",
@@ -91,6 +93,7 @@ class Call(Generic[_R_co]):
         self.begin = self.end = 0
         self.payload = b""
         self.answered = False
+        self.on_unsent: Callable[[], None] | None = None
 
 
 Handler = Callable[[Call[Any]], Reply | None]
@@ -145,7 +148,9 @@ class RequestLoop:
         self._lanes = {lane: LaneState(lanes[lane]) for lane in Lane}
         self._waiting = [self._lanes[lane] for lane in lanes if lane is not Lane.SEND]
         self._handlers: dict[type[Request], tuple[Handler, LaneState, bool]] = {}
-        self._outbox: list[tuple[bytes, bytes, Sequence[bytes | memoryview]]] = []
+        self._outbox: list[
+            tuple[bytes, bytes, Sequence[bytes | memoryview], Callable[[], None] | None]
+        ] = []  # the last: see Call.on_unsent
         self._timers = Timers()
         self._waiter: Waiter | None = None  # set if other sockets are served too
         self._watched: dict[Pollable, Callable[[], None]] = {}
@@ -219,12 +224,12 @@ class RequestLoop:
     def reply(self, call: Call[Request], reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
         """Answers a call when the turn ends. A second answer is ignored; one to a peer that is gone is counted."""
         if self._settle(call):
-            self._outbox.append((call.identity, encode_reply(reply, call.opaque), payload))
+            self._outbox.append((call.identity, encode_reply(reply, call.opaque), payload, call.on_unsent))
 
     def fail(self, call: Call[Request], error: ZenitError) -> None:
         """Answers a call with an error."""
         if self._settle(call):
-            self._outbox.append((call.identity, encode_error(error, call.opaque), ()))
+            self._outbox.append((call.identity, encode_error(error, call.opaque), (), None))
 
     def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
         """Sends a one-way request to a connected client at once; False if it is gone or does not read."""
@@ -429,7 +434,7 @@ class RequestLoop:
     def _answer_unheard(self, identity: bytes, opaque: int, error: ZenitError, more: bool) -> None:
         if more:
             self._socket.skip_payload()
-        self._outbox.append((identity, encode_error(error, opaque), ()))
+        self._outbox.append((identity, encode_error(error, opaque), (), None))
 
     def _end_turn(self) -> None:
         if self._on_turn_end is not None:
@@ -442,8 +447,9 @@ class RequestLoop:
     def _send_replies(self) -> None:
         if self._outbox:
             send = self._socket.send
-            for identity, header, payload in self._outbox:
-                send(identity, header, payload)
+            for identity, header, payload, on_unsent in self._outbox:
+                if not send(identity, header, payload) and on_unsent is not None:
+                    self.call_later(0, on_unsent)
             self._outbox.clear()
 
     def _run_timers(self) -> None:

@@ -121,6 +121,30 @@ class Leases:
         for (group, topic), bit_rows in over.items():
             self.give_back(group, topic, bit_rows, counts=True)
 
+    def open_bits(self, key: QueueKey, name: Name) -> int:
+        """Which messages of a check point somebody still has, as far as is staged."""
+        queue = self._table.queue(key)
+        checkpoint = None if queue is None else queue.checkpoint(name)
+        if queue is None or checkpoint is None:
+            return 0
+        applied = self._state.applied
+        return queue.open_bits(checkpoint) & ~(
+            self.ended.bits(key, name, applied) | self.acking.bits(key, name, applied)
+        )
+
+    def on_unsent(self, group: str, topic: str, names: Iterable[tuple[int, Name]]) -> None:
+        """The answer with these check points, (queue id, name), reached nobody: that was no attempt."""
+        if not self._parts.leads():
+            return
+        rows = [(queue_id, *name, self.open_bits((group, topic, queue_id), name)) for queue_id, name in names]
+        rows = [row for row in rows if row[3]]
+        if not rows:
+            return
+        try:
+            self.give_back(group, topic, rows, counts=False)
+        except StoreNotWriteable as error:
+            log.warning("what reached nobody stays leased group=%s topic=%s error=%s", group, topic, error)
+
     def give_back(self, group: str, topic: str, rows: Sequence[Bits], *, counts: bool) -> int:
         """Stages that these are to be handed out again; returns where the log will say so. Raises StoreNotWriteable."""
         end = int(self._state.stage(self._store, POPS, self._table.event_returned(group, topic, rows, counts=counts)))

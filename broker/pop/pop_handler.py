@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from ...model.clock import monotonic_ns
@@ -53,6 +54,7 @@ class PopHandler:
         self._store, self._state, self._loop, self._clock = parts.store, parts.state, parts.loop, parts.clock
         self._table: PopTable = parts.state.pop_table
         self._conditions = conditions
+        self._leases = leases
         self._takes = QueueMessages(parts, conditions, leases)
         self._suspend_ms_max = parts.config.suspend_ms_max
         self._closed: dict[QueueKey, int] = {}  # until the state log has come to there
@@ -366,6 +368,8 @@ class PopHandler:
         self.pops += 1
         payload: Any = slices if len(slices) <= FRAMES_MAX else (b"".join(slices),)
         reply = PopReply(tuple(parts), self._clock.now_ms())
+        names = [(take.popped.queue_id, (take.popped.offsets[0], take.popped.pop_ms)) for take in takes]
+        call.on_unsent = partial(self._leases.on_unsent, request.group, request.topic, names)
         self._parts.acknowledgements.staged.append((call, reply, end, payload))
 
 

@@ -183,7 +183,7 @@ class ReceiptHandler:
                 key, name, count = self._handle(group, topic, text)
                 if not 0 < bits < 1 << count:
                     raise HandleRefused("malformed")
-                open_bits = self._open_bits(key, name)
+                open_bits = self._leases.open_bits(key, name)
                 known = self._acked_bits(key, name) if may_be_acked else 0
                 if bits & open_bits:
                     staged.append((key[2], *name, bits & open_bits))
@@ -192,15 +192,6 @@ class ReceiptHandler:
             except ZenitError as error:
                 rows.append(_refusal(error))
         return tuple(rows), staged
-
-    def _open_bits(self, key: QueueKey, name: Name) -> int:
-        queue = self._table.queue(key)
-        checkpoint = None if queue is None else queue.checkpoint(name)
-        if queue is None or checkpoint is None:
-            return 0
-        applied = self._state.applied
-        ended = self._leases.ended.bits(key, name, applied) | self._leases.acking.bits(key, name, applied)
-        return queue.open_bits(checkpoint) & ~ended
 
     def _acked_bits(self, key: QueueKey, name: Name) -> int:
         return self._table.acked_bits(key, name) | self._leases.acking.bits(key, name, self._state.applied)
@@ -214,7 +205,7 @@ class ReceiptHandler:
             raise HandleRefused("malformed")
         queue = self._table.queue(key)
         checkpoint = None if queue is None else queue.checkpoint(name)
-        if queue is None or checkpoint is None or not self._open_bits(key, name) >> index & 1:
+        if queue is None or checkpoint is None or not self._leases.open_bits(key, name) >> index & 1:
             raise _expired(key, name, 1 << index)
         return key, name, queue, checkpoint
 

@@ -23,6 +23,7 @@ from zenitmq.model.subscription import CLUSTERING
 from zenitmq.model.tag_hash import java_hash
 from zenitmq.record.kernel import decode_batch
 from zenitmq.remoting import commands
+from zenitmq.remoting.client import RemotingClient
 
 from ..static_group_kit import await_that
 
@@ -118,6 +119,21 @@ def test_a_cancelled_pop_is_answered_at_once(broker: Any) -> None:
     broker.call(commands.CancelPop("g", "c", 7))
     waiting.join(5)
     assert found == [([], [])]
+    assert time.monotonic() - begun < 4
+
+
+def test_who_is_gone_while_its_pop_waits_gets_nothing(broker: Any, record: Record) -> None:
+    broker.create("trades")
+    group = Group(broker)
+    with RemotingClient() as gone:
+        waiting = commands.PopMessages(group.name, group.topic, 32, 30_000, wait_ms=8_000)
+        gone.send_nowait(broker.address, waiting, None, timeout_ms=9_000, on_reply=lambda *_: None)
+        await_that(lambda: broker.ask(commands.GetBrokerStatistics())["pops"]["waiting"] == 1)
+    broker.send("trades", record("trades", b"here"))
+    begun = time.monotonic()
+    bodies, (part,) = group.pop(wait_ms=8_000)
+    assert bodies == [b"here"]
+    assert part[3] in ((), (0,))  # it was no attempt
     assert time.monotonic() - begun < 4
 
 

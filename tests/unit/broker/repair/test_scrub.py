@@ -141,7 +141,7 @@ def test_a_file_that_may_not_be_opened_ends_the_round_with_an_error(scene: Scene
     assert "symbolic links" in found["last"]["error"]
 
 
-def test_a_checksum_entry_that_has_rotted_is_told_once_and_written_anew_where_it_is_sure(scene: Scene, caplog) -> None:
+def test_a_checksum_entry_that_has_rotted_is_told_once_and_rewritten_where_it_is_sure(scene: Scene, caplog) -> None:
     path = scene.store._log.segments()[0].path.replace("commitlog", "checksum")
     with open(path, "rb") as file:
         whole = file.read()
@@ -161,7 +161,7 @@ def test_a_checksum_entry_that_has_rotted_is_told_once_and_written_anew_where_it
     last = scene.run(20)["last"]
     assert (last["damaged_entries"], last["mended_entries"]) == (1, 0)
     told = [record.getMessage() for record in caplog.records if "checksum entry" in record.getMessage()]
-    assert [("anew" in text, "entry 8" in text) for text in told] == [(True, False), (True, False), (False, True)]
+    assert [("rewritten" in text, "entry 8" in text) for text in told] == [(True, False), (True, False), (False, True)]
 
 
 def test_what_was_quarantined_and_has_its_checksum_comes_back(scene: Scene) -> None:
