@@ -1,5 +1,5 @@
 """`zenit store inspect | stats | verify | dump | export | join | leave | copy | cluster | hand-over`: offline tools without
-network access; only the last five write. `scrub` asks running brokers.
+network access; only the last five write. `scrub` and `import` ask running brokers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..options import ConfigFile, Json, Namesrv
 from ..output import counted, json_line, note, print_facts, print_table, readable_bytes, readable_time, show
 from ..progress import count_progress
 from .store_export import export
+from .store_import import import_
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
@@ -52,6 +53,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("verify")(verify)
     store_app.command("dump")(dump)
     store_app.command("export")(export)
+    store_app.command("import")(import_)
     store_app.command("join")(join)
     store_app.command("leave")(leave)
     store_app.command("copy")(copy)

@@ -77,6 +77,7 @@ COMMANDS = [
     "store verify",
     "store dump",
     "store export",
+    "store import",
     "store cluster",
     "store join",
     "store leave",

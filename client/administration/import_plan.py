@@ -1,0 +1,74 @@
+"""How exported messages are sent again: which are, as what, and in which batches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...model.export_line import ExportedMessage
+from ...model.message import BODY_BYTES_MAX, Message
+from ...model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from ...model.properties import KEYS, RESERVED, TAGS, decode_properties
+
+IMPORT_ORIGIN: Final = "IMPORT_ORIGIN"  # orders:3/1234
+IMPORT_MESSAGE_ID: Final = "IMPORT_MESSAGE_ID"
+_BATCH_MESSAGES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Messages of one queue, in its order, to be stored in one queue next to each other."""
+
+    topic: str
+    sharding_key: str
+    messages: Sequence[Message]
+
+
+def is_imported(topic: str) -> bool:
+    """False for topics that no producer sends to: the system's, and the copies in retry and dead-letter topics."""
+    return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+
+
+def queues_needed(topics: Mapping[str, Mapping[str, Any]], highest: Mapping[str, int]) -> dict[str, int]:
+    """{topic: how many queues it is made with}: as many as it had, and one for each queue that has messages."""
+    return {
+        topic: max(queue_id + 1, _number(topics.get(topic, {}).get("queues")))
+        for topic, queue_id in highest.items()
+        if is_imported(topic)
+    }
+
+
+def message_of(exported: ExportedMessage) -> Message:
+    """What is sent: the producer's own part, and in two properties where it lay and its former id."""
+    properties = decode_properties(exported.properties)
+    own = {name: value for name, value in properties.items() if name not in RESERVED}
+    own[IMPORT_ORIGIN] = f"{exported.topic}:{exported.queue_id}/{exported.queue_offset}"
+    own[IMPORT_MESSAGE_ID] = exported.message_id
+    return Message(
+        exported.topic,
+        exported.body,
+        tags=properties.get(TAGS),
+        keys=properties.get(KEYS, "").split(),
+        properties=own,
+        flag=exported.flag,
+    )
+
+
+def lots(exported: Iterable[ExportedMessage]) -> Iterator[Lot]:
+    """The messages of a window, by queue. The messages of a queue have one sharding key, so they stay together and in order."""
+    queues: dict[tuple[str, int], list[Message]] = {}
+    for one in exported:
+        queues.setdefault((one.topic, one.queue_id), []).append(message_of(one))
+    for (topic, queue_id), messages in queues.items():
+        begin = size = 0
+        for at, message in enumerate(messages):
+            if at > begin and (at - begin >= _BATCH_MESSAGES or size + len(message.body) > BODY_BYTES_MAX):
+                yield Lot(topic, str(queue_id), messages[begin:at])
+                begin, size = at, 0
+            size += len(message.body)
+        yield Lot(topic, str(queue_id), messages[begin:])
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 1

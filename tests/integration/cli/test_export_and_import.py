@@ -1,0 +1,107 @@
+"""A store that is exported and imported into a cluster: the same messages, each queue's in its order."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from unit.model.test_export_line import PLAIN
+
+from zenitmq import Message, Producer
+from zenitmq.cli.commands import store_import
+from zenitmq.cli.main import application
+from zenitmq.client.admin import Admin
+from zenitmq.model.message import BODY_BYTES_MAX
+from zenitmq.store.offline.export_file import LineWriter, read_export
+from zenitmq.testing import LocalCluster
+
+
+def zenit(*arguments: str):
+    return CliRunner().invoke(application(), list(arguments))
+
+
+def messages(path: Path, topic: str) -> list:
+    return [said for _, said in read_export(str(path)) if getattr(said, "topic", None) == topic]
+
+
+def export(cluster: LocalCluster, topic: str, count: int, path: Path) -> list:
+    """The messages of an export that has so many: what the broker has not flushed yet is in a later one only."""
+    deadline = time.monotonic() + 20
+    while True:
+        run = zenit("store", "export", store_of(cluster), "--to", str(path), "--topic", topic)
+        assert run.exit_code == 0, run.stderr
+        found = messages(path, topic)
+        if len(found) == count or time.monotonic() > deadline:
+            return found
+        path.unlink()
+        time.sleep(0.1)
+
+
+def by_queue(found: list) -> list[list[bytes]]:
+    queues: dict[int, list[bytes]] = {}
+    for one in found:
+        queues.setdefault(one.queue_id, []).append(one.body)
+    return sorted(queues.values())
+
+
+def store_of(cluster: LocalCluster) -> str:
+    status = json.loads(zenit("status", "--json", "--dir", cluster.directory).stdout)
+    return next(process["store_dir"] for process in status["processes"] if process["role"] == "broker")
+
+
+def test_there_and_back(one_broker: LocalCluster, tmp_path: Path) -> None:
+    one_broker.create_topic("leaving", queues=3)
+    with Producer("p", namesrv=one_broker.namesrv) as producer:
+        for n in range(700):
+            properties = {"region": f"r{n % 5}"}
+            body = b"\xff%d" % n if n % 2 else b"text %d" % n
+            producer.send_async(Message("leaving", body, tags="t", keys=[f"k{n}"], properties=properties, flag=n))
+        producer.flush()
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    before = export(one_broker, "leaving", 700, first)
+    with Admin(one_broker.namesrv) as admin:
+        admin.delete_topic("leaving")
+    run = zenit("store", "import", str(first), "--namesrv", one_broker.namesrv, "--json")
+    assert run.exit_code == 0, run.stderr
+    document = json.loads(run.stdout)
+    assert (document["sent"], document["skipped"], document["topics_made"]) == (700, 0, ["leaving"])
+    with Admin(one_broker.namesrv) as admin:
+        assert len(admin.queues("leaving")) == 3
+    after = export(one_broker, "leaving", 700, second)
+    assert len(before) == len(after) == 700
+    assert by_queue(before) == by_queue(after)
+    assert {(one.body, one.flag) for one in before} == {(one.body, one.flag) for one in after}
+
+
+def test_a_wrong_line_is_refused_before_anything_is_sent(one_broker: LocalCluster, tmp_path: Path) -> None:
+    path = tmp_path / "cut.jsonl"
+    path.write_bytes(b'{"zenit_export":1,"topics":{"never made":{}}}\n{}\n')
+    run = zenit("store", "import", str(path), "--namesrv", one_broker.namesrv)
+    assert run.exit_code == 1
+    assert "line 2: " in str(run.exception) + run.stderr
+
+
+def test_an_import_that_stops_says_with_which_line_it_goes_on(
+    one_broker: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that no broker takes: what lies in windows before it is sent, and the import goes on behind it."""
+    monkeypatch.setattr(store_import, "WINDOW_LINES", 2)
+    bodies = [b"1", b"2", b"3", bytes(BODY_BYTES_MAX + 1), b"5", b"6"]
+    path = tmp_path / "x.jsonl"
+    with path.open("wb") as file:
+        writer = LineWriter(file, {"stopping": {"queues": 2}})
+        for n, body in enumerate(bodies):
+            writer.write(replace(PLAIN, topic="stopping", queue_id=n % 2, queue_offset=n, body=body))
+        writer.end({"messages": len(bodies)})
+    run = zenit("store", "import", str(path), "--namesrv", one_broker.namesrv)
+    assert run.exit_code == 1
+    assert "lines up to 3 are sent, some behind them perhaps; go on with --from-line 4" in run.stderr
+    run = zenit("store", "import", str(path), "--from-line", "6", "--namesrv", one_broker.namesrv, "--json")
+    assert json.loads(run.stdout)["sent"] == 2
+    found = export(one_broker, "stopping", 5, tmp_path / "y.jsonl")
+    assert {one.body for one in found} - {b"3"} == {b"1", b"2", b"5", b"6"}
+    assert all(b"IMPORT_ORIGIN\x01stopping:" in one.properties for one in found)
