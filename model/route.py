@@ -14,6 +14,8 @@ PERMISSION_READ_WRITE: Final = 6
 
 MASTER_ID: Final = 0
 TYPE_ATTRIBUTE: Final = "message.type"
+TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED", "PRIORITY", "LITE")
+"""RocketMQ's values of that attribute; of these PRIORITY alone changes what the broker does."""
 
 
 @dataclass(frozen=True, slots=True)

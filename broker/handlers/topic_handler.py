@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...model.errors import InvalidParameter, NoPermission, TopicNotFound
 from ...model.names import check_topic, is_system_topic
-from ...model.route import TopicConfig
+from ...model.route import TYPE_ATTRIBUTE, TYPES, TopicConfig
 from ...remoting.commands import CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
@@ -49,6 +49,8 @@ class TopicHandler:
                 raise InvalidParameter(
                     "attribute", name[:64], f"name and value of 1 to {ATTRIBUTE_LENGTH_MAX} characters"
                 )
+            if name == TYPE_ATTRIBUTE and value not in TYPES:
+                raise InvalidParameter(TYPE_ATTRIBUTE, value, f"one of {', '.join(TYPES)}")
         before = topics.configs.get(request.topic)
         config = TopicConfig(
             request.topic,

@@ -167,6 +167,14 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_offsets(broker: Any, reco
     assert bodies(broker.pull("trades")[1]) == [b"again"]
 
 
+@pytest.mark.parametrize("value", ["URGENT", "priority", ""])
+def test_a_topic_of_an_unknown_type_is_refused(broker: Any, value: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"message\.type.*PRIORITY"):
+        broker.create("trades", attributes=(("message.type", value),))
+    with pytest.raises(TopicNotFound):
+        broker.call(commands.GetTopicStatistics("trades"))
+
+
 def test_topic_statistics_tell_what_each_queue_holds(broker: Any, record: Record) -> None:
     broker.create("trades")
     sent = broker.send("trades", record("trades"), record("trades"), queue_id=1)
