@@ -10,7 +10,9 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from typing import Final, Self
 
@@ -39,7 +41,7 @@ _numbers = count(1)
 
 
 class EngineThreads:
-    """A context manager: entered, clients may come. `address`: of its name server."""
+    """A context manager: entered, clients may come. `address`: of its name server. `broker`: the one that serves now."""
 
     def __init__(self, directory: str, store: StoreConfig, *, name: str) -> None:
         """`directory`: of the store; it is made where there is none. `name`: of the broker."""
@@ -50,9 +52,11 @@ class EngineThreads:
         self._store = store
         self._name = name
         self._running = ExitStack()
+        self._is_ending = False
 
     def __enter__(self) -> Self:
         """Raises StoreLocked, StoreInGroup, StoreFormatError, StoreNotWriteable, RequestTimeout, OSError."""
+        self._is_ending = False
         os.makedirs(self._directory, exist_ok=True)
         names = NameServerConfig(host=self.host, port=_NAME_SERVER_PORT, publish_port=_PUBLISH_PORT, listen_ms=0)
         config = BrokerConfig(
@@ -66,28 +70,33 @@ class EngineThreads:
         )
         with ExitStack() as started:
             server = started.enter_context(NameServer(names))
-            self._serve(started, server, "names")
-            broker = started.enter_context(Broker(config))
-            self._serve(started, broker, "broker")
-            self._wait_known(broker.address)
+            _serve(started, "names", server.run, server.stop)
+            self.broker = Broker(config).__enter__()
+            _serve(started, "broker", partial(self._run_broker, config), self._stop_broker)
+            self._wait_known(self.broker.address)
             self._running = started.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._running.close()
 
-    @staticmethod
-    def _serve(started: ExitStack, service: NameServer | Broker, role: str) -> None:
-        thread = threading.Thread(target=service.run, name=f"zenit-{role}", daemon=True)
+    def _run_broker(self, config: BrokerConfig) -> None:
+        """The broker's thread. As in a process of its own, a broker whose disk failed ends, and one that needs its store opened
+        again is followed by the next. An end that nobody asked for closes the store and the connections: clients are told."""
+        while True:
+            with ExitStack() as opened:
+                opened.push(self.broker)
+                if not self._is_ending:
+                    self.broker.run()
+            if self._is_ending or not self.broker.is_reopening:
+                break
+            self.broker = Broker(config).__enter__()
+        if not self._is_ending:
+            log.critical("an engine's broker has ended: %s", self._directory)
 
-        def stop() -> None:
-            service.stop()
-            thread.join(STOP_S)
-            if thread.is_alive():
-                log.error("an engine's %s does not end", role)
-
-        thread.start()
-        started.callback(stop)
+    def _stop_broker(self) -> None:
+        self._is_ending = True
+        self.broker.stop()
 
     def _wait_known(self, address: str) -> None:
         """Until the name server knows the broker."""
@@ -100,3 +109,16 @@ class EngineThreads:
                 if monotonic_ms() >= deadline_ms:
                     raise RequestTimeout("the start of an engine", START_MS)
                 sleep_ms(LOOK_MS)
+
+
+def _serve(started: ExitStack, role: str, run: Callable[[], object], stop: Callable[[], None]) -> None:
+    thread = threading.Thread(target=run, name=f"zenit-{role}", daemon=True)
+
+    def end() -> None:
+        stop()
+        thread.join(STOP_S)
+        if thread.is_alive():
+            log.error("an engine's %s does not end", role)
+
+    thread.start()
+    started.callback(end)

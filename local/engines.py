@@ -13,7 +13,7 @@ import threading
 from typing import Final
 
 from ..client.connection import program_end
-from ..client.connection.engine_url import MEMORY, EngineUrl
+from ..client.connection.engine_url import LOCAL, MEMORY, EngineUrl
 from ..store.config import StoreConfig
 from .engine import EngineThreads
 
@@ -37,7 +37,7 @@ class HeldEngine:
     """See `client.connection.engines.Engine`. Guarded by the lock of this module."""
 
     def __init__(self, url: EngineUrl) -> None:
-        self._url = url
+        self._url = url  # its directory has no other name here
         self._holds = 0
         self._own = _memory_directory() if url.scheme == MEMORY else None
         directory = self._own or url.place
@@ -83,6 +83,8 @@ class HeldEngine:
 
 def open_engine(url: EngineUrl) -> HeldEngine:
     """See `client.connection.engines.open_engine`."""
+    if url.scheme == LOCAL:
+        url = url._replace(place=os.path.realpath(url.place))
     with _lock:
         engine = _running.get(url)
         if engine is None:

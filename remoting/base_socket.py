@@ -7,7 +7,9 @@ memory (ZeroMQ's inproc), and only from here.
 from __future__ import annotations
 
 import os
+import re
 import socket as system_socket
+import struct
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -21,10 +23,13 @@ from .options import SOCKET_TABLES
 MAX_SOCKETS: Final = 8192
 """Sockets per context: a client needs two for each thread and address. The process's file limit applies as well."""
 
-_INSIDE: Final = "0.0."
+_INSIDE: Final = re.compile(r"0\.0\.\d+\.\d+:\d+")
+_EVERY: Final = "0.0.0.0:"  # all addresses of this machine
+_ENDED: Final = struct.pack("=HI", zmq.EVENT_DISCONNECTED, 0)
 _inside: list[
     zmq.Context[zmq.Socket[bytes]]
 ] = []  # the one context of all servers in this process, and of their clients
+_ends: dict[str, zmq.Socket[bytes]] = {}  # address of such a server: tells its clients of its end
 _inside_lock = threading.Lock()
 
 Pollable = zmq.Socket[bytes]
@@ -43,7 +48,7 @@ def new_context() -> zmq.Context[zmq.Socket[bytes]]:
 
 def is_inside(address: str) -> bool:
     """Whether "host:port" names a server in this process."""
-    return address.startswith(_INSIDE) and not address.startswith(f"{_INSIDE}0.0:")
+    return _INSIDE.fullmatch(address) is not None and not address.startswith(_EVERY)
 
 
 def inside_context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -52,6 +57,38 @@ def inside_context() -> zmq.Context[zmq.Socket[bytes]]:
         if not _inside:
             _inside.append(new_context())
         return _inside[0]
+
+
+def begin_inside(address: str) -> None:
+    """A server in this process is bound: clients may connect."""
+    end = new_socket(inside_context(), "PUB")
+    end.bind(_end_of(address))
+    with _inside_lock:
+        _ends[address] = end
+
+
+def end_inside(address: str) -> None:
+    """Tells its clients that the server ends, which ZeroMQ does not for a connection through memory. Idempotent."""
+    with _inside_lock:
+        end = _ends.pop(address, None)
+    if end is not None:
+        end.get(zmq.EVENTS)  # takes note of those who connected just now
+        end.send(_ENDED, zmq.NOBLOCK)
+        end.close()
+
+
+def connect_inside(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes], address: str) -> None:
+    """Connects; `monitor`, a SUB, gets an event as a socket's monitor does when the server ends. Raises ConnectionLost."""
+    with _inside_lock:  # so the server cannot end in between
+        if address not in _ends:
+            raise ConnectionLost(address)
+        monitor.subscribe(b"")
+        monitor.connect(_end_of(address))
+        socket.connect(resolve(address))
+
+
+def _end_of(address: str) -> str:
+    return f"inproc://zenit-end-{address}"
 
 
 def end_context(context: zmq.Context[zmq.Socket[bytes]]) -> None:
@@ -64,8 +101,9 @@ def _forget_inside() -> None:
     """In a forked child: its servers are the parent's."""
     global _inside_lock
     _inside_lock = threading.Lock()
-    _kept_for_parent.extend(_inside)
+    _kept_for_parent.extend((*_inside, *_ends.values()))
     _inside.clear()
+    _ends.clear()
 
 
 _kept_for_parent: list[object] = []  # a context that is dropped would wait for the parent's threads

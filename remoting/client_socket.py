@@ -15,7 +15,15 @@ from typing import Any, Final, TypeVar
 import zmq
 
 from ..model.errors import ClientClosed, NoDescriptors, RemoteProtocolError
-from .base_socket import connect_tcp, inside_context, is_inside, new_context, new_socket, plain_send
+from .base_socket import (
+    connect_inside,
+    connect_tcp,
+    inside_context,
+    is_inside,
+    new_context,
+    new_socket,
+    plain_send,
+)
 from .options import FRAMES_MAX
 
 Payload = bytes | bytearray | memoryview
@@ -80,13 +88,17 @@ class Dealer:
         self.address = address
         self._socket = new_socket(context, "DEALER", **options)
         self._timeout_ms = -1
+        self._is_inside = is_inside(address)
         try:
-            self._monitor = self._socket.get_monitor_socket(_LOST)
+            self._monitor = new_socket(context, "SUB") if self._is_inside else self._socket.get_monitor_socket(_LOST)
         except BaseException:
             self._socket.close()
             raise
         try:
-            connect_tcp(self._socket, address)
+            if self._is_inside:
+                connect_inside(self._socket, self._monitor, address)
+            else:
+                connect_tcp(self._socket, address)
         except BaseException:
             self.close()
             raise
@@ -179,7 +191,8 @@ class Dealer:
     def close(self) -> None:
         """Ends the connection at once."""
         if not self._socket.closed:
-            self._socket.disable_monitor()
+            if not self._is_inside:
+                self._socket.disable_monitor()
             self._monitor.close()
             self._socket.close()
 

@@ -11,7 +11,17 @@ from typing import Final
 
 import zmq
 
-from .base_socket import bind_tcp, end_context, inside_context, is_inside, new_context, new_socket, plain_send
+from .base_socket import (
+    begin_inside,
+    bind_tcp,
+    end_context,
+    end_inside,
+    inside_context,
+    is_inside,
+    new_context,
+    new_socket,
+    plain_send,
+)
 from .options import FRAMES_MAX
 
 Payload = bytes | memoryview | zmq.Frame
@@ -37,6 +47,7 @@ class RouterSocket:
     """Receives [identity, header, payload...] and sends the same; one blocking receive serves TCP and the wake-up."""
 
     def __init__(self, bind: str, frame_bytes_max: int) -> None:
+        self.address = bind
         self._context = _context_for(bind)
         self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
         self._wake = new_socket(self._context, "WAKE")
@@ -49,6 +60,8 @@ class RouterSocket:
             wake = f"inproc://wake-{id(self)}"
             self._socket.bind(wake)
             self._wake.connect(wake)
+            if is_inside(bind):
+                begin_inside(bind)
         except BaseException:
             self.close()
             raise
@@ -142,6 +155,7 @@ class RouterSocket:
         """Owner thread, within the linger time. Queued replies to connected peers are still sent."""
         with self._wake_lock:
             self._wake.close()
+        end_inside(self.address)
         self._socket.close()
         end_context(self._context)
 

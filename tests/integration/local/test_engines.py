@@ -7,11 +7,28 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from zenitmq import FIRST, Admin, InvalidParameter, Message, Producer, PullConsumer, TopicNotFound
+from zenitmq import (
+    FIRST,
+    Admin,
+    ConnectionLost,
+    InvalidParameter,
+    Message,
+    NoRoute,
+    Producer,
+    PullConsumer,
+    SimpleConsumer,
+    TopicNotFound,
+)
+from zenitmq.local.engine import EngineThreads
+from zenitmq.store.config import StoreConfig
 from zenitmq.testing import MemoryCluster
 
 WAIT_S = 30
@@ -21,6 +38,29 @@ def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
+
+
+class Outcome:
+    """Of a call in another thread."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._value: Any = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._call()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test looks at it
+            self._value = error
+
+    def result(self) -> Any:
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        if isinstance(self._value, Exception):
+            raise self._value
+        return self._value
 
 
 def read(namesrv: str, topic: str, count: int) -> list[bytes]:
@@ -173,3 +213,56 @@ def test_the_environment_may_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
             admin.create_topic("t")
         with Admin(cluster.namesrv) as admin:
             assert "t" in admin.topics()
+
+
+def test_clients_that_outlive_their_engine_are_told_at_once() -> None:
+    with MemoryCluster() as cluster:
+        cluster.create_topic("t", queues=1)
+        producer, consumer = Producer(namesrv=cluster.namesrv), SimpleConsumer("g", namesrv=cluster.namesrv)
+        consumer.subscribe("t")
+        consumer.receive(1, wait=0)
+        waiting = Outcome(lambda: consumer.receive(1, wait=WAIT_S))
+        producer.send(Message("t", b"x"))
+        assert [message.body for message in waiting.result()] == [b"x"]
+        waiting = Outcome(lambda: consumer.receive(1, wait=WAIT_S))
+    begun = time.monotonic()
+    for fails in (
+        waiting.result,
+        lambda: producer.send(Message("t", b"x"), timeout=WAIT_S),
+        lambda: producer.send_async(Message("t", b"x")).result(WAIT_S),
+    ):
+        with pytest.raises((ConnectionLost, NoRoute)):
+            fails()
+    assert time.monotonic() - begun < WAIT_S / 3
+    consumer.close()
+    producer.close()
+
+
+def test_a_broker_that_opens_its_store_again_goes_on(tmp_path: Path) -> None:
+    with EngineThreads(str(tmp_path), StoreConfig(segment_bytes=1 << 20), name="one") as engine:
+        create(engine.address, "t")
+        with Producer(namesrv=engine.address) as producer:
+            producer.send(Message("t", b"before"))
+            engine.broker.on_reopen_needed()
+            producer.send(Message("t", b"after"), timeout=WAIT_S)
+        assert read(engine.address, "t", 2) == [b"before", b"after"]
+
+
+def test_a_broker_whose_disk_failed_lets_its_clients_go(tmp_path: Path) -> None:
+    with EngineThreads(str(tmp_path), StoreConfig(segment_bytes=1 << 20), name="one") as engine:
+        create(engine.address, "t")
+        with Producer(namesrv=engine.address) as producer:
+            producer.send(Message("t", b"before"))
+            engine.broker.on_fatal()
+            with pytest.raises((ConnectionLost, NoRoute)):
+                producer.send(Message("t", b"after"), timeout=2.0)
+
+
+def test_a_directory_is_the_same_by_all_its_names(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link").symlink_to("store")
+    create(f"local://{tmp_path}/store", "t")
+    with Admin(f"local://{tmp_path}/store"):
+        for name in (f"{tmp_path}/link", f"/{tmp_path}/store", f"{tmp_path}/store/", f"{tmp_path}/link/../store"):
+            with Admin(f"local://{name}") as admin:
+                assert admin.topics() == ["t"]
