@@ -11,7 +11,6 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import FrameType, TracebackType
@@ -31,6 +30,7 @@ from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore, request_arena
 from ..store.opening.small_file import needs_room
+from ..store.worker_threads import WorkerThreads
 from .acknowledgements import Acknowledgements
 from .config import BrokerConfig
 from .delay.delays import Delays
@@ -237,7 +237,7 @@ class Broker:
 
     def _wire(self, started: ExitStack) -> None:
         config, loop, clock, part = self._config, self._loop, self._clock, self._part
-        threads = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
+        threads = WorkerThreads(config.worker_threads, "zenit-worker")
         started.callback(threads.shutdown, cancel_futures=True)
         self._workers = WorkerPool(threads, loop, clock, waiting_max=config.worker_queue_max, check=part.check)
         self._acknowledgements = Acknowledgements(

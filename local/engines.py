@@ -14,6 +14,7 @@ from typing import Final
 
 from ..client.connection import program_end
 from ..client.connection.engine_url import LOCAL, MEMORY, EngineUrl
+from ..model.errors import InvalidParameter
 from ..store.config import StoreConfig
 from .engine import EngineThreads
 
@@ -30,6 +31,8 @@ LOCAL_STORE: Final = StoreConfig(
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # a file system that is memory; the directory in it is ours alone
 
 _running: dict[EngineUrl, HeldEngine] = {}
+_has_run = False  # an engine, in this process
+_is_child = False  # forked from a process in which one has
 _lock = threading.Lock()
 
 
@@ -82,20 +85,31 @@ class HeldEngine:
 
 
 def open_engine(url: EngineUrl) -> HeldEngine:
-    """See `client.connection.engines.open_engine`."""
+    """See `client.connection.engines.open_engine`. Raises InvalidParameter in a forked child of a program that had one:
+    RocksDB's threads are missing there, and it waits for them for ever."""
+    global _has_run
+    if _is_child:
+        raise InvalidParameter(
+            "namesrv",
+            str(url),
+            "a cluster, in a forked child of a program with engines; or start it by spawn, not by fork",
+        )
     if url.scheme == LOCAL:
         url = url._replace(place=os.path.realpath(url.place))
     with _lock:
         engine = _running.get(url)
         if engine is None:
             program_end.run_last(close_all)
+            _has_run = True
             engine = _running[url] = HeldEngine(url)
         return engine.hold()
 
 
 def close_all() -> None:
     """At the end of the program, after all clients."""
-    for engine in list(_running.values()):
+    with _lock:  # one that is being opened is waited for
+        engines = list(_running.values())
+    for engine in engines:
         engine.drop()
 
 
@@ -106,8 +120,9 @@ def _memory_directory() -> str:
 
 def _forget() -> None:
     """In a forked child: the threads are the parent's, and so are the directories."""
-    global _lock
+    global _lock, _is_child
     _lock = threading.Lock()
+    _is_child = _has_run
     _running.clear()
 
 

@@ -74,7 +74,14 @@ def end_inside(address: str) -> None:
     if end is not None:
         end.get(zmq.EVENTS)  # takes note of those who connected just now
         end.send(_ENDED, zmq.NOBLOCK)
+        end.unbind(_end_of(address))
         end.close()
+
+
+def unbind_inside(socket: zmq.Socket[bytes], address: str) -> None:
+    """Before the socket of such a server is closed, which ZeroMQ does later: its address is free at once."""
+    if is_inside(address) and not socket.closed:
+        socket.unbind(resolve(address))
 
 
 def connect_inside(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes], address: str) -> None:

@@ -21,6 +21,7 @@ from .base_socket import (
     new_context,
     new_socket,
     plain_send,
+    unbind_inside,
 )
 from .options import FRAMES_MAX
 
@@ -47,7 +48,6 @@ class RouterSocket:
     """Receives [identity, header, payload...] and sends the same; one blocking receive serves TCP and the wake-up."""
 
     def __init__(self, bind: str, frame_bytes_max: int) -> None:
-        self.address = bind
         self._context = _context_for(bind)
         self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
         self._wake = new_socket(self._context, "WAKE")
@@ -55,6 +55,7 @@ class RouterSocket:
         self._timeout_ms = -1
         self.dropped_slow = 0  # replies to a peer that does not read
         self.dropped_gone = 0  # replies to a peer that is gone
+        self.address = ""  # until it is bound
         try:
             self.address = bind_tcp(self._socket, bind)
             wake = f"inproc://wake-{id(self)}"
@@ -156,6 +157,7 @@ class RouterSocket:
         with self._wake_lock:
             self._wake.close()
         end_inside(self.address)
+        unbind_inside(self._socket, self.address)
         self._socket.close()
         end_context(self._context)
 
@@ -166,6 +168,7 @@ class PubSocket:
     def __init__(self, bind: str) -> None:
         self._context = _context_for(bind)
         self._socket = new_socket(self._context, "PUB")
+        self.address = ""  # until it is bound
         try:
             self.address = bind_tcp(self._socket, bind)
         except BaseException:
@@ -178,5 +181,6 @@ class PubSocket:
 
     def close(self) -> None:
         """Owner thread, within the linger time."""
+        unbind_inside(self._socket, self.address)
         self._socket.close()
         end_context(self._context)

@@ -11,7 +11,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from .queues.dispatch import ConfirmedDispatcher, Dispatcher
 from .queues.queue_table import QueueTable
 from .retention import disk_use
 from .store_event import StoreEvent
+from .worker_threads import WorkerThreads
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Upkeep:
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): everything below was stored before that time
         self.is_refusing = False  # the disk is too full to take messages
         self._disk_use = 0.0  # at the last tick
-        self._worker = ThreadPoolExecutor(1, "zenit-store-worker")
+        self._worker = WorkerThreads(1, "zenit-store-worker")
         self.expiry = Expiry(
             config,
             log=log,

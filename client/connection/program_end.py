@@ -25,7 +25,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from ...model.clock import monotonic_ms
-from ...model.errors import ZenitError
+from ...model.errors import ClientClosed, ZenitError
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ _open: Final[
 _last: Final[dict[Callable[[], None], None]] = {}
 _serial: Final = count()
 _has_child_hook = False
+_is_over = False  # the clients were closed
 
 
 def add(client: OpenClient) -> int:
@@ -129,22 +130,29 @@ def tell(unsent: Unsent | None) -> None:
 
 
 def run_last(work: Callable[[], None]) -> None:
-    """Does this work once the main thread has ended, after all clients were closed; once, however often it is asked for.
+    """Does this work at the end of the program, after all clients were closed; once, however often it is asked for.
 
-    That is earlier than `atexit`: Python stops its thread pools before that, and the work may need one.
+    Raises ClientClosed if that has begun.
     """
-    if not _last:
-        threading._register_atexit(_at_exit)  # type: ignore[attr-defined]  # noqa: SLF001
+    if _is_over:
+        raise ClientClosed("the program ends, so its engine")
     _last[work] = None
+    _hook_child()
 
 
 def _at_exit() -> None:
+    if _end_all() is not None:
+        _end_with_code_1()
+
+
+def _end_all() -> Unsent | None:
+    global _is_over
     unsent = end_clients(EXIT_MS) if _open else None
+    _is_over = True
     while _last:
         _last.popitem()[0]()
     tell(unsent)
-    if unsent is not None:
-        _end_with_code_1()
+    return unsent
 
 
 def _end_with_code_1() -> None:
@@ -170,7 +178,7 @@ def _hook_child() -> None:
 
 
 def _start_child_end() -> None:
-    if _open:
+    if _open or _last:
         threading.Thread(target=_end_child, args=(threading.current_thread(),), name="zenit-exit").start()
 
 
@@ -181,15 +189,15 @@ def _end_child(main: threading.Thread) -> None:
         thread for thread in threading.enumerate() if not thread.daemon and thread is not own and thread is not main
     ]:
         others[0].join()
-    tell(end_clients(EXIT_MS))
+    _end_all()
 
 
 def _forget() -> None:
     """In a forked child: the parent's clients are not ours."""
-    global _has_child_hook
+    global _has_child_hook, _is_over
     _open.clear()
     _last.clear()
-    _has_child_hook = False
+    _has_child_hook = _is_over = False
 
 
 os.register_at_fork(after_in_child=_forget)

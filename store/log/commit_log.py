@@ -18,7 +18,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ...model.errors import MessageTooLarge, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
@@ -28,6 +27,7 @@ from ...record.crc32 import crc32
 from ...record.kernel import encode_blank
 from ...record.layout import physical_offset_of, store_timestamp_of
 from ..checksum.checksum_log import ChecksumLog
+from ..worker_threads import WorkerThreads
 from .allocator import Allocator
 from .flusher import Flusher
 from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments, page_in, sync_directory
@@ -143,7 +143,7 @@ class CommitLog:
             populate_bytes=populate_bytes,
             disk=disk,
         )
-        self._beside = ThreadPoolExecutor(1, "zenit-vouch")  # used by the flush thread to sync the checksum entries
+        self._beside = WorkerThreads(1, "zenit-vouch")  # used by the flush thread to sync the checksum entries
         self._flusher = Flusher(self, interval_ms=flush_interval_ms, on_flushed=on_flushed)
 
     # ------------------------------------------------------------------------------------------------ writing

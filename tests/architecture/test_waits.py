@@ -55,6 +55,10 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/aio/event_loop.py OnLoop.to_its_end: await",
         "client/connection/waiting.py Blocking.to_its_end: await",
     ),
+    "a worker between pieces of work, and the end of the store, which waits for its work": (
+        "store/worker_threads.py WorkerThreads.shutdown: thread.join",
+        "store/worker_threads.py _serve: waiting.get",
+    ),
     "the end of a connection, which has a deadline": ("client/aio/event_loop.py OnLoop.run_apart: asyncio.to_thread",),
     "the end of a child of multiprocessing: it waits for its threads, as Python does": (
         "client/connection/program_end.py _end_child: join",

@@ -172,15 +172,21 @@ def in_child(namesrv: str, told: multiprocessing.connection.Connection) -> None:
         told.send(type(error).__name__)
 
 
-def test_a_forked_child_has_an_engine_of_its_own(tmp_path: Path) -> None:
-    fork = multiprocessing.get_context("fork")
+@pytest.mark.parametrize(
+    ("method", "of_memory", "of_directory"),
+    [("spawn", [], "StoreLocked"), ("fork", "InvalidParameter", "InvalidParameter")],
+)
+def test_a_child_has_no_part_in_the_engine(
+    tmp_path: Path, method: str, of_memory: object, of_directory: object
+) -> None:
+    context = multiprocessing.get_context(method)
     with MemoryCluster() as cluster:
         cluster.create_topic("t")
         local = f"local://{tmp_path}/store"
         with Producer(namesrv=local):
-            for namesrv, expected in ((cluster.namesrv, []), (local, "StoreLocked")):
-                mine, its = fork.Pipe()
-                child = fork.Process(target=in_child, args=(namesrv, its))
+            for namesrv, expected in ((cluster.namesrv, of_memory), (local, of_directory)):
+                mine, its = context.Pipe()
+                child = context.Process(target=in_child, args=(namesrv, its))
                 child.start()
                 assert mine.poll(WAIT_S)
                 assert mine.recv() == expected
@@ -244,7 +250,13 @@ def test_a_broker_that_opens_its_store_again_goes_on(tmp_path: Path) -> None:
         with Producer(namesrv=engine.address) as producer:
             producer.send(Message("t", b"before"))
             engine.broker.on_reopen_needed()
-            producer.send(Message("t", b"after"), timeout=WAIT_S)
+            for _ in range(100 * WAIT_S):
+                try:
+                    producer.send(Message("t", b"after"), timeout=WAIT_S)
+                except (ConnectionLost, NoRoute):
+                    time.sleep(0.01)
+                else:
+                    break
         assert read(engine.address, "t", 2) == [b"before", b"after"]
 
 
@@ -266,3 +278,55 @@ def test_a_directory_is_the_same_by_all_its_names(tmp_path: Path) -> None:
         for name in (f"{tmp_path}/link", f"/{tmp_path}/store", f"{tmp_path}/store/", f"{tmp_path}/link/../store"):
             with Admin(f"local://{name}") as admin:
                 assert admin.topics() == ["t"]
+
+
+WORKS_ON = """
+import atexit, multiprocessing, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from zenitmq import Admin, ClientClosed, Message, Producer
+
+def work(namesrv):
+    producer = Producer(namesrv=namesrv)
+    with Admin(namesrv) as admin:
+        admin.create_topic("t", queues=1)
+    over = threading.Event()
+
+    def send(text):
+        over.wait(0.5)
+        producer.send(Message("t", text))
+        print(text.decode(), flush=True)
+
+    def send_on():
+        try:
+            while True:
+                with Producer(namesrv=namesrv) as another:
+                    another.send(Message("t", b"on"))
+        except ClientClosed:
+            pass
+
+    ThreadPoolExecutor(1).submit(send, b"pool")
+    threading.Thread(target=send, args=(b"thread",)).start()
+    threading.Thread(target=send_on, daemon=True).start()
+    atexit.register(send, b"atexit")
+
+if __name__ == "__main__":
+    if sys.argv[2] == "child":
+        child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
+        child.start()
+        child.join(40)
+        sys.exit(child.exitcode)
+    work(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("scheme", ["memory", "local"])
+@pytest.mark.parametrize("where", ["program", "child"])
+def test_what_still_works_when_the_main_thread_has_ended_has_its_engine(
+    tmp_path: Path, scheme: str, where: str
+) -> None:
+    before = set(os.listdir("/dev/shm"))
+    done = run_program(WORKS_ON, f"local://{tmp_path}/store" if scheme == "local" else "memory://on", where)
+    of_atexit = [] if where == "child" and sys.version_info < (3, 13) else ["atexit"]
+    assert (done.returncode, sorted(done.stdout.split()), done.stderr) == (0, [*of_atexit, "pool", "thread"], "")
+    assert not {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("zenit-memory-")}
+    assert not os.path.exists(tmp_path / "store" / "abort")
