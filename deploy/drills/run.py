@@ -52,7 +52,11 @@ PROCESSES: Final = 2
 PRODUCERS: Final = 4  # per process
 SENDS_A_SECOND: Final = 125  # per producer; a higher rate means more messages per send
 SINGLES: Final = 1  # producers of each process that send one message at a time, in `random`
-CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
+CLUSTER_SETTINGS: Final = (
+    "store.segment_bytes=67108864",
+    *("store.disk_clean_ratio=1", "store.disk_force_ratio=1", "store.disk_refuse_ratio=1"),
+)
+"""Nothing goes because of what others write to the machine's disk: a file that retention took would count as a loss."""
 CLUSTER_FOLDER: Final = "cluster"  # in the working directory
 STORE_PREFIX: Final = "broker-"  # of the names of all brokers, and so of their stores in the cluster's directory
 ASKING_SETTINGS: Final = ("transaction_timeout_ms=2000", "transaction_check_interval_ms=4000")
