@@ -56,7 +56,10 @@ def test_what_a_group_has_not_consumed_is_kept(serve: Callable[..., Any], record
     assert broker.pull("t")[0].min_offset == 0
     broker.call(commands.UpdateConsumerOffsets("slow", (("t", 0, 60),)))
     assert wait_begin_above(broker, 0)
-    reply, messages = broker.pull("t", broker.pull("t")[0].min_offset)
+    for _ in range(100):  # files go on expiring between two pulls; the last one stays
+        reply, messages = broker.pull("t", broker.pull("t")[0].min_offset)
+        if messages:
+            break
     assert reply.min_offset > 0
     assert messages[0].queue_offset == reply.min_offset
     ((committed, first),) = broker.call(commands.GetBeginOffsets("new", "t", (0,)))[0].offsets
