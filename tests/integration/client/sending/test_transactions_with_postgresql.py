@@ -35,7 +35,7 @@ where = sys.argv[1]
 if where == "before the database commits":
     psycopg.Connection.commit = die
 elif where == "after the database committed":
-    TransactionProducer._end_transaction = die
+    TransactionProducer._end_sent = die
 with TransactionProducer("shop", recipe.check) as producer:
     print(recipe.buy(producer, 30))
 """
