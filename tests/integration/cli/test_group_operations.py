@@ -160,8 +160,8 @@ def test_a_group_that_zookeeper_set_back_is_restored(cluster: LocalCluster) -> N
         zookeeper.close()
     await_group(cluster, lambda group: group["epoch"] == epoch - 1)
     assert "data was lost or set back" in zenit(cluster, "elect", GROUP, "--replica", master, status=1)
-    blocked = cluster.group()["blocked"]
-    assert f"zenit controller restore {GROUP} --epoch {epoch}" in blocked
+    remedy = f"zenit controller restore {GROUP} --epoch {epoch}"  # the controller says so once it has looked
+    blocked = await_group(cluster, lambda group: remedy in (group["blocked"] or ""))["blocked"]
     shown = zenit_json(cluster, "status", GROUP)
     assert (shown["blocked"], shown["epoch"]) == (blocked, epoch - 1)
     assert {replica["written_offset"] for replica in shown["replicas"]} == written
