@@ -19,7 +19,8 @@ from ..deploy.cluster_record import ProcessRecord
 from ..deploy.drills.drilled_cluster import HEALTHY_MS, DrilledCluster
 from ..deploy.drills.faults.faults import kill
 from ..deploy.processes import is_running, stand_still
-from ..model.errors import ClientClosed
+from ..model.clock import monotonic_ms
+from ..model.errors import ClientClosed, ConnectionLost, WrongCluster
 
 SMALL_STORE: Final = ("store.segment_bytes=16777216", "store.index_slots=4096", "store.index_entries=16384")
 """A few dozen MiB a broker instead of some GiB."""
@@ -99,9 +100,17 @@ class LocalCluster:
 
     def create_topic(self, topic: str, *, queues: int = 4) -> str:
         """Creates a topic and returns its name once clients can find it."""
-        with Admin(self.namesrv) as admin:
-            admin.create_topic(topic, queues=queues)
-        return topic
+        deadline_ms = monotonic_ms() + HEALTHY_MS
+        while True:
+            with Admin(self.namesrv) as admin:
+                try:
+                    admin.create_topic(topic, queues=queues)
+                except (ConnectionLost, WrongCluster):
+                    # This process has a connection to the cluster that was at these addresses before; it is given up now.
+                    if monotonic_ms() > deadline_ms:
+                        raise
+                else:
+                    return topic
 
     # ---- what may happen to it
 

@@ -45,10 +45,7 @@ def taken_over() -> Iterator[Replace]:
         def start() -> LocalCluster:
             running.close()
             cluster = running.enter_context(LocalCluster())
-            try:
-                cluster.create_topic(TOPIC, queues=1)
-            except WrongCluster:  # Spark's connection, which this shares, was looked at less than a second ago
-                cluster.create_topic(TOPIC, queues=1)
+            cluster.create_topic(TOPIC, queues=1)
             addresses.append(cluster.namesrv)
             assert len(set(addresses)) == 1, "somebody else has taken the port"
             return cluster

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from zenitmq import FIRST, ClientClosed, Message, Producer, PullConsumer
 from zenitmq.deploy.processes import is_running
 from zenitmq.model.clock import monotonic_ms
+from zenitmq.remoting import sync_calls
 from zenitmq.testing import LocalCluster
 
 
@@ -48,6 +50,21 @@ def test_a_cluster_is_killed_restarted_and_gone_in_the_end() -> None:
     assert not os.path.exists(directory)
     with pytest.raises(ClientClosed):
         _ = cluster.namesrv
+
+
+def test_a_cluster_at_the_addresses_of_the_one_before_gets_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that lives on shares its connection to the first cluster with all others of this process."""
+    monkeypatch.setattr(sync_calls, "FRESH_MS", 60_000)  # how long a connection is not looked at again
+    with ExitStack() as clients:
+        namesrv = set()
+        for _ in range(2):
+            with LocalCluster() as cluster:
+                namesrv.add(cluster.namesrv)
+                topic = cluster.create_topic("again", queues=1)
+                producer = clients.enter_context(Producer(namesrv=cluster.namesrv))
+                producer.send(Message(topic, b"one"))
+                assert bodies(cluster.namesrv, topic, 1) == [b"one"]
+        assert len(namesrv) == 1, "somebody else has taken the port"
 
 
 def test_nothing_is_left_of_a_cluster_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
