@@ -15,8 +15,8 @@ from .config import StoreConfig
 from .index.key_index import KeyIndex
 from .log.commit_log import CommitLog
 from .log.segment import Segment
-from .queues.consume_queue import FILLER_SIZE
-from .queues.queue_table import QueueTable
+from .queues.queue_engine import QueueEngine
+from .queues.queue_places import FILLER_SIZE
 from .retention import Decision, SegmentAge, decide
 from .retention_needs import Budget, FixedNeeds, Needs, NeedSurvey
 from .store_event import StoreEvent
@@ -39,7 +39,7 @@ class Expiry:
         config: StoreConfig,
         *,
         log: CommitLog,
-        queues: QueueTable,
+        queues: QueueEngine,
         index: KeyIndex | None,
         first_opened_ms: int,
         final_below: Callable[[], int],

@@ -46,10 +46,10 @@ from .log.segment import private_memory
 from .log.staging import Placed as Placed  # the result of `stage`
 from .log.staging import Staging
 from .opening.store_opening import Opened, open_store, scanning_kernel
-from .queues.consume_queue import FILLER_SIZE
 from .queues.dispatch import Dispatcher
+from .queues.queue_engine import QueueEngine
+from .queues.queue_places import FILLER_SIZE
 from .queues.queue_reader import QueueReader
-from .queues.queue_table import QueueTable
 from .queues.run_dispatch import UNITS_WAIT, RunDispatch
 from .retention_needs import Needs
 from .store_event import StoreEvent
@@ -127,7 +127,7 @@ class MessageStore:
         self._dispatchers = tuple(dispatchers)
         self._is_replaying = False
         self._log: CommitLog
-        self._queues: QueueTable
+        self._queues: QueueEngine
         self._index: KeyIndex | None = None
         self._dispatch: RunDispatch
         self._staging: Staging
@@ -398,7 +398,7 @@ class MessageStore:
     def queue_checker(self) -> QueueChecker:
         """Another checker, for a thread of its own. Once the store is open."""
         kernel = scanning_kernel(self._config, self._log.segment_bytes)
-        return QueueChecker(self._log, kernel, self._queues.directory, file_bytes=self._queues.file_bytes)
+        return QueueChecker(self._log, kernel, self._queues.source())
 
     def set_entries_right(self, rotten: Iterable[RottenEntry]) -> tuple[RottenEntry, ...]:
         """Repairs damaged checksum entries whose right value is certain; returns the others. A worker's.

@@ -28,9 +28,8 @@ from .log.segment import NO_SPACE
 from .opening.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .opening.store_files import clear_abort
 from .queues.confirmation import Confirmation
-from .queues.deleted_queues import purge
 from .queues.dispatch import ConfirmedDispatcher, Dispatcher
-from .queues.queue_table import QueueTable
+from .queues.queue_engine import QueueEngine
 from .retention import disk_use
 from .store_event import StoreEvent
 from .worker_threads import WorkerThreads
@@ -55,7 +54,7 @@ class Upkeep:
         config: StoreConfig,
         *,
         log: CommitLog,
-        queues: QueueTable,
+        queues: QueueEngine,
         index: KeyIndex | None,
         others: Sequence[Dispatcher],
         first_opened_ms: int,
@@ -167,7 +166,7 @@ class Upkeep:
             confirm_offset=self._confirmation.to_remember(),
         )
         try:
-            purge(self._directory, self._confirmation.end(self._log.written))
+            self._queues.purge(self._confirmation.end(self._log.written))
             self._persist_others()
             is_news = _positions_of(checkpoint) != _positions_of(before)
             if is_news and flushed >= self._found_end:

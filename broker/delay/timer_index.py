@@ -14,7 +14,7 @@ from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...record.kernel import decode_batch
 from ...store.opening.snapshot import read_snapshot
 from ...store.queues.dispatch import Run
-from ...store.queues.queue_table import goes_to_queue
+from ...store.queues.queue_engine import goes_to_queue
 from ...store.rocksdb_waits import BUFFER_BYTES, TIMER_FOLDER, WaitStore
 from ..waiting.ends import ends_delay
 from ..waiting.waiting_index import Change, WaitingIndex

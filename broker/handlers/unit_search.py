@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...model.errors import BrokerBusy, OffsetOutOfRange
 from ...store.integrity.queue_check import MisplacedUnit
 from ...store.message_store import MessageStore
-from ...store.queues.queue_table import WrongUnit
+from ...store.queues.queue_engine import WrongUnit
 
 SEARCH_MS = 100  # a request in the meantime is repeated after this time
 

@@ -26,7 +26,7 @@ from ...store.integrity.quarantine import Range
 from ...store.integrity.scrub_plan import ScrubPlan, ScrubRound, ScrubStep
 from ...store.message_store import MessageStore
 from ...store.opening.snapshot import read_snapshot, write_snapshot
-from ...store.queues.queue_table import WrongUnit
+from ...store.queues.queue_engine import WrongUnit
 from ..config import SCRUB_RATE_MIN, BrokerConfig
 from ..worker_pool import WorkerPool
 

@@ -20,7 +20,7 @@ from ...record.kernel import StoredMessage, decode_batch
 from ...record.sys_flag import SEQUENCED
 from ...store.opening.snapshot import read_snapshot
 from ...store.queues.dispatch import Run
-from ...store.queues.queue_table import goes_to_queue
+from ...store.queues.queue_engine import goes_to_queue
 from ...store.rocksdb_waits import BUFFER_BYTES, HALF_FOLDER, WaitStore
 from ..waiting.ends import TRANSACTION_TOPICS, ends_half
 from ..waiting.waiting_index import Change, WaitingIndex

@@ -20,7 +20,7 @@ from ...record.kernel import ended_waits
 from ...record.sys_flag import ENDS_WAIT
 from ...store.opening.store_files import read_abort
 from ...store.queues.dispatch import Run
-from ...store.queues.queue_table import list_queues
+from ...store.queues.engine_choice import topics_with_queues
 from ...store.rocksdb_waits import WaitStore
 from .waiting_table import ENDED, WaitingTable
 
@@ -191,5 +191,5 @@ def _nothing_waited(directory: str, topics: frozenset[str]) -> bool:
     """True if nothing ever waited in a store that was closed cleanly: then the log need not be replayed from its beginning."""
     if read_abort(directory) is not None:
         return False
-    known = {topic for topic, _, _ in list_queues(directory)}
+    known = topics_with_queues(directory)
     return bool(known) and known.isdisjoint(topics)

@@ -25,7 +25,7 @@ from ..checksum.splice import spliced
 from ..log.chunk_reader import ChunkCheck
 from ..log.commit_log import CommitLog
 from ..log.segment import NO_SPACE, Segment, write_fully
-from ..queues.queue_table import QueueTable
+from ..queues.queue_engine import QueueEngine
 from ..upkeep import Upkeep
 from .log_check import LogChecker
 from .quarantine import Quarantine, Range, note_quarantine
@@ -43,7 +43,7 @@ class Damage:
         self,
         directory: str,
         log: CommitLog,
-        queues: QueueTable,
+        queues: QueueEngine,
         quarantine: Quarantine,
         upkeep: Upkeep,
         *,

@@ -16,8 +16,8 @@ from ...model.errors import OffsetOutOfRange
 from ...record.layout import UNIT
 from ..log.commit_log import CommitLog
 from ..queues.confirmation import Confirmation
-from ..queues.consume_queue import FILLER_SIZE
-from ..queues.queue_table import QueueTable, WrongUnit
+from ..queues.queue_engine import QueueEngine, WrongUnit
+from ..queues.queue_places import FILLER_SIZE
 from .log_check import Checked, LogChecker
 from .quarantine import Quarantine, Range, joined
 from .queue_check import MisplacedUnit, QueueChecker
@@ -35,7 +35,7 @@ class DamagedUnits:
     def __init__(
         self,
         log: CommitLog,
-        queues: QueueTable,
+        queues: QueueEngine,
         quarantine: Quarantine,
         confirmation: Confirmation,
         checker: QueueChecker,

@@ -1,20 +1,19 @@
 """Checks whether the consume queues name the records of the log: compares each record with its unit.
 
-    bytes of the log, as a scrub reads them -> runs of records -> expected units <-> units in the file
-                                               '- they differ: does the file's unit name a valid record of its own?
+    bytes of the log, as a scrub reads them -> runs of records -> expected units <-> units in the queue
+                                               '- they differ: does the queue's unit name a valid record of its own?
                                                else it is wrong
 
 A topic may have been deleted and created again: then the log still has records of the former topic, and the new one's
 units name others. So a unit that names a record of this very queue and offset counts more than an earlier record, and so do
 neighbouring units that name theirs: the log and each queue have the same order. A unit that names a quarantined place stays.
 
-It reads files by descriptors of its own: any thread, one checker each. The loop checks a unit that it calls wrong
-again before it writes (`QueueTable.set_right`).
+It reads units by a source of its own: any thread, one checker each. The loop checks a unit that it calls wrong
+again before it writes (`QueueEngine.set_right`).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,16 +24,14 @@ from ...record.codes import RECORD_OVERHEAD_BYTES, RUN_BLANK
 from ...record.kernel import RunKernel, is_record_of
 from ...record.layout import UNIT
 from ..log.commit_log import CommitLog
-from ..log.segment import segment_name
-from ..queues.consume_queue import FILLER_SIZE, UNIT_BYTES
-from ..queues.queue_table import WrongUnit, goes_to_queue
+from ..queues.queue_engine import NO_UNIT, UnitSource, WrongUnit, goes_to_queue
+from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES
 from .log_check import Read
 from .quarantine import Range, overlapping, overlaps
 from .scrub_reader import ScrubReader
 
 _RUN_COUNT_MAX: Final = 8192  # records compared in one go
 _SEARCH_BYTES: Final = 4 << 20  # of the log read at a time while one record is searched
-_NO_FILE: Final = b"\xff" * UNIT_BYTES  # retention has deleted it, or its topic was deleted since
 _EXTENDED_BELOW: Final = -0x80000000  # a tag code is the address of a unit in RocketMQ's extension
 
 
@@ -58,12 +55,10 @@ class MisplacedUnit:
 class QueueChecker:
     """The checker of one store. `kernel`: for records of any size that the log may hold; not shared."""
 
-    def __init__(self, log: CommitLog, kernel: RunKernel, directory: str, *, file_bytes: int) -> None:
-        """`directory`: of the consume queues, whose files have `file_bytes` each."""
+    def __init__(self, log: CommitLog, kernel: RunKernel, source: UnitSource) -> None:
         self._log = log
         self._kernel = kernel
-        self._directory = directory
-        self._file_bytes = file_bytes
+        self._source = source
         self._at, self._is_at_blank = 0, False
 
     def check(self, read: Read, begin: int, end: int, damaged: Sequence[Range]) -> list[WrongUnit]:
@@ -77,8 +72,8 @@ class QueueChecker:
         return list(found.values())  # of two records for one unit, the later one belongs to the present topic
 
     def is_still_there(self, wrong: WrongUnit) -> bool:
-        """True if its file still holds the damaged unit. Raises OSError."""
-        return self._held(wrong.topic, wrong.queue_id, wrong.queue_offset, 1) == wrong.held
+        """True if its queue still holds the damaged unit. Raises OSError."""
+        return self._source.units(wrong.topic, wrong.queue_id, wrong.queue_offset, 1) == wrong.held
 
     def find(self, misplaced: MisplacedUnit, end: int, damaged: Sequence[Range]) -> WrongUnit | None:
         """The right unit, if its record is before `end` and outside damaged ranges.
@@ -130,37 +125,21 @@ class QueueChecker:
             self._at += at
 
     def _wrong(self, run: _Run, damaged: Sequence[Range]) -> Iterator[WrongUnit]:
-        """Those of a run's units that the files lack, and have nothing equally good instead of."""
-        if not os.path.isdir(os.path.join(self._directory, run.topic, str(run.queue_id))):
+        """Those of a run's units that the queues lack, and have nothing equally good instead of."""
+        if not self._source.has_queue(run.topic, run.queue_id):
             return  # its topic was deleted
-        held = self._held(run.topic, run.queue_id, run.queue_offset, run.count)
+        held = self._source.units(run.topic, run.queue_id, run.queue_offset, run.count)
         if held == run.units:
             return
         for index in range(run.count):
             unit, found = run.unit(index), held[index * UNIT_BYTES : (index + 1) * UNIT_BYTES]
             compared = 12 if run.topic == SCHEDULE_TOPIC else UNIT_BYTES  # a delayed message's tag code is its time
-            if found[:compared] == unit[:compared] or found == _NO_FILE:
+            if found[:compared] == unit[:compared] or found == NO_UNIT:
                 continue
             if found[:12] == unit[:12] and int.from_bytes(found[12:], "big", signed=True) < _EXTENDED_BELOW:
                 continue
             if self._is_wrong(run, index, found, damaged):
                 yield WrongUnit(run.topic, run.queue_id, run.queue_offset + index, unit, found, run.store_timestamp_ms)
-
-    def _held(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
-        """The units in the files at these places. Raises OSError."""
-        held = b""
-        begin, end = queue_offset * UNIT_BYTES, (queue_offset + count) * UNIT_BYTES
-        while begin + len(held) < end:
-            position = begin + len(held)
-            base = position // self._file_bytes * self._file_bytes
-            path = os.path.join(self._directory, topic, str(queue_id), segment_name(base))
-            size = min(end, base + self._file_bytes) - position
-            try:
-                with open(path, "rb") as file:
-                    held += os.pread(file.fileno(), size, position - base).ljust(size, b"\0")
-            except FileNotFoundError:
-                held += _NO_FILE * (size // UNIT_BYTES)
-        return held
 
     def _is_wrong(self, run: _Run, index: int, held: bytes, damaged: Sequence[Range]) -> bool:
         """True if `held` names anything but this record, which is the right one."""
@@ -172,8 +151,8 @@ class QueueChecker:
             if physical > own and self._names_own(run.topic, run.queue_id, run.queue_offset + index, held):
                 return False
         slot = run.queue_offset + index
-        before = self._held(run.topic, run.queue_id, slot - 1, 1) if slot else b""
-        behind = self._held(run.topic, run.queue_id, slot + 1, 1)
+        before = self._source.units(run.topic, run.queue_id, slot - 1, 1) if slot else b""
+        behind = self._source.units(run.topic, run.queue_id, slot + 1, 1)
         if before and _place(before) >= own and self._names_own(run.topic, run.queue_id, slot - 1, before):
             return False
         return not (_place(behind) <= own and self._names_own(run.topic, run.queue_id, slot + 1, behind))

@@ -125,7 +125,7 @@ class ChunkAppender:
         """Dispatches to everybody who gets a master's turns."""
         for target in group.targets.values():
             target.queue = self._queues.get_or_create(target.topic, target.queue_id)
-            if target.queue.delays_ms:
+            if target.queue.keeps_times:
                 group.is_plain = False
         if group.runs:
             self._dispatch.dispatch(group.runs, self._kernel, data, grouped=group.is_plain)

@@ -30,8 +30,8 @@ from ...record.kernel import RunKernel, WrittenRun, batch_sizes, encode_record, 
 from ...record.new_record import NewRecord
 from ..config import StoreConfig
 from ..opening.store_opening import Opened
-from ..queues.consume_queue import ConsumeQueue
-from ..queues.queue_table import goes_to_queue
+from ..queues.queue_engine import goes_to_queue
+from ..queues.queue_places import QueuePlaces
 from ..queues.run_dispatch import UNITS_WAIT, RunDispatch, RunTarget
 
 
@@ -56,14 +56,14 @@ class _Tail(RunTarget):
 
     __slots__ = ("is_plain", "next_offset", "topic_bytes", "topic_hash")
 
-    def __init__(self, queue: ConsumeQueue) -> None:
+    def __init__(self, queue: QueuePlaces) -> None:
         self.queue = queue
         self.topic = queue.topic
         self.queue_id = queue.queue_id
         self.topic_bytes = queue.topic.encode()
         self.topic_hash = index_topic_hash(self.topic_bytes)
         self.next_offset = queue.next_offset
-        self.is_plain = not queue.delays_ms
+        self.is_plain = not queue.keeps_times
 
 
 class Staging:

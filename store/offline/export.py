@@ -14,7 +14,7 @@ from ...model.errors import CorruptRecordError, RemoteProtocolError
 from ...model.export_line import ExportedMessage
 from ...model.names import is_system_topic
 from ...record.kernel import StoredMessage
-from ..queues.queue_table import goes_to_queue
+from ..queues.queue_engine import goes_to_queue
 from .offline import OfflineQueues, open_queues
 from .offline_log import DamagedRange, read_checked
 

@@ -15,14 +15,15 @@ from typing import Any, Final
 from ...model.clock import now_ms
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage
-from ..config import StoreConfig, parse_delay_levels
+from ..config import StoreConfig
 from ..index.key_index import KeyIndex
 from ..index.key_reader import KeyReader
 from ..integrity.quarantine import Quarantine
 from ..log.commit_log import CHECKSUM_FOLDER
 from ..log.segment import segment_name
+from ..queues.engine_choice import open_engine
+from ..queues.queue_engine import QueueEngine
 from ..queues.queue_reader import QueueReader
-from ..queues.queue_table import QueueTable
 from .offline_log import DamagedRange, OfflineLog, check_offline, open_log, read_batches, read_checked
 from .pending import PendingReader
 
@@ -34,7 +35,7 @@ class OfflineQueues:
     """An open log with its queues and its index; `pending`: reads what waits in it."""
 
     store: OfflineLog
-    queues: QueueTable
+    queues: QueueEngine
     index: KeyIndex
     pending: PendingReader
 
@@ -45,13 +46,7 @@ def open_queues(directory: str) -> Iterator[OfflineQueues]:
     config = StoreConfig()
     with ExitStack() as opened:
         store = opened.enter_context(open_log(directory, config))
-        queues = QueueTable(
-            directory,
-            file_units=config.queue_file_units,
-            open_max=config.queue_files_open_max,
-            delays_ms=parse_delay_levels(config.delay_levels),
-            writable=False,
-        )
+        queues = open_engine(directory, config, writable=False)
         opened.callback(queues.close)
         index = KeyIndex(
             directory, slots=config.index_slots, entries=config.index_entries, now_ms=now_ms, writable=False

@@ -29,8 +29,8 @@ from ..opening.checkpoint import Checkpoint, read_checkpoint
 from ..opening.snapshot import read_snapshot
 from ..opening.store_files import read_abort
 from ..opening.store_opening import find_segment_bytes, has_commit_log, is_ours, scanning_kernel, survey_begin
-from ..queues.consume_queue import UNIT_BYTES
-from ..queues.queue_table import QUEUE_FOLDER, WrongUnit, find_queue_file_bytes
+from ..queues.engine_choice import open_source
+from ..queues.queue_engine import WrongUnit
 from ..upkeep import CHECKPOINT_FILE
 
 READ_BYTES: Final = 8 << 20
@@ -117,14 +117,13 @@ def _map_log(directory: str, config: StoreConfig) -> CommitLog:
 def check_offline(store: OfflineLog) -> Findings:
     """Checks every byte below `store.end`: the damage that `LogChecker` finds, besides the quarantined ranges; and the queues'
     units of undamaged records. Raises OSError."""
+    with open_source(store.directory) as source:
+        return _check(store, QueueChecker(store.log, store.kernel, source))
+
+
+def _check(store: OfflineLog, queues: QueueChecker) -> Findings:
     checksums = ChecksumReader(os.path.join(store.directory, CHECKSUM_FOLDER), store.log.segment_bytes)
     checker = LogChecker(store.kernel, checksums, store.log.segment_bytes)
-    queues = QueueChecker(
-        store.log,
-        store.kernel,
-        os.path.join(store.directory, QUEUE_FOLDER),
-        file_bytes=find_queue_file_bytes(store.directory) or UNIT_BYTES,
-    )
     found = Findings(store.log.begin)
     at = int(store.log.begin)
     while at < store.end:

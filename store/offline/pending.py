@@ -21,8 +21,8 @@ from ...record.layout import UNIT
 from ...record.sys_flag import SEQUENCED
 from ..index.key_reader import KeyReader
 from ..opening.snapshot import read_snapshot
+from ..queues.queue_engine import QueueEngine
 from ..queues.queue_reader import QueueReader
-from ..queues.queue_table import QueueTable
 
 _PULL_MESSAGES: Final = 1024
 _PULL_BYTES: Final = 1 << 20
@@ -61,7 +61,7 @@ class PendingReader:
     """Reads one open store. Loop thread, or the only thread of a tool."""
 
     def __init__(
-        self, queues: QueueTable, reader: QueueReader, keys: KeyReader, *, confirm_offset: PhysicalOffset
+        self, queues: QueueEngine, reader: QueueReader, keys: KeyReader, *, confirm_offset: PhysicalOffset
     ) -> None:
         self._queues = queues
         self._reader = reader

@@ -15,8 +15,8 @@ from ...record.layout import store_timestamp_of
 from ..integrity.scrub_reader import ScrubReader
 from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER
 from ..opening.store_files import read_abort
-from ..queues.consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue
-from ..queues.queue_table import QUEUE_FOLDER
+from ..queues.queue_engine import QUEUE_FOLDER
+from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .offline import OfflineQueues
 from .offline_log import OfflineLog
 
@@ -59,7 +59,7 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
         },
         "queues": {
             **_files(os.path.join(directory, QUEUE_FOLDER)),
-            "queues": len(queues.listed()),
+            "queues": queues.count,
             "messages": sum(entry["messages"] for entry in topics.values()),
             "message_bytes": sum(entry["bytes"] for entry in topics.values()),
         },
@@ -69,14 +69,14 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
     }
 
 
-def _measure(queue: ConsumeQueue, begin: int, store: OfflineLog) -> tuple[int, int, int]:
+def _measure(queue: QueuePlaces, begin: int, store: OfflineLog) -> tuple[int, int, int]:
     """(messages, their bytes, the place of the last one's record or -1) of a queue from an offset on."""
     count = size_bytes = 0
     last = -1
     while begin < queue.next_offset:
         data = queue.read(begin, _UNITS_AT_ONCE)
         if not data:
-            begin = queue.next_file_offset(begin)
+            begin = queue.resume_offset(begin)
             continue
         units = np.frombuffer(data, _UNIT)
         sizes = units["size"]

@@ -27,14 +27,15 @@ from typing import Final
 from ...model.clock import now_ms
 from ...model.errors import StoreFormatError
 from ...model.names import check_topic
-from ..config import SEGMENT_BYTES_LIMIT, StoreConfig, parse_delay_levels
+from ..config import SEGMENT_BYTES_LIMIT, StoreConfig
 from ..index.key_index import INDEX_FOLDER
 from ..integrity.quarantine import write_facts
 from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, SPARE_FOLDER
 from ..log.segment import create_allocated, make_directory, segment_name, sync_directory, write_fully
 from ..log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from ..queues.deleted_queues import DELETED_FOLDER
-from ..queues.queue_table import QUEUE_FOLDER, QueueTable
+from ..queues.engine_choice import open_engine
+from ..queues.queue_engine import QUEUE_FOLDER
 from ..rocksdb_waits import HALF_FOLDER, TIMER_FOLDER
 from ..upkeep import CHECKPOINT_FILE
 from .snapshot import parse_snapshot
@@ -135,12 +136,7 @@ def _reflected(name: str, data: bytes, begin: int) -> int:
 
 
 def _begin_queues(directory: str, config: StoreConfig, minimums: Mapping[tuple[str, int], int]) -> None:
-    queues = QueueTable(
-        directory,
-        file_units=config.queue_file_units,
-        open_max=config.queue_files_open_max,
-        delays_ms=parse_delay_levels(config.delay_levels),
-    )
+    queues = open_engine(directory, config)
     try:
         queues.begin_at(minimums)
     finally:

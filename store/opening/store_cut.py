@@ -22,12 +22,11 @@ from typing import Final
 from ...model.clock import now_ms
 from ...model.errors import OffsetOutOfRange
 from ...model.queue import PhysicalOffset
-from ..config import StoreConfig, parse_delay_levels
+from ..config import StoreConfig
 from ..index.key_index import KeyIndex
 from ..log.commit_log import CommitLog
 from ..log.segment import sync_directory
-from ..queues.deleted_queues import restore
-from ..queues.queue_table import QUEUE_FOLDER, QueueTable
+from ..queues.engine_choice import open_engine
 from ..upkeep import CHECKPOINT_FILE
 from .checkpoint import read_checkpoint, write_checkpoint
 from .snapshot import read_snapshot
@@ -51,7 +50,6 @@ def truncate_store(directory: str, config: StoreConfig, offset: int) -> None:
                 raise OffsetOutOfRange("commit log", offset, log.begin, log.written)
             _lower_checkpoint(directory, offset)
             log.cut(min(offset, log.written))
-            restore(directory, os.path.join(directory, QUEUE_FOLDER), offset)
             _cut_queues(directory, config, log.written)
             if config.index_enabled:
                 _cut_index(directory, config, log)
@@ -76,12 +74,7 @@ def _lower_checkpoint(directory: str, offset: int) -> None:
 
 
 def _cut_queues(directory: str, config: StoreConfig, end: PhysicalOffset) -> None:
-    queues = QueueTable(
-        directory,
-        file_units=config.queue_file_units,
-        open_max=config.queue_files_open_max,
-        delays_ms=parse_delay_levels(config.delay_levels),
-    )
+    queues = open_engine(directory, config)
     try:
         queues.cut(end)
     finally:

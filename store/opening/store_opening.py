@@ -20,7 +20,7 @@ from ...model.errors import StoreFormatError, StorePoisoned
 from ...model.queue import PhysicalOffset
 from ...record.codes import RUN_BLANK, RUN_END, RUN_MORE
 from ...record.kernel import RunKernel
-from ..config import StoreConfig, parse_delay_levels
+from ..config import StoreConfig
 from ..index.key_index import INDEX_FOLDER, KeyIndex
 from ..integrity.quarantine import FACTS_FILE as FACTS_FILE
 from ..integrity.quarantine import QUEUES_AT_STOP, Quarantine, Range, are_facts_lost, joined, overlaps, write_facts
@@ -30,7 +30,8 @@ from ..log.log_pages import is_record_readable
 from ..log.spare_files import SPARE_INDEX_FOLDER
 from ..queues.confirmation import Confirmation
 from ..queues.dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
-from ..queues.queue_table import QueueTable
+from ..queues.engine_choice import open_engine
+from ..queues.queue_engine import QueueEngine
 from ..queues.queue_witness import QueueWitness
 from ..upkeep import CHECKPOINT_FILE, Upkeep
 from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -59,7 +60,7 @@ class Opened:
     """
 
     log: CommitLog
-    queues: QueueTable
+    queues: QueueEngine
     index: KeyIndex | None
     quarantine: Quarantine
     others: tuple[Interest, ...]
@@ -183,7 +184,7 @@ class _Parts:
     """The open files. `kernel`: reads what is in the log already."""
 
     log: CommitLog
-    queues: QueueTable
+    queues: QueueEngine
     index: KeyIndex | None
     kernel: RunKernel
 
@@ -208,13 +209,7 @@ def _open_parts(
         on_poisoned=_noting_failure(directory, on_poisoned),
     )
     unwinding.callback(log.close)
-    queues = QueueTable(
-        directory,
-        file_units=config.queue_file_units,
-        open_max=config.queue_files_open_max,
-        delays_ms=parse_delay_levels(config.delay_levels),
-        spare_bytes=_spare_bytes(config, log.segment_bytes),
-    )
+    queues = open_engine(directory, config, spare_bytes=_spare_bytes(config, log.segment_bytes))
     unwinding.callback(queues.close)
     _check_log_is_there(log, left.checkpoint, queues)
     index = _open_index(directory, config, clock, _spare_bytes(config, log.segment_bytes))
@@ -232,7 +227,7 @@ def _find_end(directory: str, config: StoreConfig, left: _Left, parts: _Parts, b
         check_body_crc=config.verify_body_crc,
         last_stop=LastStop.of(left.abort),
         is_ours=is_ours(directory, left.abort, left.checkpoint),
-        witness=QueueWitness(queues.directory, file_bytes=queues.file_bytes),
+        witness=QueueWitness(queues.source()),
     ).run(begin, left.checkpoint.flushed_offset or 0)
     log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, left.abort))
     if survey.unmatched:
@@ -246,12 +241,12 @@ def _find_end(directory: str, config: StoreConfig, left: _Left, parts: _Parts, b
 
 def _recycle_in_worker(parts: _Parts, upkeep: Upkeep) -> None:
     """Lets the upkeep's worker prepare spare files."""
+    parts.queues.work_in(upkeep.run_in_worker)
     index = parts.index
-    for spares in (parts.queues.spares, None if index is None else index.spares):
-        if spares is not None:
-            spares.run_soon = upkeep.run_in_worker
     if index is not None:
         index.run_soon = upkeep.run_in_worker
+        if index.spares is not None:
+            index.spares.run_soon = upkeep.run_in_worker
 
 
 def _replay(parts: _Parts, dispatchers: Sequence[Dispatcher], opened: Opened) -> int:
@@ -271,12 +266,12 @@ def _replay(parts: _Parts, dispatchers: Sequence[Dispatcher], opened: Opened) ->
     return replayed
 
 
-def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTable) -> None:
+def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueEngine) -> None:
     """Checks that the log still exists, with its newest files, if anything else of the store does.
 
     Otherwise new messages would get offsets that consumers know from other messages. Raises StoreFormatError.
     """
-    is_gone = not log.segments() and (queues.listed() or checkpoint.flushed_offset or checkpoint.message_time_ms)
+    is_gone = not log.segments() and (queues.count or checkpoint.flushed_offset or checkpoint.message_time_ms)
     if is_gone or (checkpoint.flushed_offset or 0) > log.written:
         raise StoreFormatError(
             log.directory,
@@ -286,7 +281,7 @@ def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTab
         )
 
 
-def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable) -> None:
+def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueEngine) -> None:
     """Checks that no queue and no queue file is missing since our last, clean stop.
 
     Otherwise new messages would get offsets that consumers know from other messages. If all are missing they are rebuilt.
@@ -409,7 +404,7 @@ def _open_index(directory: str, config: StoreConfig, clock: Clock, spare_bytes: 
 
 
 def _replay_begin(
-    log: CommitLog, queues: QueueTable, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
+    log: CommitLog, queues: QueueEngine, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
 ) -> int:
     """From where the log must be read because some dispatcher lacks it; `whole`: from where it must be read anyway."""
     rebuilt = _rebuild_begin(log, queues, index)
@@ -417,9 +412,9 @@ def _replay_begin(
     return max(min(needed), log.begin)
 
 
-def _rebuild_begin(log: CommitLog, queues: QueueTable, index: KeyIndex | None) -> PhysicalOffset | None:
+def _rebuild_begin(log: CommitLog, queues: QueueEngine, index: KeyIndex | None) -> PhysicalOffset | None:
     """From where the log must be read to rebuild what queues or index have lost; None: nothing is lost."""
-    if not queues.listed() or (index is not None and index.end_offset < 0):
+    if not queues.count or (index is not None and index.end_offset < 0):
         return log.begin
     if index is not None and index.needs_from is not None:
         return PhysicalOffset(max(index.needs_from, log.begin))

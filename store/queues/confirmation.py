@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from ...model.queue import PhysicalOffset
-from .consume_queue import ConsumeQueue
+from .queue_places import QueuePlaces
 
 QueueKey = tuple[str, int]
 
@@ -50,7 +50,7 @@ class Confirmation:
         """The physical offset at which readers of the log stop."""
         return written if self.offset is None else PhysicalOffset(min(self.offset, written))
 
-    def next_offset(self, queue: ConsumeQueue) -> int:
+    def next_offset(self, queue: QueuePlaces) -> int:
         """The queue offset behind the last readable message. Any thread."""
         offset = self.offset
         if offset is None:

@@ -1,9 +1,7 @@
 """A consume queue: which record of the commit log is the n-th message of one queue of one topic.
 
-`consumequeue/{topic}/{queueId}/` holds files of a fixed number of units, each named by the 20 digits of its first byte's
-position in the queue. A unit is 20 bytes (`docs/formats/consume_queue.md`); message n is the unit at byte 20 n:
-
-    byte 0 physical offset 8 | 8 record size 4 | 12 tags code 8
+`consumequeue/{topic}/{queueId}/` holds files of a fixed number of units (queue_places), each named by the 20 digits of its
+first byte's position in the queue. Message n is the unit at byte 20 n.
 
 A queue that begins at a higher offset is filled up to it with units (0, 0x7FFFFFFF, 0), as RocketMQ does. A gap inside a
 queue (damage in the log) is filled with (physical offset of what follows, 0x7FFFFFFF, 0). Readers skip both.
@@ -32,11 +30,10 @@ from ...record.layout import UNIT
 from ..log.segment import NAME_DIGITS, clear_range, create_sparse, first_hole, is_blank, segment_name, write_fully
 from ..log.spare_files import SpareFiles
 from ..log.unsynced_files import UnsyncedFiles, folders_to_sync
+from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 
 logger = logging.getLogger(__name__)
 
-UNIT_BYTES: Final = 20
-FILLER_SIZE: Final = 0x7FFFFFFF
 _FILL_STEP_UNITS: Final = 4096
 _ROOM_BYTES: Final = 64 * 1024  # 3,276 messages
 _ROOM: Final = memoryview(bytes(_ROOM_BYTES))
@@ -102,12 +99,11 @@ def list_queue_files(directory: str, file_bytes: int, *, writable: bool = True) 
     return bases
 
 
-class ConsumeQueue:
-    """One loaded queue. `next_offset`: the queue offset of the next message. `tail_path`: its last file; "" if it has none."""
+class ConsumeQueue(QueuePlaces):
+    """One loaded queue. `tail_path`: its last file; "" if it has none."""
 
     __slots__ = (
-        "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_room_end", "_spares", "_tail_base",
-        "_unsynced", "delays_ms", "directory", "key", "next_offset", "queue_id", "tail_path", "topic",
+        "_bases", "_end", "_file_bytes", "_files", "_room_end", "_spares", "_tail_base", "_unsynced", "directory", "tail_path",
     )  # fmt: skip
 
     def __init__(
@@ -135,17 +131,12 @@ class ConsumeQueue:
         for new ones; without it they are deleted and created. `unsynced`: is notified of folders that get a new name.
         `bases`: of its files, if they are listed already. Raises StoreFormatError, OSError.
         """
-        self.topic = topic
-        self.queue_id = queue_id
-        self.key = (topic, queue_id)
+        super().__init__(topic, queue_id, delays_ms=delays_ms)
         self.directory = directory
-        self.delays_ms = delays_ms
         self._files = files
         self._file_bytes = file_bytes
         self._spares = spares
         self._unsynced = unsynced
-        self._min_for = -1
-        self._min_offset = QueueOffset(0)
         if bases is None:
             bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else ()
         self._bases = list(bases)
@@ -345,13 +336,9 @@ class ConsumeQueue:
             return b""
         return os.pread(self._files.fd(self._path(base)), size, position - base)
 
-    def unit(self, queue_offset: int) -> tuple[int, int, int]:
-        """(physical offset, size, tags code) of one unit in [first file's start, next_offset). Raises IndexError."""
-        found = self.read(queue_offset, 1)
-        if not found:
-            raise IndexError(queue_offset)
-        physical, size, code = UNIT.unpack(found)
-        return physical, size, code
+    def stored_ms(self, queue_offset: int) -> int | None:  # noqa: ARG002
+        """Only the log knows."""
+        return None
 
     @property
     def file_count(self) -> int:
@@ -363,71 +350,8 @@ class ConsumeQueue:
         """The queue offset at which the first file begins."""
         return self._bases[0] // UNIT_BYTES if self._bases else 0
 
-    def end_of(self, queue_offset: int) -> int:
-        """The physical offset behind a message; for filler, the offset in it. Raises IndexError."""
-        physical, size, _ = self.unit(queue_offset)
-        return physical if size == FILLER_SIZE else physical + size
-
-    def is_place_of(self, queue_offset: int, physical_offset: int) -> bool:
-        """Whether the unit there belongs to the record at this physical offset, or is filler that may stand for it.
-
-        Filler may, if the next message of the queue is behind the record in the log and the message before is before it.
-        """
-        if not self.first_offset <= queue_offset < self.next_offset:
-            return False
-        held, size, _ = self.unit(queue_offset)
-        if size != FILLER_SIZE:
-            return held == physical_offset
-        return physical_offset < held and self._lies_behind_message_before(queue_offset, physical_offset)
-
-    def places_beside(self, queue_offset: int, log_begin: int, log_end: int) -> tuple[int, int]:
-        """The range of the log in which a message's record can be: behind the record of the message before, before the next
-        one's.
-
-        Offsets outside the log are ignored.
-        """
-        begin, end = log_begin, log_end
-        if queue_offset > self.first_offset:
-            behind = self.end_of(queue_offset - 1)
-            begin = behind if log_begin <= behind <= log_end else begin
-        if queue_offset + 1 < self.next_offset:
-            before = self.unit(queue_offset + 1)[0]
-            end = before if begin < before <= log_end else end
-        return begin, end
-
-    def _lies_behind_message_before(self, queue_offset: int, physical_offset: int) -> bool:
-        for before in range(queue_offset - 1, self.first_offset - 1, -1):
-            held, size, _ = self.unit(before)
-            if size != FILLER_SIZE:
-                return held < physical_offset
-        return True
-
-    def min_offset(self, log_begin: PhysicalOffset) -> QueueOffset:
-        """The first message whose record is at or behind `log_begin`; `next_offset` if there is none."""
-        if log_begin != self._min_for:
-            first = self.first_offset
-            offsets = range(first, self.next_offset)
-            self._min_offset = QueueOffset(
-                first + bisect_left(offsets, x=True, key=lambda n: self._is_kept(n, log_begin))
-            )
-            self._min_for = log_begin
-        return self._min_offset
-
-    def _is_kept(self, queue_offset: int, log_begin: int) -> bool:
-        """Decided by the majority of three units: offsets ascend, so a damaged one is out of order."""
-        low, high = max(queue_offset - 1, self.first_offset), min(queue_offset + 2, self.next_offset)
-        if high - low < 3:
-            return self._lies_behind(queue_offset, log_begin)
-        return sum(self._lies_behind(near, log_begin) for near in range(low, high)) > 1
-
-    def _lies_behind(self, queue_offset: int, log_begin: int) -> bool:
-        physical, size, _ = self.unit(queue_offset)
-        if physical < 0:  # damaged: treated as being where the next one is
-            return queue_offset + 1 >= self.next_offset or self._lies_behind(queue_offset + 1, log_begin)
-        return physical >= log_begin and not (size == FILLER_SIZE and physical == 0)
-
-    def next_file_offset(self, queue_offset: int) -> QueueOffset:
-        """The first queue offset of the file behind the one that holds `queue_offset`."""
+    def resume_offset(self, queue_offset: int) -> QueueOffset:
+        """Where to go on if nothing can be read at `queue_offset`: at the begin of the next file."""
         units = self._file_bytes // UNIT_BYTES
         return QueueOffset((queue_offset // units + 1) * units)
 

@@ -43,8 +43,10 @@ def purge(store_directory: str, confirmed: int) -> None:
             shutil.rmtree(_path(store_directory, at, topic))
 
 
-def restore(store_directory: str, queue_folder: str, end: int) -> None:
-    """Takes back the deletions behind `end`, to which the log was cut. May be repeated after a crash. Raises OSError."""
+def restore(store_directory: str, queue_folder: str, end: int) -> bool:
+    """Takes back the deletions behind `end`, to which the log was cut; returns whether there are any. May be repeated after a
+    crash. Raises OSError."""
+    taken_back = False
     for at, topic in reversed(_listed(store_directory)):
         if at > end:
             shutil.rmtree(
@@ -52,9 +54,11 @@ def restore(store_directory: str, queue_folder: str, end: int) -> None:
             )  # queues of a topic created after the deletion
             make_directory(queue_folder)
             os.rename(_path(store_directory, at, topic), os.path.join(queue_folder, topic))
+            taken_back = True
     for folder in (queue_folder, os.path.join(store_directory, DELETED_FOLDER)):
         if os.path.isdir(folder):
             sync_directory(folder)
+    return taken_back
 
 
 def _listed(store_directory: str) -> list[tuple[int, str]]:

@@ -27,11 +27,10 @@ from ..integrity.quarantine import Quarantine, overlaps
 from ..log.commit_log import CommitLog
 from ..log.known_pages import KnownPages
 from .confirmation import Confirmation
-from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
-from .queue_table import QueueTable
+from .queue_engine import QueueEngine
+from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 
 _SEARCHES_MAX: Final = 8  # attempts of one search by time; each is restarted if files of the queue expired
-_PROBE_FILES: Final = 4  # open at a time during a search by time
 HOT_MEMORY_SHARE: Final = 0.4  # this share of memory is assumed to hold the newest part of the log
 
 _NO_END: Final = 1 << 62
@@ -51,7 +50,7 @@ class QueueReader:
     def __init__(
         self,
         log: CommitLog,
-        queues: QueueTable,
+        queues: QueueEngine,
         config: StoreConfig,
         *,
         confirmation: Confirmation | None = None,
@@ -114,7 +113,7 @@ class QueueReader:
 
     def _read_units(
         self,
-        queue: ConsumeQueue,
+        queue: QueuePlaces,
         result: GetResult,
         max_messages: int,
         max_bytes: int,
@@ -128,7 +127,7 @@ class QueueReader:
         units = queue.read(result.next_offset, wanted)
         if not units:
             result.status = GetStatus.OFFSET_FOUND_NULL
-            result.next_offset = queue.next_file_offset(result.next_offset)
+            result.next_offset = queue.resume_offset(result.next_offset)
             return 0
         first = int.from_bytes(units[:8], "big")
         bound = self._config.pull_bytes_max
@@ -192,7 +191,7 @@ class QueueReader:
                 return int(stranger)
         return None
 
-    def _readable(self, queue: ConsumeQueue, units: bytes, result: GetResult) -> bytes:
+    def _readable(self, queue: QueuePlaces, units: bytes, result: GetResult) -> bytes:
         """The units before the first lost message. If the first one is lost: none, and `result` says so."""
         quarantine = self._quarantine
         whole, lost = _count_lost(units, quarantine)
@@ -215,7 +214,7 @@ class QueueReader:
 
     def _search(
         self,
-        queue: ConsumeQueue,
+        queue: QueuePlaces,
         result: GetResult,
         max_messages: int,
         max_bytes: int,
@@ -227,7 +226,7 @@ class QueueReader:
             units = queue.read(result.next_offset, min(_SEARCH_UNITS, result.max_offset - result.next_offset))
             if not units:
                 result.status = GetStatus.OFFSET_FOUND_NULL
-                result.next_offset = queue.next_file_offset(result.next_offset)
+                result.next_offset = queue.resume_offset(result.next_offset)
                 return
             units = self._readable(queue, units, result)
             if not units:
@@ -249,7 +248,7 @@ class QueueReader:
 
     def _search_units(
         self,
-        queue: ConsumeQueue,
+        queue: QueuePlaces,
         units: bytes,
         result: GetResult,
         max_messages: int,
@@ -305,19 +304,16 @@ class QueueReader:
 
     def _offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset | None:
         """None if a file of the queue expired meanwhile: it may now hold units of another queue."""
-        files = OpenFiles(_PROBE_FILES)
         try:
-            queue = self._queues.private(topic, queue_id, files)
-            if queue is None:
-                return QueueOffset(0)
-            found = self._by_time(queue, timestamp_ms, upper=upper)
-            return found if self._queues.begins_at(topic, queue_id, queue.first_offset) else None
+            with self._queues.private(topic, queue_id) as queue:
+                if queue is None:
+                    return QueueOffset(0)
+                found = self._by_time(queue, timestamp_ms, upper=upper)
+                return found if self._queues.begins_at(topic, queue_id, queue.first_offset) else None
         except (FileNotFoundError, OffsetOutOfRange):
             return None
-        finally:
-            files.close()
 
-    def _by_time(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> QueueOffset:
+    def _by_time(self, queue: QueuePlaces, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         low = queue.min_offset(self._log.begin)
         high = max(low, self._confirmation.next_offset(queue))
         limit = timestamp_ms + 1 if upper else timestamp_ms
@@ -333,12 +329,15 @@ class QueueReader:
             return QueueOffset(begin)
         return QueueOffset(begin - 1 if begin > low else 0)
 
-    def _stored_ms(self, queue: ConsumeQueue, begin: int, end: int) -> tuple[int, int | None]:
+    def _stored_ms(self, queue: QueuePlaces, begin: int, end: int) -> tuple[int, int | None]:
         """Queue offset and store time of the first readable message in [begin, end)."""
         for queue_offset in range(begin, end):
             physical, size, _ = queue.unit(queue_offset)
             names_record = physical >= 0 and RECORD_OVERHEAD_BYTES <= size < FILLER_SIZE
             if names_record and not overlaps(self._quarantine.ranges, physical, physical + size):
+                stored_ms = queue.stored_ms(queue_offset)
+                if stored_ms is not None:
+                    return queue_offset, stored_ms
                 try:
                     return queue_offset, store_timestamp_of(self._log.read(physical, physical + size))
                 except OSError:  # damaged: a reader that gets there has it quarantined

@@ -1,4 +1,4 @@
-"""All consume queues of a store, as a dispatcher: each run of records becomes units of its queue.
+"""The engine that keeps consume queues in files, as RocketMQ does: each run of records becomes units of its queue.
 
 At a start only names and sizes are read. A queue is loaded when it is first used; after an unclean stop all are loaded at
 once and cleared behind their ends. If the disk is full, units that could not be written wait in memory, and the store takes
@@ -11,42 +11,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from ...model.errors import StoreFormatError
 from ...model.names import SCHEDULE_TOPIC
 from ...model.queue import PhysicalOffset
-from ...record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from ..log.segment import NO_SPACE, sync_directory
 from ..log.spare_files import SPARE_QUEUE_FOLDER, SpareFiles
 from ..log.unsynced_files import UnsyncedFiles
-from .consume_queue import UNIT_BYTES, ConsumeQueue, OpenFiles, list_queue_files
-from .deleted_queues import set_aside
+from .consume_queue import ConsumeQueue, OpenFiles, list_queue_files
+from .deleted_queues import purge, restore, set_aside
 from .dispatch import Run
+from .queue_engine import QUEUE_FOLDER, QueueKey, WrongUnit, goes_to_queue, with_deliver_times
+from .queue_places import UNIT_BYTES, QueuePlaces
+from .unit_files import UnitFiles
 
 logger = logging.getLogger(__name__)
 
-QUEUE_FOLDER: Final = "consumequeue"
 _LOOKS_FOR_ONE: Final = 32  # checking one queue of several files takes as long as so many queues of one file
 _FILES_AT_ONCE: Final = 64
-
-QueueKey = tuple[str, int]
-
-
-def goes_to_queue(sys_flag: int) -> bool:
-    """Whether a record with this sysFlag is visible in its queue: plain and committed ones are."""
-    return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
-
-
-def with_deliver_times(units: memoryview, store_timestamp_ms: int, delay_ms: int) -> bytearray:
-    """Units of the schedule topic, with the delivery time as tags code, as in RocketMQ."""
-    patched = bytearray(units)
-    code = (store_timestamp_ms + delay_ms).to_bytes(8, "big")
-    for at in range(12, len(patched), UNIT_BYTES):
-        patched[at : at + 8] = code
-    return patched
+_PRIVATE_FILES: Final = 4  # open at a time for one private reader
 
 
 def list_queues(store_directory: str) -> Iterator[tuple[str, int, str]]:
@@ -78,23 +64,8 @@ def find_queue_file_bytes(store_directory: str) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class WrongUnit:
-    """The unit at this queue offset, `held`, does not point to its record.
-
-    `unit`: the correct one, except for a delayed message's time.
-    """
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    unit: bytes
-    held: bytes
-    store_timestamp_ms: int
-
-
 class QueueTable:
-    """{(topic, queue id): consume queue}."""
+    """A QueueEngine."""
 
     def __init__(
         self,
@@ -115,9 +86,9 @@ class QueueTable:
         self.file_bytes = find_queue_file_bytes(store_directory) or file_units * UNIT_BYTES
         self._delays_ms = delays_ms
         self._writable = writable
-        self.spares: SpareFiles | None = None
+        self._spares: SpareFiles | None = None
         if writable:
-            self.spares = SpareFiles(
+            self._spares = SpareFiles(
                 os.path.join(store_directory, SPARE_QUEUE_FOLDER),
                 size_bytes=self.file_bytes,
                 blank_bytes=self.file_bytes,
@@ -133,8 +104,11 @@ class QueueTable:
         self._is_whole = False
         self._log_end = self._expired_below = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
-        for topic, queue_id, directory in list_queues(store_directory):
-            self._unloaded[topic, queue_id] = tuple(list_queue_files(directory, self.file_bytes, writable=writable))
+        self._unloaded.update(self._found())
+
+    def _found(self) -> Iterator[tuple[QueueKey, tuple[int, ...]]]:
+        for topic, queue_id, directory in list_queues(os.path.dirname(self.directory)):
+            yield (topic, queue_id), tuple(list_queue_files(directory, self.file_bytes, writable=self._writable))
 
     def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool, is_whole: bool = False) -> None:
         """Sets where the log ended when the store was opened, and below which offset all units are on disk.
@@ -149,10 +123,12 @@ class QueueTable:
                 self._load(key, scrub=True)
 
     def cut(self, log_end: PhysicalOffset) -> None:
-        """Called instead of `begin`: removes, durably, all units of records that end above `log_end`.
-
-        Raises StoreFormatError, OSError.
+        """Called instead of `begin`: removes, durably, all units of records that end above `log_end`, and takes back deletions
+        of topics above it. May be repeated after a crash. Raises StoreFormatError, OSError.
         """
+        restored = restore(os.path.dirname(self.directory), self.directory, log_end)
+        if restored:
+            self._unloaded.update(self._found())
         self._log_end = log_end
         for key in self.listed():
             queue = self._load(key, scrub=True)
@@ -176,6 +152,11 @@ class QueueTable:
         if os.path.isdir(self.directory):
             sync_directory(self.directory)
 
+    def work_in(self, run_in_worker: Callable[[Callable[[], None]], object]) -> None:
+        """From now on expired files are blanked there."""
+        if self._spares is not None:
+            self._spares.run_soon = run_in_worker
+
     # ---- finding
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -186,19 +167,29 @@ class QueueTable:
             queue = self._load(key, scrub=False)
         return queue
 
-    def private(self, topic: str, queue_id: int, files: OpenFiles) -> ConsumeQueue | None:
-        """A copy of a queue at this moment, for reading with one's own descriptors. Any thread."""
-        queue = self._queues.get((topic, queue_id))
-        if queue is not None:
-            return queue.private(files)
-        if (topic, queue_id) in self._unloaded:
-            return self._make((topic, queue_id), files, scrub=False, writable=False)
-        return None
+    @contextmanager
+    def private(self, topic: str, queue_id: int) -> Iterator[ConsumeQueue | None]:
+        """A copy of a queue at this moment, for reading with descriptors of its own. Any thread."""
+        files = OpenFiles(_PRIVATE_FILES)
+        try:
+            queue = self._queues.get((topic, queue_id))
+            if queue is not None:
+                yield queue.private(files)
+            elif (topic, queue_id) in self._unloaded:
+                yield self._make((topic, queue_id), files, scrub=False, writable=False)
+            else:
+                yield None
+        finally:
+            files.close()
 
     def begins_at(self, topic: str, queue_id: int, first_offset: int) -> bool:
         """Whether the queue's first file still begins there, or the queue is gone. Any thread."""
         queue = self._queues.get((topic, queue_id))  # a queue that is not loaded has lost no file
         return queue is None or queue.first_offset == first_offset
+
+    def source(self) -> UnitFiles:
+        """Reads the files as they are, for one other thread."""
+        return UnitFiles(self.directory, file_bytes=self.file_bytes)
 
     def is_loaded(self, topic: str, queue_id: int) -> bool:
         """Whether `get` needs no disk: the queue is loaded, or does not exist."""
@@ -236,7 +227,7 @@ class QueueTable:
             is_whole=self._is_whole,
             writable=writable,
             delays_ms=self._delays_ms if topic == SCHEDULE_TOPIC else (),
-            spares=self.spares if writable else None,
+            spares=self._spares if writable else None,
             unsynced=self._unsynced if writable else None,
             bases=self._unloaded.get(key),
         )
@@ -278,8 +269,9 @@ class QueueTable:
         self.put(queue, wrong.queue_offset, wrong.unit, wrong.store_timestamp_ms)
         return True
 
-    def put(self, queue: ConsumeQueue, queue_offset: int, units: memoryview | bytes, store_timestamp_ms: int) -> None:
+    def put(self, queue: QueuePlaces, queue_offset: int, units: memoryview | bytes, store_timestamp_ms: int) -> None:
         """Writes units, or keeps them until the disk has room."""
+        assert isinstance(queue, ConsumeQueue)
         if queue.delays_ms:
             delay_ms = queue.delays_ms[min(queue.queue_id, len(queue.delays_ms) - 1)]
             units = bytes(with_deliver_times(memoryview(units), store_timestamp_ms, delay_ms))
@@ -406,6 +398,10 @@ class QueueTable:
         if os.path.isdir(folder) and not os.listdir(folder):
             os.rmdir(folder)
             sync_directory(self.directory)
+
+    def purge(self, confirmed: int) -> None:
+        """Deletes the queues whose deletion is confirmed. Worker thread. Raises OSError."""
+        purge(os.path.dirname(self.directory), confirmed)
 
     def close(self) -> None:
         """Closes all files."""

@@ -14,9 +14,9 @@ from ...record.kernel import RunKernel, WrittenRun
 from ..index.key_index import KeyIndex, is_indexed
 from ..opening.store_opening import Opened
 from .confirmation import Confirmation
-from .consume_queue import ConsumeQueue
 from .dispatch import Run
-from .queue_table import goes_to_queue
+from .queue_engine import goes_to_queue
+from .queue_places import QueuePlaces
 
 TOPIC_EVENTS: Final = STATE_TOPICS[0]
 UNITS_WAIT: Final = (
@@ -29,7 +29,7 @@ class RunTarget:
     """The queue that a run belongs to."""
 
     __slots__ = ("queue", "queue_id", "topic")
-    queue: ConsumeQueue
+    queue: QueuePlaces
     queue_id: int
     topic: str
 
@@ -67,7 +67,7 @@ class RunDispatch:
         else:
             for run in runs:
                 if goes_to_queue(run.sys_flag):
-                    queue: ConsumeQueue = run.target.queue
+                    queue: QueuePlaces = run.target.queue
                     found = units[run.units_begin : run.units_end]
                     self._queues.put(queue, run.queue_offset, found, run.store_timestamp_ms)
                     self._arrivals[queue.key] = None

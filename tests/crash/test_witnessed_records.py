@@ -11,6 +11,7 @@ from store_kit import StillClock, kill, make_store, message, put, put_unchecked,
 from zenitmq.record.kernel import encode_record
 from zenitmq.record.layout import UNIT
 from zenitmq.store.queues.queue_witness import QueueWitness
+from zenitmq.store.queues.unit_files import UnitFiles
 
 SETTINGS = {"segment_bytes": 65_536, "index_entries": 1000}
 CRC_AT = 8
@@ -140,7 +141,7 @@ def test_a_unit_is_of_one_record_at_one_place(tmp_path: Path) -> None:
     folder = tmp_path / "t" / "3"
     folder.mkdir(parents=True)
     (folder / f"{40:020d}").write_bytes(UNIT.pack(0, 0, 0) + UNIT.pack(4096, 200, 7))
-    witness = QueueWitness(str(tmp_path), file_bytes=40)
+    witness = QueueWitness(UnitFiles(str(tmp_path), file_bytes=40))
     assert witness.names("t", 3, 3, physical_offset=4096, size=200)
     assert not witness.names("t", 3, 3, physical_offset=4096, size=201)
     assert not witness.names("t", 3, 3, physical_offset=8192, size=200)

@@ -45,6 +45,7 @@ from zenitmq.store.opening.checkpoint import (
 )
 from zenitmq.store.opening.store_files import read_abort
 from zenitmq.store.queues.consume_queue import ConsumeQueue, OpenFiles
+from zenitmq.store.queues.unit_files import UnitFiles
 
 from .document_targets import checked_lines
 from .mutation import Field, mutated, put_number, some_number
@@ -203,8 +204,7 @@ def check_queue_checker(data: bytes, draw: Random) -> None:
             checker = QueueChecker(
                 log,
                 RunKernel(record_max=SEGMENT_BYTES, body_max=SEGMENT_BYTES),
-                str(directory / "consumequeue"),
-                file_bytes=20 * UNITS,
+                UnitFiles(str(directory / "consumequeue"), file_bytes=20 * UNITS),
             )
             low = draw.randrange(SEGMENT_BYTES)
             damaged = draw.choice(((), ((low, low + 100),)))

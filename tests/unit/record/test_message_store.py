@@ -22,7 +22,7 @@ from zenitmq.model.tag_hash import java_hash
 from zenitmq.record.kernel import decode_record
 from zenitmq.record.new_record import NewRecord
 from zenitmq.store.log import unsynced_files
-from zenitmq.store.queues.consume_queue import ConsumeQueue, OpenFiles
+from zenitmq.store.queues.consume_queue import ConsumeQueue
 from zenitmq.store.retention_needs import FixedNeeds
 
 BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}
@@ -339,9 +339,8 @@ def test_a_search_by_time_that_loses_files_to_another_queue_begins_anew(tmp_path
                     put(store, "t", 1, message("t", b"y"))
             return pread(fd, size, at)
 
-        private = store._queues.private("t", 0, files := OpenFiles(4))
-        low = private.first_offset
-        files.close()
+        with store._queues.private("t", 0) as private:
+            low = private.first_offset
         monkeypatch.setattr(os, "pread", lose)
         found = store.offset_by_time("t", 0, begin + 60_000, upper=False)
         monkeypatch.undo()

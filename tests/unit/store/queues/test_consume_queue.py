@@ -8,7 +8,8 @@ import pytest
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.record.layout import UNIT
 from zenitmq.store.log.spare_files import SpareFiles
-from zenitmq.store.queues.consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
+from zenitmq.store.queues.consume_queue import ConsumeQueue, OpenFiles
+from zenitmq.store.queues.queue_places import FILLER_SIZE, UNIT_BYTES
 
 UNITS = 16
 
@@ -144,7 +145,7 @@ def test_the_first_message_kept(tmp_path, files) -> None:
     assert [queue.min_offset(begin) for begin in (0, 1, 100, 101, 3999, 4000)] == [0, 1, 1, 2, 40, 40]
     assert queue.remove_before(3300) == 2
     assert (queue.min_offset(3300), queue.next_offset, queue.read(31, 1)) == (33, 40, b"")
-    assert queue.next_file_offset(17) == 32
+    assert queue.resume_offset(17) == 32
     with pytest.raises(IndexError):
         queue.unit(40)
     queue.remove()

@@ -1,0 +1,176 @@
+"""What the store asks of its consume queues, whatever keeps them: an engine is one implementation of these protocols.
+
+    QueueEngine    all queues of a store; a Dispatcher      queue_table: files as RocketMQ's
+    QueuePlaces    one queue: which record is message n     consume_queue
+    UnitSource     units as they are kept, by place         unit_files
+
+Nobody asks which engine it is (`engine_choice` chooses). A unit is 20 bytes everywhere (queue_places). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ...model.queue import PhysicalOffset
+from ...record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from .dispatch import Run
+from .queue_places import UNIT_BYTES, QueuePlaces
+
+QUEUE_FOLDER: Final = "consumequeue"
+NO_UNIT: Final = b"\xff" * UNIT_BYTES
+"""What a UnitSource gives for a unit that is not kept: retention has deleted it, or its topic was deleted."""
+
+QueueKey = tuple[str, int]
+
+
+def goes_to_queue(sys_flag: int) -> bool:
+    """Whether a record with this sysFlag is visible in its queue: plain and committed ones are."""
+    return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
+
+
+def with_deliver_times(units: memoryview, store_timestamp_ms: int, delay_ms: int) -> bytearray:
+    """Units of the schedule topic, with the delivery time as tags code, as in RocketMQ."""
+    patched = bytearray(units)
+    code = (store_timestamp_ms + delay_ms).to_bytes(8, "big")
+    for at in range(12, len(patched), UNIT_BYTES):
+        patched[at : at + 8] = code
+    return patched
+
+
+@dataclass(frozen=True, slots=True)
+class WrongUnit:
+    """The unit at this queue offset, `held`, does not point to its record.
+
+    `unit`: the correct one, except for a delayed message's time.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    unit: bytes
+    held: bytes
+    store_timestamp_ms: int
+
+
+class UnitSource(Protocol):
+    """Reads units as they are kept, by descriptors of its own: one thread each, any thread. Raises OSError."""
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue exists; False for one of a deleted topic."""
+
+    def units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        """The units at these places; NO_UNIT for each that is not kept."""
+
+
+class QueueEngine(Protocol):
+    """{(topic, queue id): queue}. Loop thread, except where a method says otherwise. They raise StoreFormatError, OSError."""
+
+    @property
+    def directory(self) -> str:
+        """Where the queues are, for messages about them."""
+
+    # ---- the start
+
+    def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool, is_whole: bool = False) -> None:
+        """Sets where the log ended when the store was opened; units behind that are dropped. `reflected`: below it all units
+        are on the disk, as far as the checkpoint knows. `is_whole`: we stopped cleanly, so every unit is a message's."""
+
+    def cut(self, log_end: PhysicalOffset) -> None:
+        """Called instead of `begin`: removes, durably, all units of records that end above `log_end`, and takes back deletions
+        of topics above it. May be repeated after a crash."""
+
+    def begin_at(self, minimums: Mapping[QueueKey, int]) -> None:
+        """Creates queues that continue at these offsets, durably."""
+
+    def work_in(self, run_in_worker: Callable[[Callable[[], None]], object]) -> None:
+        """From now on slow work that is due goes there."""
+
+    # ---- finding
+
+    def get(self, topic: str, queue_id: int) -> QueuePlaces | None:
+        """A queue that exists, or None."""
+
+    def get_or_create(self, topic: str, queue_id: int) -> QueuePlaces:
+        """The queue; a new one exists once it has a unit. `topic` must be a checked name."""
+
+    def private(self, topic: str, queue_id: int) -> AbstractContextManager[QueuePlaces | None]:
+        """A copy of a queue at this moment, for a reader of its own. Any thread."""
+
+    def begins_at(self, topic: str, queue_id: int, first_offset: int) -> bool:
+        """Whether the queue's kept units still begin there, or the queue is gone. Any thread."""
+
+    def is_loaded(self, topic: str, queue_id: int) -> bool:
+        """Whether `get` needs no disk: the queue is loaded, or does not exist."""
+
+    @property
+    def count(self) -> int:
+        """The number of queues."""
+
+    def kept(self) -> tuple[int, int]:
+        """(number of queues on the disk, number of their files)."""
+
+    def listed(self) -> list[QueueKey]:
+        """All queues, sorted."""
+
+    def source(self) -> UnitSource:
+        """For one other thread. Works before `begin`, too."""
+
+    # ---- dispatch
+
+    def put(self, queue: QueuePlaces, queue_offset: int, units: memoryview | bytes, store_timestamp_ms: int) -> None:
+        """Takes the units of one run, or of several if the queue does not keep times. They are readable after `advance`; on a
+        full disk they wait."""
+
+    def advance(self, end: int) -> None:
+        """All units below `end` were put."""
+
+    def on_run(self, run: Run) -> None:
+        """`put` and `advance` if the run's records are visible, else `advance`."""
+
+    def fill_in(self, run: Run) -> None:
+        """Takes the units of records that were damaged and are whole again, if their queue has only filler in their place.
+
+        Records of a deleted topic stay out of the queues of a new topic of the same name.
+        """
+
+    def set_right(self, wrong: WrongUnit) -> bool:
+        """Replaces a damaged unit if it is still there; returns whether it was."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether units wait for disk space."""
+
+    def retry_unwritten(self, end: int) -> None:
+        """Writes the waiting units as far as the disk has room; `end`: the end of the dispatched log."""
+
+    def reflected(self) -> PhysicalOffset:
+        """The units of all records below this offset are on disk."""
+
+    def persist(self) -> PhysicalOffset:
+        """Persists a whole round. Worker thread."""
+
+    def persist_some(self, files_max: int) -> bool:
+        """Makes some of what was written before the round began durable; returns whether some is left. Worker thread."""
+
+    # ---- removing
+
+    def begin_expiry(self, log_begin: PhysicalOffset) -> None:
+        """Starts an expiry: `expire_some` then removes units of records below `log_begin`."""
+
+    def expire_some(self, queues_max: int) -> bool:
+        """Checks `queues_max` queues with something to remove; returns whether some are left."""
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes the queues of a topic. Its records stay in the log until they expire."""
+
+    def set_topic_aside(self, topic: str, at: int) -> None:
+        """The same for a deletion that ends at byte `at` of the log and may still be cut from it."""
+
+    def purge(self, confirmed: int) -> None:
+        """Deletions up to `confirmed` can no longer be cut. Worker thread."""
+
+    def close(self) -> None:
+        """Closes all files."""
