@@ -7,7 +7,7 @@ The queues hold more than readers may see. Until the first `confirm` nothing is 
 
 For a reader, `next_offset` is the queue's end. Waiting runs are kept in log order and released when the confirm offset
 passes them. There are no runs for what was in the log at the first `confirm`: until all of that is confirmed, the ends are
-looked up in the queues themselves. The loop thread changes it; any thread may ask.
+looked up in the queues themselves. The loop thread changes it; any thread may ask. Pure.
 """
 
 from __future__ import annotations
