@@ -8,7 +8,8 @@ were decided or written again are named, where the broker has not done that yet.
     mark         the file `handing-over` says that this has begun
     open         the store, as a broker opens it; from here on it counts as not closed
     waits        each waiting message again, in the form that RocketMQ delivers; that ends its old wait
-    halves       op records of half messages that wait no longer
+    halves       each waiting half message again, so that RocketMQ's own copies of it are no sends of our producers; op
+                 records of those that wait no longer
     topics       the retry topic of each group that has none: RocketMQ's tools ask for it
     close        the store, flushed completely
     wheel        RocketMQ's own timer files are deleted, `delayOffset.json` and `timercheck` are written
@@ -42,8 +43,9 @@ from ...model.ids import HostAddress
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset, QueueOffset
 from ...record.kernel import decode_record
+from ...record.sys_flag import ENDS_WAIT, SEQUENCED
 from ...store.config import RECORD_BYTES_LIMIT, StoreConfig, parse_delay_levels
-from ...store.index.key_index import INDEX_FOLDER
+from ...store.index.key_index import INDEX_FOLDER, find_index_sizes
 from ...store.log.commit_log import COMMIT_LOG_FOLDER
 from ...store.log.segment import list_segments, sync_directory
 from ...store.message_store import MessageStore
@@ -65,8 +67,9 @@ from ..state.producer_table import ProducerTable
 from ..state.redelivery_topics import wanted_retry_topic
 from ..state.state_log import TOPICS, StateLog
 from ..transaction.half_index import Halves, open_half_index
-from ..transaction.half_records import ended_note, numbers_in
+from ..transaction.half_records import carried_record, ended_note, numbers_in, rollback_record
 from ..transaction.half_rules import HalfRules
+from ..waiting.copies import real_queue
 from ..waiting.waiting_index import EVERYTHING, WaitingIndex
 from .group_membership import check_is_store
 
@@ -284,6 +287,7 @@ def _rewrite_waits(
             one.on_opened(lambda: store.flushed)
             one.is_closing = True
         state.is_closing = True
+        host_bytes = 20 if address is not None and len(address.ip) > 4 else 8
         delays = Delays(
             store,
             index,
@@ -295,7 +299,7 @@ def _rewrite_waits(
             queues_of=lambda topic: queue_count(state.topic_table, topic),
             made_at=state.topic_table.made_at,
             pace=Pace(per_second=1, per_turn=1),
-            store_host_bytes=20 if address is not None and len(address.ip) > 4 else 8,
+            store_host_bytes=host_bytes,
         )
         waits = _Waits(store, index, delays)
         told = waits.first_handed(directory)
@@ -304,6 +308,7 @@ def _rewrite_waits(
         else:
             first, count, over, damaged = told, len(waits.entries), 0, 0
             largest = max((len(store.record_at(PhysicalOffset(at))) for _, at in waits.entries), default=0)
+        _rewrite_halves(store, half_index, state, host_bytes)
         _name_ended_halves(store, half_index)
         topics = _make_retry_topics(store, state)
         store.flush_all(FLUSH_TIMEOUT_MS)
@@ -312,6 +317,25 @@ def _rewrite_waits(
             for queue_id in store.queues().get(SCHEDULE_TOPIC, ())
         }
         return _Handed(first, told is not None, count, over, damaged, topics, levels, largest)
+
+
+def _rewrite_halves(store: MessageStore, index: WaitingIndex, state: StateLog, host_bytes: int) -> None:
+    """Each half message that waits as its producer sent it, again; those of a topic that is gone are rolled back."""
+    topics = state.topic_table
+    for _, offset in index.table.entries(0, count_max=_NO_LIMIT):
+        try:
+            message = decode_record(store.record_at(PhysicalOffset(offset)))
+            if not message.sys_flag & SEQUENCED:
+                continue
+            topic, _ = real_queue(message.properties)
+            if not queue_count(topics, topic) or offset < topics.made_at(topic):
+                store.stage_record(rollback_record(offset, message.queue_offset))
+            else:
+                record = carried_record(message, host_bytes)
+                store.stage_own(record, topic=message.topic, queue_id=0, count=1, flags=ENDS_WAIT)
+        except (CorruptRecordError, MessageNotFound, MessageTooLarge, MessageIllegal):
+            continue  # it stays as it is: RocketMQ cannot read it either, or has no room for its properties
+        store.commit()
 
 
 def _name_ended_halves(store: MessageStore, index: WaitingIndex) -> None:
@@ -401,6 +425,7 @@ def _broker_conf(
 ) -> dict[str, str]:
     """The settings of RocketMQ's broker that must be as they are here, or that its defaults would break."""
     queue_bytes = find_queue_file_bytes(directory)
+    index = find_index_sizes(directory, slots=config.index_slots, entries=config.index_entries)
     path = os.path.abspath(directory)
     settings = {
         "storePathRootDir": path,
@@ -410,6 +435,8 @@ def _broker_conf(
         "timerWheelEnable": "true",
         "recallMessageEnable": "true",
     }
+    if index is not None:
+        settings["maxHashSlotNum"], settings["maxIndexNum"] = map(str, index)
     if queue_bytes is not None:
         settings["mappedFileSizeConsumeQueue"] = str(queue_bytes)
     if address is not None:

@@ -1,6 +1,6 @@
 """The index of half messages that are not decided: which records wait, and when they are to be asked about.
 
-RocketMQ's own are known by what they lack: ours are sequenced, or say where their first record began. An op record of RocketMQ
+RocketMQ's own are known by what they lack: ours are sequenced, or end the wait of the record before. An op record of RocketMQ
 tells the queue offset. Which half lies there is known while the log is read, here or on a replica that copies it; a replica
 that was restarted meanwhile looks into the queue. At a start, when there is no queue to look into, the queue offset is kept
 (`foreign_ends`), and `Transactions` ends that half once it leads. What RocketMQ asks about, or parks, it writes again and has
@@ -74,7 +74,7 @@ class Halves:
                 if due_ms is None:
                     continue
                 if is_foreign(message):
-                    if run.topic == HALF_TOPIC and message.queue_offset < self._done.get(message.queue_id, 0):
+                    if run.topic == HALF_TOPIC and self.is_done((message.queue_id, message.queue_offset)):
                         continue
                     yield from ((end, before, ENDED) for before in self._written_before(message))
                     if run.topic == HALF_TOPIC:
@@ -85,6 +85,10 @@ class Halves:
                 yield end, offset, due_ms
         if halves:
             self.on_halves(halves, len(run.records))
+
+    def is_done(self, place: QueueOffset) -> bool:
+        """Whether RocketMQ has seen to what lay there when it stopped last: it has decided it, or written it again."""
+        return place[1] < self._done.get(place[0], 0)
 
     def _written_before(self, message: StoredMessage) -> list[int]:
         """Physical offsets of what RocketMQ wrote this message as before, and did not end otherwise: one, or none."""
@@ -116,7 +120,7 @@ class Halves:
             if offset is not None:
                 self._forget(offset)
                 ended.append(offset)
-            elif number >= self._done.get(queue_id, 0):
+            elif not self.is_done((queue_id, number)):
                 self.foreign_ends.add((queue_id, number))
         return ended
 
@@ -135,8 +139,10 @@ def _unheard(_halves: Sequence[Found], _size_bytes: int) -> None:
 
 
 def is_foreign(message: StoredMessage) -> bool:
-    """Whether RocketMQ wrote this half message: ours are sequenced, or say where their first record began."""
-    return not message.sys_flag & SEQUENCED and HALF_OFFSET not in message.properties
+    """Whether RocketMQ wrote this half message: ours are sequenced, or say where their first record began and end the wait of
+    the one before. A copy that RocketMQ made of ours has the properties of ours, but ends no wait."""
+    is_first = message.prepared_transaction_offset >= 0
+    return not message.sys_flag & SEQUENCED and (is_first or HALF_OFFSET not in message.properties)
 
 
 def _done_before(directory: str) -> dict[int, int]:

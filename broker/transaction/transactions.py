@@ -451,18 +451,22 @@ class Transactions:
         return max(1, len(entries))
 
     def _is_ended_by_rocketmq(self, message: StoredMessage) -> bool:
-        """Whether an op record of RocketMQ's ends this record that waits, or it wrote the message once more."""
-        if not is_foreign(message):
-            return False
-        if message.topic == HALF_TOPIC and (message.queue_id, message.queue_offset) in self._halves.foreign_ends:
+        """Whether an op record of RocketMQ's ends this record that waits, or it wrote the message once more, or parked it."""
+        place = message.queue_id, message.queue_offset
+        if message.topic == HALF_TOPIC and place in self._halves.foreign_ends:
+            return True
+        if not is_foreign(message) and message.physical_offset >= self._store.foreign_end:
+            return False  # RocketMQ has not had it
+        if message.topic == HALF_TOPIC and self._halves.is_done(place):
             return True
         properties = message.properties
-        found = self._found(HALF_TOPIC, properties.get(UNIQUE_KEY, ""))
+        unique = properties.get(UNIQUE_KEY, "")
         return any(
             one.physical_offset > message.physical_offset
             and is_foreign(one)
             and one.properties.get(REAL_TOPIC) == properties.get(REAL_TOPIC)
-            for one in found
+            for topic in (HALF_TOPIC, UNDECIDED_TOPIC)
+            for one in self._found(topic, unique)
         )
 
     # ---- retention

@@ -68,6 +68,16 @@ def list_index_files(directory: str, *, writable: bool = True) -> list[str]:
     return paths
 
 
+def find_index_sizes(store_directory: str, *, slots: int, entries: int) -> tuple[int, int] | None:
+    """(slots, entries) of each index file of a store that is not open; None if it has no file. Expected are `slots` and
+    `entries`. Raises StoreFormatError, OSError."""
+    index = KeyIndex(store_directory, slots=slots, entries=entries, now_ms=lambda: 0, writable=False)
+    try:
+        return (index.slots, index.entries) if index.file_count else None
+    finally:
+        index.close()
+
+
 class KeyIndex:
     """The series of index files, as a dispatcher."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...model.get_status import GetStatus
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNDECIDED_TOPIC
-from ...model.properties import HALF_OFFSET, REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
+from ...model.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch, decode_record
 from ...record.layout import UNIT
@@ -146,9 +146,10 @@ class PendingReader:
             is_over = message.physical_offset in ended
             if is_half:
                 is_over = is_over or (message.queue_id, message.queue_offset) in decided
-            if not message.sys_flag & SEQUENCED and HALF_OFFSET not in message.properties:  # RocketMQ's
-                is_over = is_over or (is_half and message.queue_offset < consumed.get(message.queue_id, 0))
+            if not message.sys_flag & SEQUENCED:  # RocketMQ's, or handed over to it
                 is_over = is_over or (bool(_name(message)[1]) and latest[_name(message)] != message.physical_offset)
+                if message.prepared_transaction_offset >= 0:
+                    is_over = is_over or (is_half and message.queue_offset < consumed.get(message.queue_id, 0))
             if not is_over and not self._is_committed(message):
                 yield _pending(message, due_ms=0)
 

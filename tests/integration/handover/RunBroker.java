@@ -1,17 +1,40 @@
 import java.io.FileInputStream;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestCode;
+import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
+import org.apache.rocketmq.remoting.protocol.header.EndTransactionRequestHeader;
+import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
+import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.MessageStore;
+import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
- * RocketMQ's broker, from a broker.conf, until queue 0 of a topic holds so many messages, and a while longer for those that
- * must not come. Arguments: broker.conf, topic, messages, seconds at most, seconds longer.
+ * RocketMQ's broker, from a broker.conf, does what a script says, one word and its arguments a line, and prints what came of
+ * each line: bodies or numbers behind the line itself. Arguments: broker.conf, script.
  */
 public class RunBroker {
+    static BrokerController controller;
+    static MessageStore store;
+    static NettyRemotingClient client;
+    static String address;
+
     public static void main(String[] arguments) throws Exception {
         Properties properties = new Properties();
         try (FileInputStream file = new FileInputStream(arguments[0])) {
@@ -19,26 +42,169 @@ public class RunBroker {
         }
         BrokerConfig broker = new BrokerConfig();
         NettyServerConfig server = new NettyServerConfig();
-        MessageStoreConfig store = new MessageStoreConfig();
-        for (Object config : new Object[] {broker, server, store}) {
-            MixAll.properties2Object(properties, config);
+        MessageStoreConfig config = new MessageStoreConfig();
+        for (Object one : new Object[] {broker, server, config}) {
+            MixAll.properties2Object(properties, one);
         }
-        BrokerController controller = new BrokerController(broker, server, new NettyClientConfig(), store);
+        controller = new BrokerController(broker, server, new NettyClientConfig(), config);
         if (!controller.initialize()) {
             System.out.println("not initialized");
             System.exit(2);
         }
         controller.start();
-        System.out.println("started");
-        long wanted = Long.parseLong(arguments[2]);
-        long deadline = System.currentTimeMillis() + 1000 * Long.parseLong(arguments[3]);
-        while (controller.getMessageStore().getMaxOffsetInQueue(arguments[1], 0) < wanted
-                && System.currentTimeMillis() < deadline) {
-            Thread.sleep(100);
+        store = controller.getMessageStore();
+        client = new NettyRemotingClient(new NettyClientConfig());
+        client.start();
+        address = "127.0.0.1:" + server.getListenPort();
+        int status = 0;
+        try {
+            for (String line : Files.readAllLines(Path.of(arguments[1]))) {
+                System.out.println(line + " =" + result(line.split(" ")));
+            }
+        } catch (Exception error) {
+            error.printStackTrace();
+            status = 3;
         }
-        Thread.sleep(1000 * Long.parseLong(arguments[4]));
-        System.out.println("messages " + controller.getMessageStore().getMaxOffsetInQueue(arguments[1], 0));
+        client.shutdown();
         controller.shutdown();
-        System.exit(0);
+        System.exit(status); // threads of its own go on
+    }
+
+    static String result(String[] words) throws Exception {
+        switch (words[0]) {
+            case "wait": { // topic, messages in its queue 0, seconds at most
+                long deadline = System.currentTimeMillis() + 1000 * Long.parseLong(words[3]);
+                while (count(words[1], 0) < Long.parseLong(words[2]) && System.currentTimeMillis() < deadline) {
+                    Thread.sleep(100);
+                }
+                return " " + count(words[1], 0);
+            }
+            case "sleep": // seconds
+                Thread.sleep(1000 * Long.parseLong(words[1]));
+                return "";
+            case "count": // topic, queue
+                return " " + count(words[1], Integer.parseInt(words[2]));
+            case "at": // topic, queue, queue offset
+                return bodies(read(words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]), 1));
+            case "key": { // topic, key
+                QueryMessageResult found = store.queryMessage(words[1], words[2], 64, 0, Long.MAX_VALUE);
+                String bodies = found == null ? "" : bodies(found.getMessageBufferList());
+                return bodies;
+            }
+            case "id": { // physical offset
+                MessageExt found = store.lookMessageByOffset(Long.parseLong(words[1]));
+                return found == null ? "" : " " + text(found);
+            }
+            case "time": // topic, queue, time: the queue offset
+                return " " + store.getOffsetInQueueByTime(words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]));
+            case "consume": { // group, topic, queue: from where the group is
+                int queue = Integer.parseInt(words[3]);
+                long begin = controller.getConsumerOffsetManager().queryOffset(words[1], words[2], queue);
+                String bodies = bodies(read(words[2], queue, begin, 32));
+                controller.getConsumerOffsetManager().commitOffset("", words[1], words[2], queue, count(words[2], queue));
+                return bodies;
+            }
+            case "append": { // topic, queue, body
+                MessageExtBrokerInner message = new MessageExtBrokerInner();
+                message.setTopic(words[1]);
+                message.setQueueId(Integer.parseInt(words[2]));
+                message.setBody(words[3].getBytes(StandardCharsets.UTF_8));
+                message.setBornTimestamp(System.currentTimeMillis());
+                message.setBornHost(new InetSocketAddress("127.0.0.1", 1));
+                message.setStoreHost(controller.getStoreHost());
+                message.putUserProperty("sender", "RocketMQ");
+                message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+                return " " + store.putMessage(message).getPutMessageStatus();
+            }
+            case "pop": // group, topic, messages, invisible ms, "ack" or "keep"
+                return pop(words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4]), words[5].equals("ack"));
+            case "commit": { // producer group, physical offset of the half message, its queue offset
+                EndTransactionRequestHeader header = new EndTransactionRequestHeader();
+                header.setProducerGroup(words[1]);
+                header.setCommitLogOffset(Long.parseLong(words[2]));
+                header.setTranStateTableOffset(Long.parseLong(words[3]));
+                header.setCommitOrRollback(8);
+                header.setFromTransactionCheck(false);
+                return " " + ask(RemotingCommand.createRequestCommand(RequestCode.END_TRANSACTION, header)).getCode();
+            }
+            default:
+                throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    static long count(String topic, int queue) throws Exception {
+        return store.getMaxOffsetInQueue(topic, queue);
+    }
+
+    static Iterable<ByteBuffer> read(String topic, int queue, long offset, int count) {
+        GetMessageResult found = store.getMessage("reader", topic, queue, offset, count, null);
+        return found == null ? java.util.List.of() : found.getMessageBufferList();
+    }
+
+    static String text(MessageExt message) {
+        return new String(message.getBody(), StandardCharsets.UTF_8);
+    }
+
+    static String bodies(Iterable<ByteBuffer> records) {
+        StringBuilder found = new StringBuilder();
+        for (ByteBuffer record : records) {
+            found.append(' ').append(text(MessageDecoder.decode(record.slice(), true, true)));
+        }
+        return found.toString();
+    }
+
+    static RemotingCommand ask(RemotingCommand request) throws Exception {
+        return client.invokeSync(address, request, 10_000);
+    }
+
+    static String pop(String group, String topic, int wanted, long invisibleMs, boolean acks) throws Exception {
+        StringBuilder found = new StringBuilder();
+        int empty = 0;
+        int count = 0;
+        while (count < wanted && empty < 8) { // the retry topic is looked at first by one pop in five
+            PopMessageRequestHeader header = new PopMessageRequestHeader();
+            header.setConsumerGroup(group);
+            header.setTopic(topic);
+            header.setQueueId(-1);
+            header.setMaxMsgNums(Math.min(32, wanted - count));
+            header.setInvisibleTime(invisibleMs);
+            header.setPollTime(0);
+            header.setBornTime(System.currentTimeMillis());
+            header.setInitMode(0);
+            header.setExpType("TAG");
+            header.setExp("*");
+            RemotingCommand reply = ask(RemotingCommand.createRequestCommand(RequestCode.POP_MESSAGE, header));
+            if (reply.getCode() != 0 || reply.getBody() == null) {
+                empty++;
+                continue;
+            }
+            empty = 0;
+            var fields = reply.getExtFields();
+            var starts = org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil.parseStartOffsetInfo(
+                    fields.get("startOffsetInfo"));
+            for (MessageExt message : MessageDecoder.decodesBatch(ByteBuffer.wrap(reply.getBody()), true, true, true)) {
+                found.append(' ').append(text(message)).append('/').append(message.getReconsumeTimes());
+                count++;
+                if (!acks) {
+                    continue;
+                }
+                String key = org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil.getStartOffsetInfoMapKey(
+                        message.getTopic(), message.getQueueId());
+                AckMessageRequestHeader ack = new AckMessageRequestHeader();
+                ack.setConsumerGroup(group);
+                ack.setTopic(message.getTopic());
+                ack.setQueueId(message.getQueueId());
+                ack.setOffset(message.getQueueOffset());
+                ack.setExtraInfo(org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil.buildExtraInfo(
+                        starts.get(key), Long.parseLong(fields.get("popTime")), Long.parseLong(fields.get("invisibleTime")),
+                        Integer.parseInt(fields.get("reviveQid")), message.getTopic(), "broker-a", message.getQueueId(),
+                        message.getQueueOffset()));
+                RemotingCommand done = ask(RemotingCommand.createRequestCommand(RequestCode.ACK_MESSAGE, ack));
+                if (done.getCode() != 0) {
+                    found.append(" ack:").append(done.getCode()).append(done.getRemark());
+                }
+            }
+        }
+        return found.toString();
     }
 }

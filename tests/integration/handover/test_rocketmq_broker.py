@@ -1,4 +1,4 @@
-"""RocketMQ's own broker takes over a store of ours with delayed messages, and ours takes it back.
+"""RocketMQ's own broker takes over a store of ours, with what waits in it, and ours takes it back.
 
 It runs where Java, Maven and the jars of pom.xml are there already; it downloads nothing.
 """
@@ -13,13 +13,18 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+import transaction_kit
 from handover_kit import Life, unique
-from store_kit import SMALL, StillClock, message, put, read_queue
+from store_kit import SMALL, StillClock, make_store, message, put, read_queue
 
 from zenitmq.broker.group.hand_over import hand_over
+from zenitmq.broker.state.state_log import OFFSETS, TOPICS
 from zenitmq.model.clock import SystemClock
-from zenitmq.model.names import TIMER_TOPIC
+from zenitmq.model.names import HALF_TOPIC, TIMER_TOPIC, UNDECIDED_TOPIC
+from zenitmq.model.queue import QueueOffset
+from zenitmq.model.route import TopicConfig
 from zenitmq.store.config import StoreConfig
+from zenitmq.store.message_store import Placed
 
 HERE = Path(__file__).parent
 SEGMENT = 1 << 17
@@ -63,18 +68,20 @@ def free_ports() -> int:
                 return port
 
 
-def run_rocketmq(jars: Path, work: Path, settings: dict[str, str], *, messages: int) -> str:
-    """Its broker has the store until queue 0 of "t" holds so many messages, and 3 s more."""
-    conf = work / "broker.conf"
+def run_rocketmq(jars: Path, work: Path, settings: dict[str, str], script: list[str]) -> dict[str, str]:
+    """{line of the script: what came of it}: its broker has the store meanwhile (RunBroker.java)."""
+    conf, lines = work / "broker.conf", work / "script"
     port = free_ports()
     mine = {"brokerName": "broker-a", "brokerClusterName": "zenit", "listenPort": port, "haListenPort": port + 1}
     conf.write_text("".join(f"{name}={value}\n" for name, value in {**settings, **mine}.items()))
+    lines.write_text("\n".join(script))
     options = [f"--add-{kind}={package}=ALL-UNNAMED" for package in OPEN for kind in ("opens", "exports")]
     java = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", f"-Duser.home={work}", "-Dtls.server.mode=disabled", *options]
-    command = [*java, "-cp", f"{jars}/*", str(HERE / "RunBroker.java"), str(conf), "t", str(messages), "60", "3"]
+    command = [*java, "-cp", f"{jars}/*", str(HERE / "RunBroker.java"), str(conf), str(lines)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=work)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return done.stdout
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    told = (line.partition(" =") for line in done.stdout.splitlines())
+    return {line: result.strip() for line, _, result in told if line in script}
 
 
 def fill(directory: Path) -> None:
@@ -97,18 +104,75 @@ def fill(directory: Path) -> None:
         assert life.store.written > SEGMENT
 
 
+def fill_queues(directory: Path) -> tuple[int, int, int]:
+    """Ten messages with keys, a second apart, of which group g has three; two transactions that nobody decided. Returns the
+    physical offset and the time of the sixth message, and the queue offset of the first half message once it is handed over."""
+    began_ms = SystemClock().now_ms() - 60_000
+    placed: list[Placed] = []
+    with Life(directory, StillClock(began_ms), config=CONFIG) as life:
+        life.state.stage(life.store, TOPICS, life.state.topic_table.event_set(TopicConfig("read", 1, 1)))
+        for number in range(10):
+            life.clock.time_ms = began_ms + 1000 * number
+            named = {"keys": f"k{number} all", "unique": unique(1000 + number)}
+            placed.append(put(life.store, "read", 0, message("read", b"%d" % number, **named)))
+        event = life.state.offset_table.event_committed("g", [("read", 0, 3, -1)])
+        life.state.stage(life.store, OFFSETS, event)
+        life.store.commit()
+    with transaction_kit.Scene(directory, StillClock(began_ms + 60_000), segment_bytes=SEGMENT) as scene:
+        for number in (0, 1):
+            scene.send(b"pay%d" % number, f"A{number}", queue_id=0, PSEQ=f"p {number}")
+        halves = int(scene.store.max_offset(HALF_TOPIC, 0))
+    return int(placed[5].physical_offset), began_ms + 5000, halves
+
+
 @pytest.mark.timeout(400)  # 30 s of a machine that does nothing else
-def test_waits_come_when_due_once_and_back_here_none_comes_again(jars: Path, tmp_path: Path) -> None:
+def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(jars: Path, tmp_path: Path) -> None:
     directory = tmp_path / "s"
     fill(directory)
+    sixth, sixth_ms, half = fill_queues(directory)
     document = hand_over(str(directory), CONFIG, clock=SystemClock())
     due = {0, 1, *LATER, *LEVELS}
     assert document["waiting"] == len(due) + len(FAR)
-    told = run_rocketmq(jars, tmp_path, document["broker_conf"], messages=6 + len(due))
-    assert f"messages {6 + len(due)}\n" in told
+    with make_store(directory, segment_bytes=SEGMENT) as store:
+        half_at = int(store.position_of(HALF_TOPIC, 0, QueueOffset(half)) or 0)
+    told = run_rocketmq(
+        jars,
+        tmp_path,
+        {**document["broker_conf"], "transactionCheckInterval": "600000"},
+        [
+            "at read 0 7",
+            "key read k7",
+            f"key read {unique(1007)}",
+            "key read all",
+            f"id {sixth}",
+            f"time read 0 {sixth_ms}",
+            "consume g read 0",
+            "append read 0 new",
+            f"commit g {half_at} {half}",
+            f"wait t {7 + len(due)} 60",
+            "sleep 3",
+            "count t 0",
+        ],
+    )
+    assert told == {
+        "at read 0 7": "7",
+        "key read k7": "7",
+        f"key read {unique(1007)}": "7",
+        "key read all": "0 1 2 3 4 5 6 7 8 9",
+        f"id {sixth}": "5",
+        f"time read 0 {sixth_ms}": "5",
+        "consume g read 0": "3 4 5 6 7 8 9",
+        "append read 0 new": "PUT_OK",
+        f"commit g {half_at} {half}": "0",
+        f"wait t {7 + len(due)} 60": str(7 + len(due)),
+        "sleep 3": "",
+        "count t 0": str(7 + len(due)),
+    }
     clock = StillClock(SystemClock().now_ms())
     with Life(directory, clock, config=CONFIG) as life:
-        found = [record for record in read_queue(life.store, "t", 0) if len(record.body) < 9]
+        assert [record.body for record in read_queue(life.store, "read", 0)][9:] == [b"9", b"new"]
+        assert life.state.offset_table.committed("g") == [("read", 0, 10)]
+        found = [record for record in read_queue(life.store, "t", 0) if record.body[:1].isdigit()]
         assert sorted(int(record.body) for record in found) == sorted(due)
         for record in found:
             out_ms = int(record.properties["TIMER_OUT_MS"])
@@ -118,4 +182,12 @@ def test_waits_come_when_due_once_and_back_here_none_comes_again(jars: Path, tmp
         handed = read_queue(life.store, TIMER_TOPIC, 0)
         assert len(handed) >= document["waiting"]
         all_bodies = life.deliver(clock.time_ms + 2 * HOUR_MS)
-        assert sorted(int(body) for body in all_bodies if len(body) < 9) == sorted([*due, *FAR])
+        assert sorted(int(body) for body in all_bodies if body[:1].isdigit()) == sorted([*due, *FAR])
+        assert all_bodies.count(b"pay0") == 1
+    with transaction_kit.Scene(directory, clock, segment_bytes=SEGMENT) as scene:
+        for ms in (transaction_kit.RULES.timeout_ms, 0):
+            scene.pass_ms(ms)
+        assert not scene.asked, "A0 is committed, A1 is parked: it was born long ago"
+        (parked,) = (scene.transactions.found_at(entry) for entry in scene.transactions.listed(0, 9))
+        assert parked is not None
+        assert (parked[0].topic, parked[0].body) == (UNDECIDED_TOPIC, b"pay1")
