@@ -36,6 +36,7 @@ from ..state.pop_table import PopTable, QueueKey
 from ..state.state_log import GROUPS, OFFSETS, POPS
 from .leases import Leases
 from .queue_messages import BUSY_RETRY_MS, QueueMessages, Take, WorkFirst
+from .recent_pops import RecentPops
 from .waiting_pops import Kind, Waiting, WaitingPops
 
 INVISIBLE_MS_MIN: Final = 100
@@ -61,6 +62,7 @@ class PopHandler:
         self._moved_until = 0  # all queues are closed until the state log has come to there
         self._turns: dict[tuple[str, str], int] = {}  # where the next pop of a group begins in a topic
         self._hold = WaitingPops(count_max=parts.config.parked_pulls_max, bytes_max=parts.config.parked_bytes_max)
+        self._recent = RecentPops()
         self._due: dict[str, dict[Kind, None]] = {}  # by topic: whose pops are to be looked at
         self._looking: set[str] = set()  # topics that will be looked at
         self.pops = self.messages = 0
@@ -81,6 +83,9 @@ class PopHandler:
         """Answers with messages, or parks the pop. Raises what is wrong with it."""
         request = call.request
         self._check(request)
+        if request.pop_id and self._recent.is_cancelled((request.group, request.client_id, request.pop_id)):
+            self._loop.reply(call, PopReply((), self._clock.now_ms()))
+            return
         if request.sql:
             self._conditions.condition(request.sql)
         if not self._table.key:
@@ -102,10 +107,16 @@ class PopHandler:
             self._look_soon(request.topic, 0)
 
     def on_cancel(self, call: Call[CancelPop]) -> Done:
-        """Answers a waiting pop."""
-        parked = self._hold.named(call.request.group, call.request.client_id, call.request.pop_id)
+        """Answers a waiting pop; what was handed out for it reached nobody, and goes to others."""
+        request = call.request
+        pop = request.group, request.client_id, request.pop_id
+        parked = self._hold.named(*pop)
         if parked is not None:
             self._answer_empty(parked)
+        elif request.pop_id:
+            answered = self._recent.take(pop)
+            if answered is not None:
+                self._leases.on_unsent(request.group, *answered)
         return Done()
 
     def _check(self, request: PopMessages) -> None:
@@ -179,6 +190,7 @@ class PopHandler:
         """Another broker hands out from now on."""
         self._closed.clear()
         self._moved_until = 0
+        self._recent.clear()
         self._takes.forget_all()
         for parked in self._hold.all_waiting():
             self._answer_empty(parked)
@@ -369,6 +381,8 @@ class PopHandler:
         payload: Any = slices if len(slices) <= FRAMES_MAX else (b"".join(slices),)
         reply = PopReply(tuple(parts), self._clock.now_ms())
         names = [(take.popped.queue_id, (take.popped.offsets[0], take.popped.pop_ms)) for take in takes]
+        if request.pop_id:
+            self._recent.on_answered((request.group, request.client_id, request.pop_id), request.topic, names)
         call.on_unsent = partial(self._leases.on_unsent, request.group, request.topic, names)
         self._parts.acknowledgements.staged.append((call, reply, end, payload))
 

@@ -57,7 +57,8 @@ class PopMessages(RequestFor[PopReply]):
 @request(9138, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
 class CancelPop(RequestFor[Done]):
-    """A waiting PopMessages is answered at once, with no messages. One that is answered already is left alone."""
+    """A waiting PopMessages is answered at once, with no messages; one that has yet to come will be. What went out for one that
+    was answered already reached nobody: it goes to others, and that was no attempt."""
 
     group: str
     client_id: str

@@ -52,10 +52,9 @@ class Division:
     def begin(self, targets: Sequence[PopTarget], wanted: int) -> list[Demand]:
         """The first requests of a `receive`."""
         in_turn = self._in_turn(targets)
-        if len(targets) > 1 or wanted > POP_MAX:
-            known = self._expected_of(in_turn, wanted)
-            if sum(demand.max_messages for demand in known) == wanted:
-                return known
+        known = self._expected_of(in_turn, wanted)
+        if sum(demand.max_messages for demand in known) == wanted:
+            return known
         return _waiting(in_turn, wanted)
 
     def waiting(self, targets: Sequence[PopTarget], wanted: int) -> list[Demand]:

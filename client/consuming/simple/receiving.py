@@ -106,6 +106,10 @@ class Receiving:
         free = [t for t in targets if t not in busy and now >= self._not_before_ms.get(t, 0)]
         demands = self._work.divide(free, self._wanted, is_first=not self._has_asked_all)
         self._has_asked_all = self._has_asked_all or all(demand.waits for demand in demands)
+        if len(demands) == 1 and not demands[0].waits:
+            (demand,) = demands
+            await self._work.pop(self, demand, self._subscriptions[demand.target.topic])
+            return
         for demand in demands:
             if demand.waits:
                 self._not_before_ms[demand.target] = now + PACE_MS

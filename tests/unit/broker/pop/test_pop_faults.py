@@ -10,6 +10,7 @@ import pytest
 from pop_scene import Asked, Scene
 from store_kit import StillClock, read_queue, rot
 
+from zenitmq.broker.pop.recent_pops import RECENT_MAX, RecentPops
 from zenitmq.model.errors import StoreNotWriteable
 from zenitmq.model.redelivery import dead_letter_topic
 from zenitmq.remoting.commands import CancelPop
@@ -209,3 +210,36 @@ def test_a_waiting_pop_is_cancelled_by_its_name_alone(scene: Scene) -> None:
     assert waiting[1].bodies == []
     assert waiting[1].is_answered
     assert scene.pops.document()["waiting"] == 0
+
+
+def test_what_went_out_for_a_pop_that_is_cancelled_goes_to_others(scene: Scene) -> None:
+    """Its answer reached nobody, so that was no attempt; what was acknowledged stays so."""
+    lost = popped(scene, 3, client_id="c", pop_id=1)
+    scene.ack((handle(lost), 0b010))
+    scene.turn()
+    for name in (("g", "d", 1), ("h", "c", 1), ("g", "c", 2), ("g", "c", 1), ("g", "c", 1)):
+        scene.ask(CancelPop(*name))
+    scene.turn()
+    again = popped(scene, client_id="d", pop_id=2)
+    assert again.bodies == [b"0", b"2"]
+    assert not any(attempts for part in again.reply.parts for attempts in part[3])
+
+
+def test_a_pop_that_comes_behind_its_cancelling_takes_nothing(scene: Scene) -> None:
+    """They may come by two connections."""
+    popped(scene, 1)
+    scene.ask(CancelPop("g", "c", 7))
+    late = popped(scene, client_id="c", pop_id=7)
+    assert late.is_answered
+    assert late.bodies == []
+    assert popped(scene, client_id="c", pop_id=8).bodies == [b"1", b"2", b"3"]
+
+
+def test_only_so_many_pops_are_remembered() -> None:
+    recent = RecentPops()
+    for number in range(RECENT_MAX + 1):
+        recent.on_answered(("g", "c", number), "t", [(0, (number, 1))])
+    assert recent.take(("g", "c", 0)) is None
+    assert recent.take(("g", "c", 2)) == ("t", [(0, (2, 1))])
+    assert recent.is_cancelled(("g", "c", 0))
+    assert not recent.is_cancelled(("g", "c", 0))

@@ -27,6 +27,7 @@ class PopStage(Stage):
     def __init__(self, count: int) -> None:
         super().__init__()
         self.waiting: dict[int, tuple[c.PopMessages, Callable[..., None]]] = {}
+        self.answered: dict[int, str] = {}
         self.leases: dict[str, list[int]] = {}
         self.free = list(range(count))
         self.acked: set[int] = set()
@@ -40,6 +41,9 @@ class PopStage(Stage):
         _, on_reply = self.waiting.pop(request.pop_id, (None, None))
         if on_reply is not None:
             self.at(1, lambda: on_reply(c.PopReply((), 0), b"", None))
+        elif request.pop_id in self.answered:
+            leased = self.leases[self.answered.pop(request.pop_id)]
+            self.free += [at for at in leased if at not in self.acked and at not in self.free]
         return True
 
     def send_nowait(
@@ -56,17 +60,21 @@ class PopStage(Stage):
         if pop_id not in self.waiting or not (self.free or is_over):
             return
         request, on_reply = self.waiting.pop(pop_id)
+        on_reply(*self._pop(request), None)
+
+    def _pop(self, request: c.PopMessages) -> tuple[c.PopReply, bytes]:
         taken, self.free = self.free[: request.max_messages], self.free[request.max_messages :]
         if not taken:
-            on_reply(c.PopReply((), 0), b"", None)
-            return
-        handle = f"h{pop_id}.s"
+            return c.PopReply((), 0), b""
+        handle = self.answered[request.pop_id] = f"h{request.pop_id}.s"
         self.leases[handle] = taken
         records = [encode_record(topic=TOPIC.encode(), body=b"%d" % at, queue_offset=at) for at in taken]
         attempts = tuple(self.attempts[at] for at in taken)
-        on_reply(c.PopReply(((0, len(taken), handle, attempts),), 0), b"".join(map(bytes, records)), None)
+        return c.PopReply(((0, len(taken), handle, attempts),), 0), b"".join(map(bytes, records))
 
     def _serve(self, request: c.Request, payload: Any) -> tuple[Any, bytes]:
+        if isinstance(request, c.PopMessages):
+            return self._pop(request)
         if isinstance(request, c.AckMessages | c.ReleaseMessages):
             for handle, bits in request.acks:
                 for index, at in enumerate(self.leases[handle]):
@@ -89,6 +97,8 @@ Calls = Callable[[SimpleConsumer, list[StoredMessage]], object]
 
 CALLS: dict[str, Calls] = {
     "receive": lambda consumer, _: consumer.receive(2),
+    "receive what there is": lambda consumer, _: [consumer.receive(2), consumer.receive(2)],
+    "receive what there was": lambda consumer, _: [consumer.receive(5), consumer.receive(5, wait=1)],
     "receive more than there are": lambda consumer, _: consumer.receive(40),
     "receive by several requests": lambda consumer, _: [consumer.receive(1), consumer.receive(40)],
     "ack": lambda consumer, held: consumer.ack(held[1]),

@@ -30,9 +30,12 @@ def test_who_gave_all_that_was_asked_for_is_taken_to_have_more() -> None:
     assert asked(division.begin([A, B], 5)) == [("b", 5, True), ("a", 5, True)]
 
 
-def test_one_broker_alone_is_asked_once_and_waits() -> None:
+def test_one_broker_alone_waits_unless_it_has_more() -> None:
     division = Division()
+    assert asked(division.begin([A], 1)) == [("a", 1, True)]
     division.note(A, asked=1, got=1)
+    assert asked(division.begin([A], 1)) == [("a", 1, False)]
+    division.note(A, asked=1, got=0)
     assert asked(division.begin([A], 1)) == [("a", 1, True)]
 
 
