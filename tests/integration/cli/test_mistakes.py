@@ -16,8 +16,9 @@ ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 
 def fails(*arguments: str) -> tuple[int, str]:
-    """(exit code, what it said)."""
-    done = subprocess.run([ZENIT, *arguments], input=b"", capture_output=True, timeout=60, check=False)
+    """(exit code, what it said). At home nobody has started a cluster."""
+    nowhere = os.environ | {"HOME": "/nonexistent"}
+    done = subprocess.run([ZENIT, *arguments], input=b"", capture_output=True, timeout=60, check=False, env=nowhere)
     said = done.stderr.decode()
     assert said.count("\n") == 1, said
     return done.returncode, said

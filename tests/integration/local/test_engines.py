@@ -294,7 +294,7 @@ def work(namesrv):
     def send(text):
         over.wait(0.5)
         producer.send(Message("t", text))
-        print(text.decode(), flush=True)
+        print(text.decode() + "\\n", end="", flush=True)  # in one piece
 
     def send_on():
         try:
