@@ -10,9 +10,9 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, TypeVar
 
+from .plain_dataclass import dataclass
 from .rights import Right
 
 

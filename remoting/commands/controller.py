@@ -5,11 +5,11 @@ Every reply and push contains the group's node from ZooKeeper: its JSON bytes an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ...model.groups.group import NO_VERSION
 from .base import Done, Lane, Reply, RequestFor, ServedBy, request
+from .plain_dataclass import dataclass
 from .rights import Action, on_cluster
 
 SEEN_DAMAGED: Final = -1

@@ -6,7 +6,8 @@ No server asks for rights yet; docs/formats/remoting.md lists them.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from .plain_dataclass import dataclass
 
 
 class Action(enum.Enum):
