@@ -1,5 +1,5 @@
-"""`zenit store inspect | stats | verify | dump | export | join | leave | copy | cluster | hand-over`: offline tools without
-network access; only the last five write. `scrub` and `import` ask running brokers.
+"""`zenit store inspect | stats | verify | dump | export | join | leave | copy | cluster | hand-over | repair`: offline tools
+without network access; only the last six write. `scrub` and `import` ask running brokers.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("leave")(leave)
     store_app.command("copy")(copy)
     store_app.command("hand-over")(hand_over)
+    store_app.command("repair")(repair)
     store_app.command("cluster")(cluster)
     store_app.command("scrub")(scrub)
     app.add_typer(store_app, name="store")
@@ -310,6 +311,50 @@ def hand_over_text(directory: str, document: dict[str, Any], *, dry_run: bool) -
         "# broker.conf:",
     )
     return "\n".join([*done, *(f"{name}={value}" for name, value in document["broker_conf"].items())])
+
+
+def repair(
+    directory: StoreDirectory,
+    copy: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DIR", help="A replica's store of the same group, or a copy of this store."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be repaired; change nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Repair damaged ranges of a store's log, and its queues; the brokers of both stores must be stopped.
+
+    Only bytes that checksums prove are written. Exits 1 if damage is left, and names each range. If it is interrupted, run it
+    again.
+    """
+    from ...broker.repair.store_repair import repair_store
+
+    with count_progress("bytes checked") as report:
+        document = repair_store(directory, copy, report=report, dry_run=dry_run)
+    show(document, as_json, lambda: _print_repair(document))
+    if document["left"]:
+        note(
+            f"zenit: {counted(len(document['left']), 'damaged range')} left in {directory}; docs/operate.md says what to do"
+        )
+        raise typer.Exit(1)
+
+
+def _print_repair(document: dict[str, Any]) -> None:
+    if document["repaired"]:
+        columns = ("begin", "end", "by")
+        print_table(columns, [[found[column] for column in columns] for found in document["repaired"]])
+    if document["left"]:
+        columns = ("begin", "end", "reason")
+        print_table(columns, [[found[column] for column in columns] for found in document["left"]])
+    would_be = "would be " if document["dry_run"] else ""
+    parts = [f"{counted(len(document['repaired']), 'damaged range')} {would_be}repaired"]
+    if document["units"]:
+        units = counted(document["units"], "damaged unit of queues", "damaged units of queues")
+        parts.append(f"{units} {would_be}rebuilt")
+    is_whole = not (document["repaired"] or document["left"] or document["units"])
+    typer.echo("nothing is damaged" if is_whole else f"{document['directory']}: {', '.join(parts)}")
 
 
 def scrub(

@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import logging
 import os
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Final
 
 from ...model.errors import OffsetOutOfRange
-from ...record.crc32 import crc32
 from ...record.kernel import RunKernel
-from ..checksum.checksum_entry import ChecksumEntry
-from ..checksum.splice import spliced
 from ..log.chunk_reader import ChunkCheck
 from ..log.commit_log import CommitLog
 from ..log.segment import NO_SPACE, Segment, write_fully
 from ..queues.queue_engine import QueueEngine
 from ..upkeep import Upkeep
 from .log_check import LogChecker
+from .mending import Mender, extent_of
 from .quarantine import Quarantine, Range, note_quarantine
 from .recovery import walk
 
@@ -59,6 +56,7 @@ class Damage:
         self._upkeep = upkeep
         self._kernel = kernel
         self._checker = checker
+        self._mender = Mender(checker, log.read)
         self._chunks = ChunkCheck(log, checker, fresh_from=log.written)
         self._noted = quarantine.ranges, quarantine.rotten
         self._extents: dict[Range, Range] = {}  # of the present ranges
@@ -160,7 +158,7 @@ class Damage:
         extents = {found: extent for found, extent in self._extents.items() if found in now}
         for near in _neighbours(sorted(now.difference(extents)), self._log.segment_bytes):
             appends = self._checker.appends(max(near[0][0], self._log.begin), near[-1][1])
-            extents.update((found, _extent(found, appends)) for found in near)
+            extents.update((found, extent_of(found, appends)) for found in near)
         self._extents = extents
         whole: list[Range] = []
         for low, high in sorted(self._extents.values()):
@@ -173,46 +171,12 @@ class Damage:
     # ---- mending
 
     def fits(self, begin: int, data: bytes) -> bool:
-        """True if `data` may be what was written at `begin`: our own checksums cover and confirm all of it, or it is
-        whole records
-        that match the checksums that we have. A producer may have sent a body with a wrong CRC: then only our checksums decide.
-
-        A checksum that does not match is ignored if the log holds these very bytes: then the checksum itself has rotted.
-        Raises OffsetOutOfRange if retention was faster.
-        """
-        end = begin + len(data)
-        if self._checker.vouches_for(lambda low, high: data[max(low - begin, 0) : high - begin], begin, end):
-            return True
-        if not self._checker.is_well_formed(data, begin):
-            return False
-        inside = (entry for entry in self._checker.appends(begin, end) if begin <= entry.offset and entry.end <= end)
-        if all(crc32(data[entry.offset - begin : entry.end - begin]) == entry.crc for entry in inside):
-            return True
-        try:
-            return bytes(self._log.read(begin, end)) == data
-        except OSError:
-            return False
+        """See Mender."""
+        return self._mender.fits(begin, data)
 
     def made_whole(self, begin: int, copy: bytes) -> bytes | None:
-        """The bytes that were written at `begin`, combined from another replica's copy and our own so that our
-        checksums match all of it; None if no combination does. Raises OffsetOutOfRange if retention
-        was faster."""
-        whole, at = bytearray(copy), begin
-        for entry in self._checker.appends(begin, begin + len(copy)):
-            if entry.offset != at or entry.end > begin + len(copy):
-                return None
-            place = slice(entry.offset - begin, entry.end - begin)
-            if crc32(copy[place]) != entry.crc:
-                try:
-                    ours = bytes(self._log.read(entry.offset, entry.end))
-                except OSError:
-                    return None
-                found = spliced(ours, copy[place], entry.crc)
-                if found is None:
-                    return None
-                whole[place] = found
-            at = entry.end
-        return bytes(whole) if at == begin + len(copy) else None
+        """See Mender."""
+        return self._mender.made_whole(begin, copy)
 
     def write(self, begin: int, data: bytes) -> Future[None]:
         """Writes bytes in place, within one segment; complete once they are durable. A failed sync poisons the
@@ -243,13 +207,6 @@ class Damage:
             if segment.base_offset <= offset < segment.end_offset:
                 return segment
         raise OffsetOutOfRange("commit log", offset, self._log.begin, self._log.written)
-
-
-def _extent(found: Range, appends: Sequence[ChecksumEntry]) -> Range:
-    """The appends that contain a range, as one range; if none of those given, ascending, touches it, the range itself."""
-    first = bisect_right(appends, found[0], key=lambda entry: entry.end)
-    last = bisect_left(appends, found[1], first, key=lambda entry: entry.offset)
-    return (min(found[0], appends[first].offset), max(found[1], appends[last - 1].end)) if first < last else found
 
 
 def _neighbours(ranges: Sequence[Range], segment_bytes: int) -> Iterator[Sequence[Range]]:

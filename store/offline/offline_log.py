@@ -8,7 +8,7 @@ its name after the read: a segment loses its name before it is changed. Deleted 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -114,14 +114,18 @@ def _map_log(directory: str, config: StoreConfig) -> CommitLog:
     raise AssertionError("the last try raises")
 
 
-def check_offline(store: OfflineLog) -> Findings:
+def _nothing(_done: int, _total: int) -> None:
+    """Nobody watches."""
+
+
+def check_offline(store: OfflineLog, report: Callable[[int, int], None] = _nothing) -> Findings:
     """Checks every byte below `store.end`: the damage that `LogChecker` finds, besides the quarantined ranges; and the queues'
-    units of undamaged records. Raises OSError."""
+    units of undamaged records. `report`: told (bytes done, of how many). Raises OSError."""
     with open_source(store.directory) as source:
-        return _check(store, QueueChecker(store.log, store.kernel, source))
+        return _check(store, QueueChecker(store.log, store.kernel, source), report)
 
 
-def _check(store: OfflineLog, queues: QueueChecker) -> Findings:
+def _check(store: OfflineLog, queues: QueueChecker, report: Callable[[int, int], None]) -> Findings:
     checksums = ChecksumReader(os.path.join(store.directory, CHECKSUM_FOLDER), store.log.segment_bytes)
     checker = LogChecker(store.kernel, checksums, store.log.segment_bytes)
     found = Findings(store.log.begin)
@@ -148,6 +152,7 @@ def _check(store: OfflineLog, queues: QueueChecker) -> Findings:
             unvouched_bytes=found.unvouched_bytes + checked.read_bytes - checked.vouched_bytes,
         )
         at = checked.end
+        report(at - store.log.begin, store.end - store.log.begin)
     # a broker beside us writes a unit a moment after its record
     return replace(found, units=tuple(unit for unit in found.units if queues.is_still_there(unit)))
 

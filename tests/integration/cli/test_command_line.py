@@ -83,6 +83,7 @@ COMMANDS = [
     "store leave",
     "store copy",
     "store hand-over",
+    "store repair",
     "store scrub",
     *(
         f"bench {work}"
