@@ -69,7 +69,9 @@ def inspect(directory: StoreDirectory, as_json: Json = False) -> None:
     from ...store.offline.offline import inspect_store
 
     document = inspect_store(directory)
-    show(document, as_json, lambda: print_facts(document))
+    begins = ", ".join(map(str, document["segments"]))
+    files = counted(len(document["segments"]), "file") + (f", beginning at {begins}" if begins else "")
+    show(document, as_json, lambda: print_facts(document | {"segments": files}))
 
 
 def stats(directory: StoreDirectory, as_json: Json = False) -> None:
