@@ -56,7 +56,7 @@ class PullCore(ABC):
 
     def __init__(
         self,
-        group: str,
+        group: str | None,
         *,
         namesrv: str | None = None,
         start_from: StartFrom | datetime = LAST,
@@ -70,8 +70,9 @@ class PullCore(ABC):
         room: str | None = None,
         on_lost: OnLost | None = None,
     ) -> None:
-        """`start_from`: where to begin in a queue without a committed offset.
+        """`group` None: a viewer, which reads the queues that it is given (`assign`) and commits nothing.
 
+        `start_from`: where to begin in a queue without a committed offset.
         `prefetch_bytes`: how much may lie ready. Each queue has its share, but at least one answer (`pull_bytes`, with many
         queues 64 KiB, or one message that is larger). `pull_bytes`: the largest size of one answer, 64 KiB to 16 MiB.
         `allocation`: how the group shares out its queues, the same for all members: "averaging", "averaging_by_circle",
@@ -82,9 +83,9 @@ class PullCore(ABC):
         messages whose bytes are damaged at the broker and lost for good; reading continues behind them. It runs in the I/O
         thread when they are fetched, and must not block.
 
-        Raises InvalidName or InvalidParameter. Connects at the first poll.
-        """
-        self.group = check_group(group)
+        Raises InvalidName or InvalidParameter. Connects at the first poll."""
+        self.group, name = group, _checked_name(group, trace=bool(trace))
+        auto_commit = auto_commit and group is not None
         start = check_start_from(start_from)
         _check_bytes(prefetch_bytes, pull_bytes)
         interval_ms = milliseconds("auto_commit_interval", auto_commit_interval)
@@ -93,16 +94,16 @@ class PullCore(ABC):
         traced_in = trace_topic(trace)
         own_room = None if room is None else check_room(room)
         connection = self._connection = connect(namesrv)
-        self._recorder = TraceRecorder(connection, group, traced_in) if traced_in is not None else None
+        self._recorder = TraceRecorder(connection, name, traced_in) if traced_in is not None else None
         self._waits = self._new_waits(connection)
         self._client_id = connection.new_client_id(own_room)
         self._work = self._new_work(prefetch_bytes, pull_bytes, on_lost)
-        self._group_assignment = Assignment(connection, self._waits, group, self._client_id, allocate)
+        self._group_assignment = Assignment(connection, self._waits, name, self._client_id, allocate)
         self._commits = PullCommits(
             connection,
             self._waits,
             self._work,
-            group,
+            name,
             timeout_ms=self._timeout_ms,
             on_moved=lambda queues: rebalance.on_moved(queues),
         )
@@ -111,7 +112,7 @@ class PullCore(ABC):
             self._work,
             self._group_assignment,
             self._commits,
-            group=group,
+            group=name,
             client_id=self._client_id,
             allocation=name_of(allocate),
             start_from=start,
@@ -124,7 +125,7 @@ class PullCore(ABC):
             self._work,
             self._commits,
             self._recorder,
-            group=group,
+            group=name,
             client_id=self._client_id,
             auto_commit=auto_commit,
             committer=connection.remoting.every(interval_ms, self._commits.send_settled) if auto_commit else None,
@@ -137,7 +138,7 @@ class PullCore(ABC):
         return PullWork(
             self._connection,
             self._waits,
-            self.group,
+            self.group or "",
             prefetch_bytes=prefetch_bytes,
             pull_bytes=pull_bytes,
             trace=PullTrace(self._recorder) if self._recorder is not None else None,
@@ -152,15 +153,20 @@ class PullCore(ABC):
     def _new_waits(self, connection: Connection) -> Waits:
         """The way of waiting."""
 
+    def _check_group(self, call: str) -> None:
+        if self.group is None:
+            raise LocalProtocolError(f"{call} needs a group: PullConsumer(None) reads the queues of assign(...)")
+
     # ---- what to read
 
     def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
         """Joins the group for one topic or several; their queues are shared out among the members.
 
         `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker; the same for all topics given.
-        Raises InvalidName, InvalidParameter.
+        Raises InvalidName, InvalidParameter; LocalProtocolError without a group.
         """
         self._check_usable()
+        self._check_group("subscribe")
         self._rebalance.subscribe(subscriptions_of(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
@@ -169,7 +175,7 @@ class PullCore(ABC):
         self._rebalance.unsubscribe(topic)
 
     def assign(self, queues: Sequence[MessageQueue], expression: Expression = None) -> None:
-        """Reads exactly these queues, whoever else reads them; offsets are the group's all the same."""
+        """Reads exactly these queues, whoever else reads them; offsets are the group's all the same, if there is one."""
         self._check_usable()
         self._rebalance.assign(queues, expression)
 
@@ -248,18 +254,20 @@ class PullCore(ABC):
         """Commits everything handed out so far, including the current message, and waits until the brokers have it.
 
         All of it counts as finished from here on. Raises why a broker did not take it; it is then sent again with the next
-        automatic commit.
+        automatic commit. Raises LocalProtocolError without a group.
         """
         self._check_usable()
+        self._check_group("commit")
         timeout_ms = None if timeout is None else milliseconds("timeout", timeout)
         await self._commits.commit(self._work.settle_handed(), timeout_ms=timeout_ms)
 
     async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
         """The group's committed offset in a queue, as the broker has it; None = nothing.
 
-        Raises why the broker cannot be asked.
+        Raises why the broker cannot be asked; LocalProtocolError without a group.
         """
         self._check_usable()
+        self._check_group("committed")
         offset, _ = await self._group_assignment.committed_offset(queue, timeout_ms=self._timeout_ms)
         return None if offset < 0 else QueueOffset(offset)
 
@@ -367,6 +375,13 @@ class PullConsumer(PullCore):
                         break  # a poll or seek in between took the rest
             finally:
                 work.end_iteration(taken)
+
+
+def _checked_name(group: str | None, *, trace: bool) -> str:
+    """The group's name; on the wire "" is no group. Raises InvalidName, InvalidParameter."""
+    if group is None and trace:
+        raise InvalidParameter("trace", trace, "False without a group: traces are of groups")
+    return "" if group is None else check_group(group)
 
 
 def _check_bytes(prefetch_bytes: int, pull_bytes: int) -> None:

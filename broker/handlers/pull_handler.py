@@ -89,7 +89,7 @@ class PullHandler:
         readable(self._state.topic_table, request.topic, request.queue_id)
         if request.incarnation:
             self._state.topic_table.check_incarnation(request.topic, request.incarnation)
-        if request.group not in self._state.group_table.documents:
+        if request.group and request.group not in self._state.group_table.documents:
             check_group(request.group)
         if request.max_messages < 1 or request.max_bytes < 1:
             raise InvalidParameter("max_messages, max_bytes", (request.max_messages, request.max_bytes), "at least 1")

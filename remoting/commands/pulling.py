@@ -33,6 +33,7 @@ class PullReply(Reply):
 class PullMessages(RequestFor[PullReply]):
     """PULL_MESSAGE. If there is nothing and `suspend_ms` > 0, the reply waits for a message at most that long.
 
+    `group` "": a viewer, which is of no group; such a pull needs no right on one.
     `tag_codes`: wanted hashes, sorted; empty = all. `max_messages`, `max_bytes`: limits (the broker has its own too).
     `sql`: an SQL92 condition on the messages' properties; "" = none. `incarnation`: of the topic, 0 = any; TopicMadeAnew if
     it has another one. `is_doubted`: an answer from this offset on could not be decoded: the broker checks the messages

@@ -139,13 +139,11 @@ def chosen(messages: Iterable[StoredMessage], count: int, *, newest: bool) -> li
 
 
 def _reader(namesrv: str | None, lost: LostRanges) -> PullConsumer:
-    """A consumer of assigned queues: its group's name is in no heartbeat and in no commit."""
+    """A viewer: it is of no group."""
     from ....client.consuming.start_from import StartFrom
     from ....client.pull_consumer import PullConsumer
 
-    return PullConsumer(
-        "zenit-cli-peek", namesrv=namesrv, start_from=StartFrom.FIRST, auto_commit=False, on_lost=lost.add
-    )
+    return PullConsumer(None, namesrv=namesrv, start_from=StartFrom.FIRST, on_lost=lost.add)
 
 
 def _held(

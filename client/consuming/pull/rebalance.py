@@ -260,7 +260,9 @@ class PullRebalance:
                 self._work.assign(queue, offset, committed=offset, subscription=subscriptions[queue])
             return
         for queue in queues:
-            committed, era = await self._assignment.committed_offset(queue, timeout_ms=self._timeout_ms)
+            committed, era = -1, queue.era
+            if self._group:
+                committed, era = await self._assignment.committed_offset(queue, timeout_ms=self._timeout_ms)
             offset = committed
             if committed < 0:
                 start_from = StartFrom.FIRST if queue in anew else self._start_from
