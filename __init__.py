@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .client.admin import Admin as Admin
+    from .client.administration.message_query import QueryPage as QueryPage
     from .client.consuming.allocation import by_configuration as by_configuration
     from .client.consuming.allocation import consistent_hash as consistent_hash
     from .client.consuming.machine_rooms import by_machine_room as by_machine_room
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     ".client.admin": "Admin",
+    ".client.administration.message_query": "QueryPage",
     ".client.consuming.allocation": "by_configuration consistent_hash",
     ".client.consuming.push.handler_pool": "ConsumeResult",
     ".client.sending.latency_fault": "LatencyTable",

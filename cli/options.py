@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ..model.clock import datetime_of_ms, ms_of_datetime
+from ..model.clock import datetime_of_ms, ms_of_datetime, now_ms
 from ..model.errors import InvalidParameter, ZenitError
 
 if TYPE_CHECKING:
@@ -150,17 +150,21 @@ def pairs_text(pairs: Mapping[str, str]) -> str | None:
     return " ".join(f"{name}={value}" for name, value in pairs.items()) or None
 
 
-def parse_time_ms(text: str, option: str) -> int:
-    """Milliseconds since the epoch of an ISO 8601 time (local time if it has no zone) or of plain milliseconds.
+def parse_time_ms(text: str, option: str, *, ago: bool = True) -> int:
+    """Milliseconds since the epoch of an ISO 8601 time (local time if it has no zone) or of plain milliseconds; with `ago`
+    of a duration, too: 10m is ten minutes ago.
 
     Raises typer.BadParameter.
     """
+    duration = _DURATION.fullmatch(text) if ago else None
+    if duration is not None:
+        return now_ms() - int(duration[1]) * _UNITS_MS[duration[2]]
     if text.isdecimal() and len(text) >= 12:
         return int(text)
     try:
         return ms_of_datetime(datetime.fromisoformat(text))
     except ValueError:
-        hint = "a time such as 2026-11-21T09:50, or milliseconds since the epoch"
+        hint = f"a time such as 2026-11-21T09:50{', 10m (ten minutes ago)' if ago else ''}, or milliseconds since the epoch"
         raise typer.BadParameter(f"{text!r} is not {hint}", param_hint=option) from None
 
 
@@ -174,6 +178,6 @@ def parse_duration(text: str | None, option: str) -> timedelta | None:
     return timedelta(milliseconds=int(match[1]) * _UNITS_MS[match[2]])
 
 
-def parse_moment(text: str | None, option: str) -> datetime | None:
-    """The same as a datetime; None for None. Raises typer.BadParameter."""
-    return None if text is None else datetime_of_ms(parse_time_ms(text, option))
+def parse_moment(text: str | None, option: str, *, ago: bool = True) -> datetime | None:
+    """The same as `parse_time_ms` as a datetime; None for None. Raises typer.BadParameter."""
+    return None if text is None else datetime_of_ms(parse_time_ms(text, option, ago=ago))

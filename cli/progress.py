@@ -56,6 +56,23 @@ def count_progress(noun: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+@contextmanager
+def search_progress() -> Iterator[Callable[[int, str], None]]:
+    """Yields a callback for (messages looked at, back to which time); it draws a line on a terminal, else does nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _examined, _reached: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("searching", total=None)
+        yield lambda examined, reached: bar.update(
+            task, description=f"looked at {examined:,} messages, back to {reached or 'now'}"
+        )
+
+
 def _size_of(stream: BinaryIO) -> int | None:
     """The size of a regular file; None for a pipe or a terminal, whose end is unknown."""
     facts = os.fstat(stream.fileno())

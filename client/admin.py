@@ -53,6 +53,7 @@ class Admin(AdminCore):
     dead_letter_groups = blocking(AdminCore._dead_letter_groups)
     dead_letters = blocking(AdminCore._dead_letters)
     redrive_dead_letters = blocking(AdminCore._redrive_dead_letters)
+    query = blocking(AdminCore._query)
     query_by_key = blocking(AdminCore._query_by_key)
     view_message = blocking(AdminCore._view_message)
     query_by_id = blocking(AdminCore._query_by_id)

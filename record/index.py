@@ -92,29 +92,49 @@ def index_search(
     begin_difference_s: cython.longlong,
     end_difference_s: cython.longlong,
     found_max: cython.int,
-) -> list[int]:
-    """Physical offsets under a key hash, newest first, whose time difference is within [begin, end] seconds.
+    below: cython.longlong,
+    behind: cython.Py_ssize_t,
+    steps_max: cython.Py_ssize_t,
+) -> tuple[list[int], int, bool]:
+    """Physical offsets under `below` and under a key hash, newest first, whose time difference is within [begin, end] seconds;
+    the last entry examined, 0 if none was; and whether there may be more.
 
-    Raises ValueError if `file` is too short for these slots and entries.
+    `behind`: an entry that was examined before; the search continues behind it if it is one of this slot, and not below
+    `below`, else with the slot's newest. It ends after `steps_max` entries. The first entry of a file counts at any time: its
+    difference is counted from the file before. Raises ValueError if `file` is too short for these slots and entries.
     """
     found: list[int] = []
     entries: cython.Py_ssize_t = INDEX_HEADER_BYTES + SLOT_BYTES * slot_count
     entry: cython.Py_ssize_t
     previous: cython.Py_ssize_t
     at: cython.Py_ssize_t
+    steps: cython.Py_ssize_t = 0
+    examined: cython.Py_ssize_t = 0
     difference: cython.longlong
+    offset: cython.longlong
     if not 0 < slot_count <= len(file) or entry_count > len(file) or entries + ENTRY_BYTES * entry_count > len(file):
         raise ValueError("the index file is shorter than its header says")
     entry = get32(file, INDEX_HEADER_BYTES + SLOT_BYTES * (key_hash % slot_count))
-    while 0 < entry < entry_count and len(found) < found_max:
+    if 0 < behind < entry_count:
+        at = entries + ENTRY_BYTES * behind
+        if get32(file, at) % slot_count == key_hash % slot_count and get64(file, at + ENTRY_OFFSET_AT) >= below:
+            previous = get32(file, at + ENTRY_PREVIOUS_AT)
+            entry = previous if previous < behind else 0
+    while 0 < entry < entry_count:
+        if steps >= steps_max or len(found) >= found_max:
+            return found, examined, True
         at = entries + ENTRY_BYTES * entry
         difference = get_s32(file, at + ENTRY_TIME_AT)
         if difference < 0:
             break
-        if get32(file, at) == key_hash and begin_difference_s <= difference <= end_difference_s:
-            found.append(get64(file, at + ENTRY_OFFSET_AT))
+        steps += 1
+        examined = entry
+        if get32(file, at) == key_hash and (entry == 1 or begin_difference_s <= difference <= end_difference_s):
+            offset = get64(file, at + ENTRY_OFFSET_AT)
+            if offset < below:
+                found.append(offset)
         previous = get32(file, at + ENTRY_PREVIOUS_AT)
         if previous >= entry:  # chains lead to older entries only
             break
         entry = previous
-    return found
+    return found, examined, False

@@ -7,9 +7,9 @@ be acknowledged), then units to the queues, keys to the index, and the run to ev
     master's chunk ------------------> append_chunk: log, byte for byte -----------'
 
 It wires the parts: a turn (staging), a chunk (chunk_reader, chunk_append), the log (commit_log), dispatch (run_dispatch),
-the read limit (confirmation), reading (queue_reader, key_reader), the start (store_opening), upkeep each second
-(upkeep), damage (damage, damaged_units).
-Loop thread; other threads may call `query`, `record_at`, `offset_by_time` and `flush_all`.
+the read limit (confirmation), reading (queue_reader, backward_reader, key_reader), the start (store_opening), upkeep each
+second (upkeep), damage (damage, damaged_units).
+Loop thread; other threads may call `query`, `page`, `record_at`, `offset_by_time` and `flush_all`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ from .log.segment import private_memory
 from .log.staging import Placed as Placed  # the result of `stage`
 from .log.staging import Staging
 from .opening.store_opening import Opened, open_store, scanning_kernel
+from .query import Page, StoreQuery
+from .queues.backward_reader import BackwardReader
 from .queues.dispatch import Dispatcher
 from .queues.queue_engine import QueueEngine
 from .queues.queue_places import FILLER_SIZE
@@ -134,6 +136,7 @@ class MessageStore:
         self._appender: ChunkAppender
         self._reader: QueueReader
         self._keys: KeyReader
+        self._backward: BackwardReader
         self._upkeep: Upkeep
         self.damage: Damage
         self.damaged_units: DamagedUnits
@@ -188,6 +191,9 @@ class MessageStore:
             opened.log, opened.queues, opened.quarantine, confirmation, self.queue_checker()
         )
         self._keys = KeyReader(opened.log, opened.index, confirmation=confirmation, quarantine=opened.quarantine)
+        self._backward = BackwardReader(
+            opened.log, opened.queues, self._reader, confirmation=confirmation, quarantine=opened.quarantine
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -547,6 +553,13 @@ class MessageStore:
     ) -> list[bytes]:
         """Whole records of a topic under a key (or unique id) stored in [begin_ms, end_ms], newest first. Any thread."""
         return self._keys.query(topic, key, max_messages=max_messages, begin_ms=begin_ms, end_ms=end_ms, unique=unique)
+
+    def page(self, query: StoreQuery, queue_ids: Iterable[int], has_time: Callable[[], bool]) -> Page:
+        """The next page of a query, newest first: by key from the index, else from these queues. Any thread.
+
+        It looks at one record at least, then while `has_time`. Raises SystemFault.
+        """
+        return self._keys.page(query, has_time) if query.key else self._backward.page(query, queue_ids, has_time)
 
     def record_at(self, physical_offset: PhysicalOffset) -> bytes:
         """The whole record that begins there. Any thread. Raises MessageNotFound, CorruptRecordError (damaged)."""

@@ -1,54 +1,108 @@
-"""Finds messages by key, id and time. The loop checks and answers; worker threads read."""
+"""Finds messages by key, id, time and text. The loop checks and answers; worker threads read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
-from ...model.errors import InvalidParameter, MessageNotFound
-from ...model.names import check_topic
+from ...model.clock import Clock, monotonic_ns
+from ...model.errors import InvalidParameter, MessageNotFound, RequestTimeout
 from ...model.queue import PhysicalOffset
-from ...remoting.commands import MessagesReply, OffsetReply, QueryMessages, Request, SearchOffset, ViewMessage
+from ...remoting.commands import (
+    MessagesReply,
+    OffsetReply,
+    QueryMessages,
+    QueryReply,
+    Request,
+    SearchOffset,
+    ViewMessage,
+)
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
+from ...store.query import ANY_QUEUE, LogPlace, Page, StoreQuery
 from ..config import BrokerConfig
 from ..state.admission import readable
 from ..state.state_log import StateLog
 from ..worker_pool import WorkerPool
 
-KEY_LENGTH_MAX = 32_767
+KEY_LENGTH_MAX: Final = 32_767
+TEXT_BYTES_MAX: Final = 65_536
+QUERY_MS: Final = 20  # a worker's time for one page
 
 
 class QueryHandler:
     """QueryMessages, ViewMessage, SearchOffset. Loop thread."""
 
     def __init__(
-        self, store: MessageStore, state: StateLog, loop: RequestLoop, workers: WorkerPool, config: BrokerConfig
+        self,
+        store: MessageStore,
+        state: StateLog,
+        loop: RequestLoop,
+        clock: Clock,
+        workers: WorkerPool,
+        config: BrokerConfig,
+        *,
+        now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._store = store
         self._state = state
         self._loop = loop
+        self._clock = clock
+        self._now_ns = now_ns
         self._workers = workers
         self._messages_max = config.store.query_messages_max
         self._bytes_max = config.store.frame_bytes_max
 
     def on_query(self, call: Call[QueryMessages]) -> None:
-        """Messages by key, newest first; as many as one reply may hold."""
+        """A page of messages, newest first.
+
+        A worker looks for it for QUERY_MS at most, then the client asks for the rest: so a client that goes away, or cancels,
+        leaves no work behind, and queries take turns.
+        """
         request = call.request
-        check_topic(request.topic)
-        if not 1 <= len(request.key) <= KEY_LENGTH_MAX:
-            raise InvalidParameter("key", request.key[:64], f"1 to {KEY_LENGTH_MAX} characters")
+        topic = readable(self._state.topic_table, request.topic, max(request.queue_id, 0))
+        if request.queue_id < ANY_QUEUE:
+            raise InvalidParameter("queue_id", request.queue_id, "a queue, or -1 for any")
+        if len(request.key) > KEY_LENGTH_MAX:
+            raise InvalidParameter("key", request.key[:64], f"at most {KEY_LENGTH_MAX} characters")
+        if len(request.contains) > TEXT_BYTES_MAX:
+            raise InvalidParameter("contains", f"{len(request.contains)} bytes", f"at most {TEXT_BYTES_MAX}")
         if request.max_messages < 1:
             raise InvalidParameter("max_messages", request.max_messages, "at least 1")
-        work = partial(
-            self._store.query,
-            request.topic,
-            request.key,
-            max_messages=min(request.max_messages, self._messages_max),
+        query = StoreQuery(
+            topic=request.topic,
+            key=request.key,
+            unique=request.unique,
+            contains=request.contains,
             begin_ms=request.begin_ms,
             end_ms=request.end_ms,
-            unique=request.unique,
+            queue_id=request.queue_id,
+            queue_begin=request.queue_begin,
+            queue_end=request.queue_end,
+            start=LogPlace(request.below, request.file, request.entry),
+            max_messages=min(request.max_messages, self._messages_max),
+            max_bytes=self._bytes_max,
         )
-        self._workers.run(call, work, partial(self._reply_messages, call))
+        queues = max(topic.read_queues, topic.write_queues)
+        queue_ids = range(queues) if request.queue_id == ANY_QUEUE else (request.queue_id,)
+
+        def work() -> Page:
+            if self._clock.monotonic_ms() > call.deadline_ms:
+                raise RequestTimeout("a query that nobody waits for any more", 0)
+            return self._store.page(query, queue_ids, self._turn())
+
+        self._workers.run(call, work, partial(self._reply_page, call))
+
+    def _turn(self) -> Callable[[], bool]:
+        """Says whether the time for one page lasts."""
+        end_ns = self._now_ns() + QUERY_MS * 1_000_000
+        return lambda: self._now_ns() < end_ns
+
+    def _reply_page(self, call: Call[Request], page: Page) -> None:
+        place = page.place
+        reply = QueryReply(len(page.records), place.below, place.file, place.entry, page.examined, page.reached_ms)
+        self._loop.reply(call, reply, page.records)
 
     def on_view(self, call: Call[ViewMessage]) -> None:
         """The message at a physical offset."""
@@ -56,7 +110,7 @@ class QueryHandler:
         if request.physical_offset < 0:
             raise MessageNotFound(f"physical offset {request.physical_offset}")
         work = partial(self._store.record_at, PhysicalOffset(request.physical_offset))
-        self._workers.run(call, work, lambda record: self._reply_messages(call, [record]))
+        self._workers.run(call, work, lambda record: self._loop.reply(call, MessagesReply(1), [record]))
 
     def on_search(self, call: Call[SearchOffset]) -> None:
         """The offset of a queue at a time."""
@@ -66,13 +120,3 @@ class QueryHandler:
             self._store.offset_by_time, request.topic, request.queue_id, request.timestamp_ms, upper=request.upper
         )
         self._workers.run(call, work, lambda offset: self._loop.reply(call, OffsetReply(offset)))
-
-    def _reply_messages(self, call: Call[Request], records: list[bytes]) -> None:
-        room = self._bytes_max
-        fitting: list[bytes] = []
-        for record in records:
-            room -= len(record)
-            if room < 0 and fitting:
-                break
-            fitting.append(record)
-        self._loop.reply(call, MessagesReply(len(fitting)), fitting)

@@ -65,7 +65,7 @@ class Handlers:
             auto_create_groups=config.auto_create_groups,
             on_client=self._replies.on_client,
         )
-        self._queries = QueryHandler(store, state, loop, workers, config)
+        self._queries = QueryHandler(store, state, loop, clock, workers, config)
         self._topics = TopicHandler(store, state, acknowledgements, loop, queues_max=config.topic_queues_max)
         self._groups = GroupHandler(store, state, acknowledgements, loop, clock, registry)
         self._offsets = OffsetHandler(store, state, acknowledgements, auto_create_groups=config.auto_create_groups)

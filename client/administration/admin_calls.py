@@ -180,3 +180,11 @@ def masters_of(route: TopicRoute) -> dict[str, str]:
     if not masters:
         raise NoRoute(route.topic, "no broker that serves it is up")
     return masters
+
+
+def addresses_of(route: TopicRoute, broker_name: str) -> list[str]:
+    """The living replicas of a broker, its master first."""
+    for broker in route.brokers:
+        if broker.broker_name == broker_name:
+            return [address for _, address in sorted(broker.addresses.items())]
+    return []

@@ -40,6 +40,7 @@ class Admin(AdminCore):
     dead_letter_groups = AdminCore._dead_letter_groups
     dead_letters = AdminCore._dead_letters
     redrive_dead_letters = AdminCore._redrive_dead_letters
+    query = AdminCore._query
     query_by_key = AdminCore._query_by_key
     view_message = AdminCore._view_message
     query_by_id = AdminCore._query_by_id

@@ -60,6 +60,7 @@ from .groups import HeartbeatReply as HeartbeatReply
 from .groups import UnregisterClient as UnregisterClient
 from .lookup import MessagesReply as MessagesReply
 from .lookup import QueryMessages as QueryMessages
+from .lookup import QueryReply as QueryReply
 from .lookup import ViewMessage as ViewMessage
 from .name_server import AddWritePermission as AddWritePermission
 from .name_server import BrokerHeartbeat as BrokerHeartbeat

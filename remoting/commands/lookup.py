@@ -14,10 +14,32 @@ class MessagesReply(Reply):
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueryReply(Reply):
+    """The next page of a query. Payload: `count` contiguous whole records, newest first.
+
+    `below`, `file`, `entry`: of the request for the page after it; `below` 0: nothing is left. There may be more however few
+    there are in this one: a broker works on one page for a limited time. `examined`: the number of records that it has looked
+    at, the last of which was stored at `reached_ms`; 0 if it looked at none.
+    """
+
+    count: int
+    below: int = 0
+    file: int = 0
+    entry: int = 0
+    examined: int = 0
+    reached_ms: int = 0
+
+
 @request(12, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
-class QueryMessages(RequestFor[MessagesReply]):
-    """QUERY_MESSAGE: by key (or unique id, `unique`) within [begin_ms, end_ms]; newest first, hash collisions resolved."""
+class QueryMessages(RequestFor[QueryReply]):
+    """QUERY_MESSAGE: a page of messages, newest first, by key (or unique id, `unique`) or, with `key` "", all.
+
+    Stored within [begin_ms, end_ms], in queue `queue_id` (-1: any) within queue offsets [queue_begin, queue_end), and with the
+    bytes `contains` in their plain bodies. `below`, `file`, `entry`: from the page before. `below` is a physical offset, the
+    same at all replicas of a group; the others say where the index was being read, and save time at the broker that told them.
+    """
 
     topic: str
     key: str
@@ -25,6 +47,13 @@ class QueryMessages(RequestFor[MessagesReply]):
     begin_ms: int = 0
     end_ms: int = 1 << 62
     unique: bool = False
+    below: int = 1 << 62
+    file: int = 0
+    entry: int = 0
+    contains: bytes = b""
+    queue_id: int = -1
+    queue_begin: int = 0
+    queue_end: int = 1 << 62
 
 
 @request(33, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.RECEIVE),))

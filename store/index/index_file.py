@@ -135,21 +135,26 @@ class IndexFile:
         difference_s = min(max(difference_ms, 0) // 1000, _DIFFERENCE_MAX)
         return int(index_insert(self._file.map, self.slots, number, hashes, offsets, begin, end, difference_s))
 
-    def search(self, key_hash: int, *, begin_ms: int, end_ms: int, found_max: int) -> list[int]:
-        """Physical offsets for a hash, newest first, at about that time: to the second, and hashes collide."""
+    def search(
+        self, key_hash: int, *, begin_ms: int, end_ms: int, below: int, behind: int, steps_max: int, found_max: int
+    ) -> tuple[list[int], int, int, bool]:
+        """Physical offsets under `below` for a hash, newest first, at about that time: to the second, and hashes collide.
+
+        And the last entry examined, its offset (0, 0 if none was), and whether `steps_max` or `found_max` ended the search.
+        `behind`: such an entry of an earlier search; it is tested, so any number may be given.
+        """
         header = self.header
         view = self._file.map  # pins it; empty if the expired file is being deleted: nothing is found then
-        if self.is_unused or not len(view):
-            return []
+        if self.is_unused or not len(view) or header.begin_offset >= below:
+            return [], 0, 0, False
         if end_ms < header.begin_timestamp_ms or begin_ms > header.end_timestamp_ms + 999:
-            return []
+            return [], 0, 0, False
         earliest_s = (begin_ms - header.begin_timestamp_ms) // 1000 - 1
         latest_s = (end_ms - header.begin_timestamp_ms) // 1000 + 1
-        found = index_search(view, self.slots, header.count, key_hash, earliest_s, latest_s, found_max)
-        first_hash, first_offset, _, _ = INDEX_ENTRY.unpack_from(view, self._entry_at(1))
-        if first_hash == key_hash and len(found) < found_max and first_offset not in found:
-            found.append(first_offset)  # its time difference is counted from the file before
-        return found
+        found, last, has_more = index_search(
+            view, self.slots, header.count, key_hash, earliest_s, latest_s, found_max, below, behind, steps_max
+        )
+        return found, last, INDEX_ENTRY.unpack_from(view, self._entry_at(last))[1] if last else 0, has_more
 
     def keys_at_end(self) -> int:
         """How many of the last entries belong to the last record: more of its keys may be missing after a crash."""

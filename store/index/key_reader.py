@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ...model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange
-from ...model.properties import KEYS, UNIQUE_KEY
 from ...model.queue import PhysicalOffset
 from ...record.codes import RECORD_OVERHEAD_BYTES
 from ...record.kernel import decode_record, index_key_hash
+from ...record.layout import store_timestamp_of
 from ..integrity.quarantine import Quarantine, overlaps
 from ..log.commit_log import CommitLog
+from ..query import NO_END, LogPlace, Page, StoreQuery
 from ..queues.confirmation import Confirmation
 from .key_index import KeyIndex
 
@@ -38,34 +41,50 @@ class KeyReader:
     ) -> list[bytes]:
         """Whole records of a topic under a key (or unique id) stored in [begin_ms, end_ms], newest first.
 
-        Hashes collide, so more candidates are requested until enough records really have the key.
+        However long it takes.
         """
-        if self._index is None:
+        if not key:
             return []
-        key_hash = index_key_hash(topic.encode(), key.encode())
-        found_max = max_messages + _SEARCH_STEP
-        while True:
-            offsets = self._index.search(key_hash, begin_ms=begin_ms, end_ms=end_ms, found_max=found_max)
-            records: list[bytes] = []
-            for offset in dict.fromkeys(offsets):
-                record = self._matching(offset, topic, key, begin_ms, end_ms, unique)
-                if record is not None:
-                    records.append(record)
-                    if len(records) == max_messages:
-                        return records
-            if len(offsets) < found_max:
-                return records
-            found_max *= 2
+        query = StoreQuery(
+            topic=topic, key=key, unique=unique, begin_ms=begin_ms, end_ms=end_ms, max_messages=max_messages,
+            max_bytes=NO_END,
+        )  # fmt: skip
+        return self.page(query, lambda: True).records
 
-    def _matching(self, offset: int, topic: str, key: str, begin_ms: int, end_ms: int, unique: bool) -> bytes | None:
+    def page(self, query: StoreQuery, has_time: Callable[[], bool]) -> Page:
+        """The next page of a query with a key. It looks at one candidate at least, then while `has_time`."""
+        page = Page(query, query.start)
+        if self._index is None:
+            page.place = LogPlace.end()
+        key_hash = index_key_hash(query.topic.encode(), query.key.encode())
+        while self._index is not None and page.place.below > self._log.begin:
+            offsets, behind = self._index.search(
+                key_hash, begin_ms=query.begin_ms, end_ms=query.end_ms, start=page.place, found_max=_SEARCH_STEP
+            )
+            for offset in dict.fromkeys(offsets):
+                record = self._accepted(offset, page)
+                if record is not None and not page.has_room(record):
+                    return page
+                if record is not None:
+                    page.add(record)
+                page.place = replace(page.place, below=offset)
+                page.examined += 1
+                if page.is_full or not has_time():
+                    return page
+            page.place = behind
+            if not has_time():
+                return page
+        page.place = LogPlace.end()
+        return page
+
+    def _accepted(self, offset: int, page: Page) -> bytes | None:
+        """The record there, if the query accepts it; None as well if it has expired or is damaged."""
         try:
             record = self.record_at(PhysicalOffset(offset))
-        except (MessageNotFound, CorruptRecordError):  # expired, or damaged: it is not found
+        except (MessageNotFound, CorruptRecordError):
             return None
-        message = decode_record(record)
-        properties = message.properties
-        held = properties.get(UNIQUE_KEY) == key if unique else key in properties.get(KEYS, "").split(" ")
-        return record if message.topic == topic and held and begin_ms <= message.stored_at_ms <= end_ms else None
+        page.reached_ms = store_timestamp_of(record)
+        return record if page.query.accepts(record) else None
 
     def record_at(self, physical_offset: PhysicalOffset) -> bytes:
         """The whole record that begins there. Raises MessageNotFound, CorruptRecordError (damaged)."""

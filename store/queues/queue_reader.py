@@ -308,12 +308,13 @@ class QueueReader:
             with self._queues.private(topic, queue_id) as queue:
                 if queue is None:
                     return QueueOffset(0)
-                found = self._by_time(queue, timestamp_ms, upper=upper)
+                found = self.by_time(queue, timestamp_ms, upper=upper)
                 return found if self._queues.begins_at(topic, queue_id, queue.first_offset) else None
         except (FileNotFoundError, OffsetOutOfRange):
             return None
 
-    def _by_time(self, queue: QueuePlaces, timestamp_ms: int, *, upper: bool) -> QueueOffset:
+    def by_time(self, queue: QueuePlaces, timestamp_ms: int, *, upper: bool) -> QueueOffset:
+        """The same in a private copy of a queue; the caller checks that no file of it expired meanwhile."""
         low = queue.min_offset(self._log.begin)
         high = max(low, self._confirmation.next_offset(queue))
         limit = timestamp_ms + 1 if upper else timestamp_ms

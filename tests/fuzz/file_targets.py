@@ -252,7 +252,16 @@ def check_index_file(data: bytes, draw: Random) -> None:
         file = IndexFile(str(path), slots=SLOTS, entries=ENTRIES)
         try:
             key = struct.unpack_from(">I", _index_seed(), 40 + 4 * SLOTS + 20)[0]
-            assert len(file.search(key, begin_ms=0, end_ms=1 << 62, found_max=8)) <= 8
+            found, *_ = file.search(
+                key,
+                begin_ms=0,
+                end_ms=1 << 62,
+                below=1 << 62,
+                behind=draw.randrange(ENTRIES),
+                steps_max=99,
+                found_max=8,
+            )
+            assert len(found) <= 8
             file.chains_hold()
             file.keys_at_end()
             file.count_below(draw.choice((0, 1000, 1 << 40)))

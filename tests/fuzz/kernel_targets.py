@@ -434,8 +434,21 @@ def check_index(data: bytes, draw: Random) -> None:
     hashes = memoryview(array.array("I", [draw.getrandbits(32) for _ in range(4)]))
     offsets = memoryview(array.array("q", [draw.getrandbits(40) for _ in range(4)]))
     found_max = draw.choice((1, 100))
-    found = kernel.index_search(file, slots, draw.choice((1, entries)), hashes[0], 0, 1 << 40, found_max)
+    below, behind = draw.choice((1 << 39, 1 << 62)), some_number(draw, entries) & 0x7FFFFFFFFFFFFFFF
+    found, last, _ = kernel.index_search(
+        file,
+        slots,
+        draw.choice((1, entries)),
+        hashes[0],
+        0,
+        1 << 40,
+        found_max,
+        below,
+        behind,
+        draw.choice((1, 1 << 62)),
+    )
     assert len(found) <= found_max
+    assert 0 <= last < max(entries, 1)
     first = draw.choice((0, 1, entries, some_number(draw, entries) & 0x7FFFFFFFFFFFFFFF))
     kernel.index_insert(file, slots, first, hashes, offsets, 0, 4, -1)
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ....model.clock import monotonic_ms, ms_of_datetime
+from ....model.errors import ZenitError
 from ....model.names import TRACE_TOPIC
 from ...journey_text import journey_row
 from ...message_text import message_document
-from ...options import Json, Namesrv, parse_moment
-from ...output import print_facts, print_table, readable_time, short_text, show
+from ...options import Json, Namesrv, complete_topics, parse_moment, usage_of_values
+from ...output import note, print_facts, print_table, readable_time, short_text, show
+from ...progress import search_progress
+from ..group import queue_of
+
+if TYPE_CHECKING:
+    from ....client.administration.message_query import QueryPage
+    from ....record.kernel import StoredMessage
+
+PAGE_MESSAGES: Final = 1000
+PAGE_SECONDS: Final = 1.0  # between two reports of the progress
+PATIENCE_MS: Final = 10_000  # without an answer
 
 
 def register(app: typer.Typer) -> None:
@@ -39,23 +52,87 @@ def get(
 
 
 def query(
-    topic: Annotated[str, typer.Option("--topic", metavar="T")],
-    key: Annotated[str, typer.Option("--key", metavar="K")],
+    topic: Annotated[str, typer.Option("--topic", metavar="T", autocompletion=complete_topics)],
+    key: Annotated[str | None, typer.Option("--key", metavar="K", help="That have this key.")] = None,
+    message_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="With this message id: each copy of it, if it was sent again."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text", metavar="TEXT", help="With this in their bodies; needs --since or --from-offset, or a key."
+        ),
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at or after.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored at or before.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="BROKER:ID", help="Only of this queue.")] = None,
+    from_offset: Annotated[
+        int | None, typer.Option("--from-offset", metavar="N", min=0, help="Queue offset N and behind; needs --queue.")
+    ] = None,
+    until_offset: Annotated[
+        int | None, typer.Option("--until-offset", metavar="N", min=0, help="Before queue offset N; needs --queue.")
+    ] = None,
     maximum: Annotated[int, typer.Option("--max", metavar="N", min=1, help="At most N, the newest.")] = 64,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="C", help="Continue where a query of the same conditions ended.")
+    ] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Print the messages of a topic that have a key, newest first."""
+    """Print messages of a topic, newest first: all, or those that meet every condition given.
+
+    If there are more, a cursor for them is printed on stderr (--json: the last object has it as `cursor`); it may be used at
+    any later time. No group is needed, and none is changed.
+    """
     begin, end = parse_moment(since, "--since"), parse_moment(until, "--until")
+    wanted = None if queue is None else queue_of(topic, queue)
     from ....client.admin import Admin
 
-    with Admin(namesrv) as admin:
-        found = admin.query_by_key(topic, key, since=begin, until=end, max_messages=maximum)
+    with Admin(namesrv) as admin, search_progress() as report, usage_of_values():
+
+        def ask(count: int, start: str | None) -> QueryPage:
+            return admin.query(
+                topic, key=key, message_id=message_id, text=text, since=begin, until=end, queue=wanted,
+                from_offset=from_offset, until_offset=until_offset, max_messages=count, cursor=start, timeout=PAGE_SECONDS,
+            )  # fmt: skip
+
+        found, rest = _all_pages(ask, maximum, cursor, report)
     documents = [message_document(message) for message in found]
+    if rest is not None and documents:
+        documents[-1]["cursor"] = rest
     columns = ("stored_at", "queue", "queue_offset", "message_id", "body")
     show(documents, as_json, lambda: print_table(columns, [_row(document) for document in documents]))
+    if rest is not None and not as_json:
+        note(f"zenit: there may be more: --cursor {rest}")
+
+
+def _all_pages(
+    ask: Callable[[int, str | None], QueryPage], maximum: int, cursor: str | None, report: Callable[[int, str], None]
+) -> tuple[list[StoredMessage], str | None]:
+    """At most so many messages, however long it takes, and the cursor for the rest. Raises the reason if no broker answers."""
+    found: list[StoredMessage] = []
+    examined, heard_ms = 0, monotonic_ms()
+    try:
+        while len(found) < maximum:
+            try:
+                page = ask(min(maximum - len(found), PAGE_MESSAGES), cursor)
+            except ZenitError as error:
+                if error.retriable and monotonic_ms() - heard_ms < PATIENCE_MS:
+                    continue
+                raise
+            heard_ms = monotonic_ms()
+            found += page.messages
+            examined += page.examined
+            cursor = page.cursor
+            if cursor is None:
+                break
+            report(examined, "" if page.reached is None else readable_time(ms_of_datetime(page.reached)))
+    except KeyboardInterrupt:
+        if cursor is not None:
+            note(f"zenit: interrupted after {examined:,} messages; to continue: --cursor {cursor}")
+        raise
+    return found, cursor
 
 
 def trace(

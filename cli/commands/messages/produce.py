@@ -171,7 +171,7 @@ def produce(
         tags=tags,
         properties=parse_pairs(prop, "--prop"),
         delay=parse_duration(delay, "--delay"),
-        deliver_at=parse_moment(deliver_at, "--deliver-at"),
+        deliver_at=parse_moment(deliver_at, "--deliver-at", ago=False),
         priority=priority,
     )
     tally = Tally()

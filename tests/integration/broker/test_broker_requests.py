@@ -101,6 +101,9 @@ def test_messages_are_found_by_key_and_by_position(broker: Any, record: Record) 
     reply, payload = broker.call(commands.QueryMessages("trades", "k", max_messages=1))
     assert reply.count == 1
     assert broker.call(commands.QueryMessages("trades", "other"))[0].count == 0
+    for hidden in ("RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_zenit_topics", "nobody"):
+        with pytest.raises(TopicNotFound):
+            broker.call(commands.QueryMessages(hidden, "k"))
     reply, payload = broker.call(commands.ViewMessage(sent[1].physical_offset))
     assert (reply.count, b"1" in payload) == (1, True)
     for wrong in (sent[1].physical_offset + 1, -1, 1 << 40):

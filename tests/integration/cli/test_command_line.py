@@ -259,7 +259,7 @@ def test_the_version_tells_which_kernel_runs(tmp_path: Path) -> None:
         (["up", "--controllers", "2"], "one replica has no controller"),
         (["up", "--replicas", "2", "--zookeeper", "nowhere"], "host:port"),
         (["config", "schema", "queen"], "namesrv, broker, controller"),
-        (["message", "query", "--topic", "t"], "--key"),
+        (["message", "query", "--key", "k"], "--topic"),
         (["consume", "t", "--group", "g", "--sql", "a > 'ten'", "--namesrv", NOBODY], "character 5"),
         (["consume", "t", "--group", "g", "--filter", "a" * 20_000, "--namesrv", NOBODY], "at most 16384 characters"),
         (["consume", "t", "--group", "no good", "--namesrv", NOBODY], "no good"),

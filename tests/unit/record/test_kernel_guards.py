@@ -140,7 +140,7 @@ def test_an_index_file_is_neither_read_nor_written_beyond_its_room(kernel: Modul
     assert not any(file)
     for slots, entries in ((0, 1), (-7, 1), (1 << 61, 1), (7, 10), (7, LAST)):
         with pytest.raises(ValueError, match="shorter"):
-            kernel.index_search(file, slots, entries, 1, 0, 1, 1)
+            kernel.index_search(file, slots, entries, 1, 0, 1, 1, LAST, 0, 1)
 
 
 def test_columns_without_room_for_the_rows_are_refused(kernel: ModuleType) -> None:

@@ -15,6 +15,7 @@ from zenitmq.record import codes
 
 V4 = bytes([10, 0, 0, 1]) + struct.pack(">i", 10911)
 V6 = bytes(range(16)) + struct.pack(">i", 10911)
+LIMIT = 1 << 62
 LIMITS = {"record_max": 1 << 20, "body_max": 1 << 16}
 
 
@@ -600,12 +601,17 @@ def test_entries_hang_on_their_slot_newest_first(kernel: ModuleType) -> None:
     file = index_file()
     assert insert(kernel, file, 1, [(3, 100), (10, 200), (3, 300)], 5) == 1
     assert insert(kernel, file, 4, [(3, 400), (4, 500)], 9) == 1
-    assert kernel.index_search(file, 7, 6, 3, 0, 100, 64) == [400, 300, 100]
-    assert kernel.index_search(file, 7, 6, 10, 0, 100, 64) == [200]
-    assert kernel.index_search(file, 7, 6, 3, 6, 100, 64) == [400]
-    assert kernel.index_search(file, 7, 6, 3, 0, 5, 64) == [300, 100]
-    assert kernel.index_search(file, 7, 6, 3, 0, 100, 2) == [400, 300]
-    assert kernel.index_search(file, 7, 6, 17, 0, 100, 64) == []
+    assert kernel.index_search(file, 7, 6, 3, 0, 100, 64, LIMIT, 0, LIMIT)[0] == [400, 300, 100]
+    assert kernel.index_search(file, 7, 6, 10, 0, 100, 64, LIMIT, 0, LIMIT)[0] == [200]
+    assert kernel.index_search(file, 7, 6, 3, 6, 100, 64, LIMIT, 0, LIMIT)[0] == [400, 100]
+    assert kernel.index_search(file, 7, 6, 3, 0, 5, 64, LIMIT, 0, LIMIT)[0] == [300, 100]
+    assert kernel.index_search(file, 7, 6, 3, 0, 100, 2, LIMIT, 0, LIMIT)[0] == [400, 300]
+    assert kernel.index_search(file, 7, 6, 17, 0, 100, 64, LIMIT, 0, LIMIT)[0] == []
+    assert kernel.index_search(file, 7, 6, 3, 0, 100, 64, LIMIT, 0, 2) == ([400, 300], 3, True)
+    assert kernel.index_search(file, 7, 6, 3, 0, 100, 64, 300, 3, LIMIT) == ([100], 1, False)
+    assert kernel.index_search(file, 7, 6, 3, 0, 100, 64, 300, 1, LIMIT) == ([100], 1, False), "1 is below the limit"
+    for foreign in (5, 1, 99):  # of another slot, below the limit, no entry: the search begins at the slot
+        assert kernel.index_search(file, 7, 6, 3, 0, 100, 64, 350, foreign, LIMIT) == ([300, 100], 1, False)
     # entry 3: key hash, physical offset, seconds, previous entry on the slot
     assert struct.unpack_from(">IqiI", file, 40 + 28 + 60) == (3, 300, 5, 2)
 
@@ -614,9 +620,9 @@ def test_a_damaged_chain_ends_instead_of_looping(kernel: ModuleType) -> None:
     file = index_file()
     insert(kernel, file, 1, [(3, 100), (3, 200)], 5)
     struct.pack_into(">I", file, 40 + 28 + 40 + 16, 2)  # entry 2 points at itself
-    assert kernel.index_search(file, 7, 3, 3, 0, 100, 64) == [200]
+    assert kernel.index_search(file, 7, 3, 3, 0, 100, 64, LIMIT, 0, LIMIT)[0] == [200]
     struct.pack_into(">I", file, 40 + 4 * 3, 1000)  # the slot points past the entries
-    assert kernel.index_search(file, 7, 3, 3, 0, 100, 64) == []
+    assert kernel.index_search(file, 7, 3, 3, 0, 100, 64, LIMIT, 0, LIMIT)[0] == []
     assert insert(kernel, file, 3, [(3, 300)], 5) == 1  # and counts as empty for the next key
 
 
@@ -626,7 +632,7 @@ def test_an_index_never_writes_past_its_file(kernel: ModuleType) -> None:
     with pytest.raises(ValueError, match="no room"):
         insert(kernel, file, 3, [(3, 3)], 0)
     with pytest.raises(ValueError, match="shorter"):
-        kernel.index_search(file, 7, 9, 1, 0, 1, 1)
+        kernel.index_search(file, 7, 9, 1, 0, 1, 1, LIMIT, 0, LIMIT)
 
 
 # ---- batches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from zenitmq import (
     TopicNotFound,
 )
 from zenitmq.broker.service import Broker
-from zenitmq.model.errors import NoRoute
+from zenitmq.model.errors import LocalProtocolError, NoRoute
 
 TOPIC = "trades"
 
@@ -94,6 +95,56 @@ def test_single_messages(admin: Admin, producer: Producer) -> None:
     for message_id in ("0" * 32, "nonsense", receipts[0].offset_message_id[:-2] + "01"):
         with pytest.raises(MessageNotFound):
             admin.view_message(message_id)
+
+
+def test_pages_of_messages(admin: Admin, producer: Producer) -> None:
+    """By key, time, text, queue and offset; a page in the middle of the next, and without a group."""
+    since = datetime.now(UTC) - timedelta(minutes=1)
+    receipts = [producer.send(Message(TOPIC, b"paid %d" % index, keys=["k"])) for index in range(20)]
+    sent = [b"paid %d" % index for index in range(20)]
+
+    def all_pages(**criteria: Any) -> list[bytes]:
+        found: list[bytes] = []
+        cursor = None
+        while True:
+            page = admin.query(TOPIC, **criteria, max_messages=3, cursor=cursor)
+            found += [message.body for message in page.messages]
+            cursor = page.cursor
+            if cursor is None:
+                return found
+            assert page.reached is not None
+            assert page.examined > 0
+
+    for criteria in ({"key": "k"}, {"since": since}, {"text": "paid", "since": since}, {}):
+        assert sorted(all_pages(**criteria)) == sorted(sent)
+    assert all_pages(text=b"d 17", since=since) == [b"paid 17"]
+    assert all_pages(message_id=receipts[4].message_id) == [b"paid 4"]
+    assert all_pages(until=since) == []
+    queue, offset = receipts[7].queue, receipts[7].queue_offset
+    assert all_pages(queue=queue, from_offset=offset, until_offset=offset + 1) == [b"paid 7"]
+    first = admin.query(TOPIC, key="k", max_messages=3)
+    for wrong in ({"key": "other", "cursor": first.cursor}, {"key": "k", "cursor": "nonsense"}, {"text": "paid"}):
+        with pytest.raises(InvalidParameter):
+            admin.query(TOPIC, **wrong)
+    for key in ("\udcff", "two words", ""):
+        with pytest.raises(InvalidParameter, match="key"):
+            admin.query_by_key(TOPIC, key)
+    assert admin.groups() == []
+
+
+def test_a_viewer_is_of_no_group(admin: Admin, producer: Producer, namesrv: str) -> None:
+    receipt = producer.send(Message(TOPIC, b"seen"))
+    with PullConsumer(None, namesrv=namesrv, start_from=FIRST) as viewer:
+        with pytest.raises(LocalProtocolError, match="assign"):
+            viewer.subscribe(TOPIC)
+        viewer.assign([receipt.queue])
+        assert [message.body for message in viewer.poll(timeout=5)] == [b"seen"]
+        for call in (viewer.commit, lambda: viewer.committed(receipt.queue)):
+            with pytest.raises(LocalProtocolError, match="group"):
+                call()
+    assert admin.groups() == []
+    with pytest.raises(InvalidParameter):
+        PullConsumer(None, namesrv=namesrv, trace=True)
 
 
 def test_offsets_by_time(admin: Admin, producer: Producer) -> None:

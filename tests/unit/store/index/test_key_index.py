@@ -11,6 +11,7 @@ from zenitmq.model.errors import StoreFormatError
 from zenitmq.record.layout import INDEX_ENTRY, INDEX_HEADER
 from zenitmq.store.index.index_file import IndexFile, IndexHeader, find_slot_count, index_file_bytes
 from zenitmq.store.index.key_index import KeyIndex, index_file_name, list_index_files
+from zenitmq.store.query import LogPlace
 
 CLOCK = StillClock(1_700_000_000_123)
 
@@ -27,7 +28,7 @@ def put(index: KeyIndex, rows: list[tuple[int, int]], time_ms: int) -> None:
 
 
 def found(index: KeyIndex, key_hash: int, begin_ms: int = 0, end_ms: int = 1 << 60) -> list[int]:
-    return index.search(key_hash, begin_ms=begin_ms, end_ms=end_ms, found_max=99)
+    return index.search(key_hash, begin_ms=begin_ms, end_ms=end_ms, start=LogPlace(), found_max=99)[0]
 
 
 def test_names_are_times() -> None:
@@ -50,6 +51,25 @@ def test_newest_first_over_chains_and_files(tmp_path) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("knows_index", [True, False], ids=["same index", "another replica"])
+def test_a_search_goes_on_from_its_place(tmp_path, monkeypatch, knows_index: bool) -> None:
+    """A long chain is examined in steps; the place is below the last entry examined, whatever file it was in."""
+    monkeypatch.setattr("zenitmq.store.index.key_index.SEARCH_STEPS", 2)
+    index = open_index(tmp_path)
+    for number in range(30):
+        put(index, [(7 + 8 * (number % 3 > 0), 100 * number)], 1000 * number)  # one slot; a third has the key
+    place, searches, offsets = LogPlace(), 0, []
+    while place.below:
+        some, place = index.search(7, begin_ms=0, end_ms=1 << 60, start=place, found_max=1)
+        if searches % 5 == 4 and not knows_index:
+            place = LogPlace(place.below, 20001231235959999, 3)
+        offsets += some
+        searches += 1
+    assert offsets == [100 * number for number in reversed(range(0, 30, 3))]
+    assert 10 <= searches <= 40
+    index.close()
+
+
 def test_a_new_file_begins_with_the_end_of_the_one_before(tmp_path) -> None:
     """Its first entry's time difference is counted from there: an hour later it is found all the same."""
     index = open_index(tmp_path)
@@ -70,7 +90,7 @@ def test_a_replay_puts_nothing_in_twice(tmp_path) -> None:
     again = open_index(tmp_path)
     again.trust(0)
     put(again, rows, 0)
-    whole = [again.search(h, begin_ms=0, end_ms=1 << 60, found_max=99) for h in range(5)]
+    whole = [found(again, h) for h in range(5)]
     assert whole == [[o for h, o in reversed(rows) if h == k] for k in range(5)]
     assert again.entry_count == 14
     again.close()
@@ -183,7 +203,8 @@ def test_files_whose_records_are_gone_go_too(tmp_path) -> None:
     assert removed.path == str(first)
     index.retire(removed)
     assert not first.exists()
-    assert removed.search(1, begin_ms=0, end_ms=1 << 40, found_max=10) == []  # a query that still holds it
+    bounds = {"begin_ms": 0, "end_ms": 1 << 40, "below": 1 << 40, "behind": 0, "steps_max": 99, "found_max": 10}
+    assert removed.search(1, **bounds) == ([], 0, 0, False)  # a query that still holds it
     assert len(index.remove_before(1000)) == 2  # never the newest
     index.close()
 
