@@ -45,6 +45,7 @@ from .group.in_group import prepare_in_group
 from .handlers.parts import Parts
 from .handlers.registry import Handlers
 from .json_reply import reply_json
+from .pop.hand_over import settle_popped
 from .registration import BrokerIdentity, NameServerRegistration
 from .repair.scrub import Scrub
 from .stage_clock import StageClock
@@ -191,6 +192,7 @@ class Broker:
             arena=self._arena,
         )
         self._state.on_topic_deleted = self._store.delete_topic
+        self._state.on_taken_over = lambda: settle_popped(self._store, self._state)
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
         self._halves.locate = lambda place: self._store.position_of(HALF_TOPIC, place[0], QueueOffset(place[1]))

@@ -39,6 +39,7 @@ TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 CHECK_IMMUNITY_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 HALF_SENDER: Final = "HALF_SENDER"  # ours: "client id/number" of a half message's send
 HALF_OFFSET: Final = "HALF_OFFSET"  # ours: see broker/transaction/half_records
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
 POP_LEASE: Final = "POP_LEASE"  # ours: see broker/pop/dead_letters
 PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 CORRELATION_ID: Final = "CORRELATION_ID"

@@ -17,6 +17,7 @@ from zenitmq.broker.acknowledgements import Acknowledgements
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.filter.condition_cache import ConditionCache
 from zenitmq.broker.handlers.parts import Parts
+from zenitmq.broker.pop.hand_over import settle_popped
 from zenitmq.broker.pop.leases import Leases
 from zenitmq.broker.pop.pop_handler import PopHandler
 from zenitmq.broker.pop.receipt_handler import ReceiptHandler
@@ -112,6 +113,7 @@ class Scene:
         self.state = StateLog(str(directory), clock=clock, persist_interval_ms=0, producers=producers)
         self.store = make_store(directory, clock, dispatchers=(self.state,), **{"segment_bytes": 1 << 16, **sizes})
         self.state.on_topic_deleted = self._on_topic_deleted
+        self.state.on_taken_over = lambda: settle_popped(self.store, self.state)
         with ExitStack() as failed:
             self.store.__enter__()
             failed.callback(self.store.__exit__, None, None, None)

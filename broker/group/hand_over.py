@@ -10,6 +10,7 @@ were decided or written again are named, where the broker has not done that yet.
     waits        each waiting message again, in the form that RocketMQ delivers; that ends its old wait
     halves       each waiting half message again, so that RocketMQ's own copies of it are no sends of our producers; op
                  records of those that wait no longer
+    pops         copies of what pop groups have yet to handle, where RocketMQ's pops find them (pop/hand_over)
     topics       the retry topic of each group that has none: RocketMQ's tools ask for it
     close        the store, flushed completely
     wheel        RocketMQ's own timer files are deleted, `delayOffset.json` and `timercheck` are written
@@ -61,6 +62,7 @@ from ..delay.delays import Delays
 from ..delay.pace import Pace
 from ..delay.timer_index import open_timer_index
 from ..delay.timing import DelayRules, rocketmq_read_ms
+from ..pop.hand_over import hand_on_popped, settle_popped
 from ..replication.replica_files import ReplicaFiles
 from ..state.admission import queue_count
 from ..state.producer_table import ProducerTable
@@ -106,6 +108,7 @@ class _Handed:
     count: int
     over: int
     damaged: int
+    popped: int
     retry_topics: int
     levels: dict[int, int]
     record_bytes_max: int
@@ -114,9 +117,10 @@ class _Handed:
 def hand_over(
     directory: str, config: StoreConfig, *, clock: Clock, report: Report = _nothing, dry_run: bool = False
 ) -> dict[str, Any]:
-    """{"log_end", "segment_bytes", "spare_files", "waiting", "over", "damaged", "retry_topics", "broker_conf"}: `waiting`: how
-    many delayed messages are handed on; `over`: how many waited still but are not to be delivered; `damaged`: how many cannot
-    be read, so that they stay here; `broker_conf`: {name: value} of the settings that RocketMQ's broker needs.
+    """{"log_end", "segment_bytes", "spare_files", "waiting", "over", "damaged", "popped", "retry_topics", "broker_conf"}:
+    `waiting`: how many delayed messages are handed on; `over`: how many waited still but are not to be delivered; `damaged`:
+    how many cannot be read, so that they stay here; `popped`: how many messages pop groups had in hand, or had given back;
+    `broker_conf`: {name: value} of the settings that RocketMQ's broker needs.
 
     `config`: what its broker was started with. `dry_run`: changes nothing; "waiting" is what the index of what waits holds.
     Raises StoreInGroup, StoreLocked where a broker has it open, StoreFormatError where it is no store or was not closed by its
@@ -128,7 +132,7 @@ def hand_over(
         with StoreLock(directory):
             waiting = _count_waiting(directory)
         found = hand_over_store(directory, dry_run=True)
-        counts = {"waiting": waiting, "over": 0, "damaged": 0, "retry_topics": 0}
+        counts = {"waiting": waiting, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0}
         return {**found, **counts, "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], 0)}
     mark = os.path.join(directory, MARK_FILE)
     SYSTEM_FILES.replace(mark, b"")
@@ -142,6 +146,7 @@ def hand_over(
         "waiting": handed.count,
         "over": handed.over,
         "damaged": handed.damaged,
+        "popped": handed.popped,
         "retry_topics": handed.retry_topics,
         "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], handed.record_bytes_max),
     }
@@ -281,6 +286,7 @@ def _rewrite_waits(
             dispatchers=(state, index, half_index),
         )
         state.on_topic_deleted = store.delete_topic
+        state.on_taken_over = lambda: settle_popped(store, state)
         opened.enter_context(store)
         state.on_opened(store.written, lambda: store.flushed)
         for one in (index, half_index):
@@ -310,13 +316,14 @@ def _rewrite_waits(
             largest = max((len(store.record_at(PhysicalOffset(at))) for _, at in waits.entries), default=0)
         _rewrite_halves(store, half_index, state, host_bytes)
         _name_ended_halves(store, half_index)
+        popped = hand_on_popped(store, state)
         topics = _make_retry_topics(store, state)
         store.flush_all(FLUSH_TIMEOUT_MS)
         levels = {
             queue_id + 1: int(store.max_offset(SCHEDULE_TOPIC, queue_id))
             for queue_id in store.queues().get(SCHEDULE_TOPIC, ())
         }
-        return _Handed(first, told is not None, count, over, damaged, topics, levels, largest)
+        return _Handed(first, told is not None, count, over, damaged, popped, topics, levels, largest)
 
 
 def _rewrite_halves(store: MessageStore, index: WaitingIndex, state: StateLog, host_bytes: int) -> None:

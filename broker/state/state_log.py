@@ -109,6 +109,7 @@ class StateLog:
         self.producer_table = producers
         self.on_topics_changed: Callable[[], None] = _nothing
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
+        self.on_taken_over: Callable[[], None] = _nothing  # RocketMQ wrote the offsets, and nothing has come since
         config = os.path.join(directory, "config")
         tables: dict[str, Table] = {
             TOPICS: self.topic_table,
@@ -171,6 +172,8 @@ class StateLog:
         self._is_open = True
         if max(self._loaded.values()) > written:
             self._applied = written
+            if self._loaded[OFFSETS] == EVERYTHING:
+                self.on_taken_over()
             self._write(written)
             for _, path, _ in self._files:
                 if os.path.exists(path + ".bak"):

@@ -307,8 +307,9 @@ def hand_over_text(directory: str, document: dict[str, Any], *, dry_run: bool) -
         return f"{directory}: the log ends at {document['log_end']}; {waiting} would be handed on; nothing was changed"
     over = f", {document['over']} not, since they are over" if document["over"] else ""
     topics, spare = counted(document["retry_topics"], "retry topic"), counted(document["spare_files"], "spare file")
+    popped = counted(document["popped"], "popped message")
     done = (
-        f"# {directory}: {waiting} handed on{over}",
+        f"# {directory}: {waiting} handed on{over}; {popped} in retry topics",
         f"# {topics} made; the log ends at {document['log_end']}, behind it are zeros; {spare} deleted",
         "# broker.conf:",
     )

@@ -12,6 +12,7 @@ import subprocess
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import pop_scene
 import pytest
 import transaction_kit
 from handover_kit import Life, unique
@@ -125,11 +126,33 @@ def fill_queues(directory: Path) -> tuple[int, int, int]:
     return int(placed[5].physical_offset), began_ms + 5000, halves
 
 
+def fill_pops(directory: Path) -> None:
+    """Ten messages of "work", six of them popped: 0, 2 and 5 are done, 3 was given back, 1 and 4 are leased. Two of a topic
+    with priorities."""
+    with pop_scene.Scene(directory, StillClock(SystemClock().now_ms()), segment_bytes=SEGMENT) as scene:
+        scene.create("work")
+        urgent = TopicConfig("alerts", 3, 3, attributes={"message.type": "PRIORITY"})
+        scene.state.stage(scene.store, TOPICS, scene.state.topic_table.event_set(urgent))
+        scene.turn()
+        scene.send(*(b"%d" % number for number in range(10)), topic="work")
+        scene.send(b"low", topic="alerts", queue_id=0)
+        scene.send(b"high", topic="alerts", queue_id=2)
+        scene.turn()
+        popped = scene.pop(6, group="workers", topic="work", start="first")
+        scene.turn()
+        ((_, _, handle, _),) = popped.reply.parts
+        scene.ack((handle, 0b100101), group="workers", topic="work")
+        scene.turn()
+        scene.release((handle, 0b001000), group="workers", topic="work")
+        scene.turn()
+
+
 @pytest.mark.timeout(400)  # 30 s of a machine that does nothing else
 def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(jars: Path, tmp_path: Path) -> None:
     directory = tmp_path / "s"
     fill(directory)
     sixth, sixth_ms, half = fill_queues(directory)
+    fill_pops(directory)
     document = hand_over(str(directory), CONFIG, clock=SystemClock())
     due = {0, 1, *LATER, *LEVELS}
     assert document["waiting"] == len(due) + len(FAR)
@@ -148,6 +171,8 @@ def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(jars: Pat
             f"time read 0 {sixth_ms}",
             "consume g read 0",
             "append read 0 new",
+            "pop workers work 32 60000 ack",
+            "pop watchers alerts 2 60000 ack",
             f"commit g {half_at} {half}",
             f"wait t {7 + len(due)} 60",
             "sleep 3",
@@ -163,12 +188,22 @@ def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(jars: Pat
         f"time read 0 {sixth_ms}": "5",
         "consume g read 0": "3 4 5 6 7 8 9",
         "append read 0 new": "PUT_OK",
+        "pop workers work 32 60000 ack": told["pop workers work 32 60000 ack"],
+        "pop watchers alerts 2 60000 ack": "high/0 low/0",
         f"commit g {half_at} {half}": "0",
         f"wait t {7 + len(due)} 60": str(7 + len(due)),
         "sleep 3": "",
         "count t 0": str(7 + len(due)),
     }
+    # a copy in the retry topic may come before or after the others
+    popped = sorted(told["pop workers work 32 60000 ack"].split())
+    assert popped == ["1/1", "3/0", "4/1", "6/0", "7/0", "8/0", "9/0"]
     clock = StillClock(SystemClock().now_ms())
+    with pop_scene.Scene(directory, clock, segment_bytes=SEGMENT) as scene:
+        for group, topic in (("workers", "work"), ("watchers", "alerts")):
+            again = scene.pop(32, group=group, topic=topic)
+            scene.turn()
+            assert again.bodies == []
     with Life(directory, clock, config=CONFIG) as life:
         assert [record.body for record in read_queue(life.store, "read", 0)][9:] == [b"9", b"new"]
         assert life.state.offset_table.committed("g") == [("read", 0, 10)]
