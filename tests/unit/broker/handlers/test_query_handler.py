@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zenitmq.broker.config import BrokerConfig
-from zenitmq.broker.handlers.query_handler import KEY_LENGTH_MAX, QUERY_MS, TEXT_BYTES_MAX, QueryHandler
+from zenitmq.broker.handlers.query_handler import KEY_LENGTH_MAX, PAUSE_MS, QUERY_MS, TEXT_BYTES_MAX, QueryHandler
 from zenitmq.broker.state.topic_table import TopicTable
 from zenitmq.model.errors import InvalidParameter, NoPermission, RequestTimeout, TopicNotFound
 from zenitmq.model.route import TopicConfig
@@ -25,12 +25,13 @@ class World:
         self.cost_ns = 1_000_000  # of a record that is looked at
         self.spent_ns = 0
         self.queues: list[int] = []
+        self.pauses: list[float] = []
         self.replies: list[QueryReply] = []
         self.topic_table = TopicTable()
         for name, permission in (("t", 6), ("closed", 2)):
             self.topic_table.on_event(self.topic_table.event_set(TopicConfig(name, 3, 3, permission)), {}, 100)
         self.handler = QueryHandler(
-            self, self, self, self, self, BrokerConfig(), now_ns=lambda: self.spent_ns,  # type: ignore[arg-type]
+            self, self, self, self, self, BrokerConfig(), now_ns=lambda: self.spent_ns, pause=self.pauses.append,  # type: ignore[arg-type]
         )  # fmt: skip
 
     def monotonic_ms(self) -> int:
@@ -60,6 +61,7 @@ def test_a_page_takes_a_worker_so_long_and_no_longer() -> None:
     world = World()
     world.ask()
     assert world.replies == [QueryReply(0, 7, 8, 9, QUERY_MS, 0)]
+    assert world.pauses == [PAUSE_MS] * QUERY_MS, "the loop runs after each record that took so long"
     assert world.queues == [0, 1, 2]
     world.ask(queue_id=2)
     assert world.queues == [2]
