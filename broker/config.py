@@ -81,7 +81,9 @@ class BrokerConfig:
     )
     worker_threads: int = setting(2, "threads for queries and look-ups by time", minimum=1, maximum=16)
     worker_queue_max: int = setting(256, "queries that may wait for a thread", minimum=1, maximum=100_000)
-    register_interval_ms: int = setting(30_000, "how often all topics are registered again", minimum=100)
+    register_interval_ms: int = setting(
+        600_000, "how often all topics are registered again, though nothing has changed", minimum=100
+    )
     namesrv_heartbeat_ms: int = setting(1000, "how often name servers hear from this broker", minimum=50, maximum=5000)
     state_persist_ms: int = setting(
         5000, "how often topics, groups and offsets are written out: longer replays more at a start", minimum=50

@@ -268,7 +268,7 @@ class Broker:
             )
         )
         self._registration = self._new_registration()
-        self._state.on_topics_changed = self._registration.on_topics_changed
+        self._state.on_topic_changed = self._registration.on_topic_changed
         self._state.on_topic_deleted = self._on_topic_deleted
         self._scrub = Scrub(self._store, loop, clock, self._workers, config)
         self._serve(part.serve_replicas(self._workers, self._handlers.pulls.look_again))
@@ -322,7 +322,7 @@ class Broker:
             addresses=config.namesrv,
             identity=self._identity,
             topics=topics.registered,
-            incarnations=topics.incarnations,
+            topic=topics.registered_one,
             register_interval_ms=config.register_interval_ms,
             heartbeat_ms=config.namesrv_heartbeat_ms,
             takes_writes=lambda: self._store.refusal is None,

@@ -11,6 +11,9 @@ order in which they apply to a registration:
   are heartbeats and unregistrations with another id than the member's (cluster_names).
 - A master of an older epoch is dropped as soon as any member reports a newer one. One address is at most one member.
 - The master's topics are all topics of the group: others are removed. A slave's count only while there is no master.
+- A registration of many topics comes in pieces: what was registered before and is in none of them is removed with the last.
+  What changes later comes alone (UpdateTopics), and names the version that it is a change of. Who is not known with the
+  version that it says must register again.
 - If an operator wiped the write permission, it stays wiped over registrations and expiry, until it is given back.
 - The topics of a group whose last member is gone are remembered (departed_topics): nobody serves them, but they do not
   count as unknown.
@@ -23,7 +26,7 @@ Times are monotonic milliseconds. Owned by one thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -32,7 +35,14 @@ from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NoRoute, N
 from ..model.groups.group_limits import check_token
 from ..model.names import check_topic
 from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
-from ..remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
+from ..remoting.commands import (
+    BrokerHeartbeat,
+    ClaimClusterId,
+    RegisterBroker,
+    RegisterTopics,
+    UnregisterBroker,
+    UpdateTopics,
+)
 from .cluster_names import ClusterNames
 from .departed_topics import DepartedTopics
 
@@ -62,7 +72,17 @@ class Group:
     cluster_id: str = ""
     epoch: int = 0
     members: Mapping[int, ListedBroker] = field(default_factory=dict)
-    topics: Mapping[str, QueueData] = field(default_factory=dict)
+    topics: dict[str, QueueData] = field(default_factory=dict)
+    """Changed in place by UpdateTopics."""
+
+
+@dataclass(slots=True)
+class _ToldTopics:
+    """What a member has told of its topics: their version, and while pieces are missing, what has come."""
+
+    version: int = 0
+    pieces: int = 0
+    came: set[str] | None = None  # None: it is whole
 
 
 class RouteTable:
@@ -77,6 +97,8 @@ class RouteTable:
         self._topics_max = topics_max
         self._topic_count = 0  # of all groups
         self._groups: dict[str, Group] = {}
+        self._serving: dict[str, set[str]] = {}  # topic -> names of the groups that have it
+        self._told: dict[tuple[str, int], _ToldTopics] = {}  # (broker name, broker id) -> of its topics
         self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> time of the last sign of life
         self._names = ClusterNames(
             listens_until_ms=listens_until_ms, offer_ms=heartbeat_timeout_ms, clusters_max=brokers_max
@@ -89,18 +111,20 @@ class RouteTable:
     # ---- events
 
     def on_register(self, request: RegisterBroker, now_ms: int) -> frozenset[str]:
-        """Registers a broker with all its topics.
+        """Registers a broker with its topics.
 
         Raises WrongCluster, NotMaster or BrokerBusy (see the rules), InvalidParameter, InvalidName; then nothing has
         changed.
         """
-        topics = _checked_topics(request)
+        topics = _registered_topics(request)
         name, broker_id = request.broker_name, request.broker_id
         self._names.check_free(request.cluster, request.cluster_id)
         group = self._groups.get(name, Group(request.cluster, name, request.cluster_id))
         if group.cluster != request.cluster:
             raise InvalidParameter("cluster", request.cluster, f"{group.cluster}, where {name} lives already")
-        self._check_room(group, broker_id, len(topics))
+        held = len(group.topics) if group.members else 0
+        to_come = len(topics) if request.is_whole else max(held, len(topics))
+        self._check_room(group, broker_id, to_come)
         master = group.members.get(MASTER_ID)
         claims = broker_id == MASTER_ID and master is not None and master.address != request.address
         if request.epoch < group.epoch or (claims and master is not None and master.epoch == request.epoch):
@@ -110,15 +134,65 @@ class RouteTable:
             for member_id, member in group.members.items()
             if member.address != request.address and not (member_id == MASTER_ID and member.epoch < request.epoch)
         }
+        told = _ToldTopics(request.version, came=None if request.is_whole else set(topics))
         if broker_id == MASTER_ID or MASTER_ID not in members:
-            group = replace(group, topics=topics)
+            group = replace(group, topics=topics if request.is_whole else group.topics | topics)
         members[broker_id] = ListedBroker(request.address, request.epoch, request.replication_address)
         changed = self._adopt(replace(group, epoch=request.epoch, members=members))
         self._heard_ms[name, broker_id] = now_ms
+        self._told[name, broker_id] = told
         return changed
 
+    def on_more_topics(self, request: RegisterTopics) -> tuple[bool, frozenset[str]]:
+        """(whether that registration is under way, the topics whose route has changed). Raises what on_register does."""
+        topics = _checked_topics(request.broker_name, request.topics)
+        group, told = self._member(request.broker_name, request.broker_id, request.address)
+        if group is None or (told.version, told.pieces + 1) != (request.version, request.piece) or told.came is None:
+            return False, NOTHING_CHANGED
+        came = told.came.union(topics)
+        removed = [name for name in group.topics if name not in came] if request.is_last else []
+        changed = self._change_topics(group, request.broker_id, topics, removed)
+        told.pieces, told.came = request.piece, None if request.is_last else came
+        return True, changed
+
+    def on_update_topics(self, request: UpdateTopics) -> tuple[bool, frozenset[str]]:
+        """(whether the version is known that it changes, the topics whose route has changed). Raises what on_register does."""
+        topics = _checked_topics(request.broker_name, request.topics)
+        group, told = self._member(request.broker_name, request.broker_id, request.address)
+        if group is None or told.came is not None or not told.version or told.version != request.since:
+            return False, NOTHING_CHANGED
+        changed = self._change_topics(group, request.broker_id, topics, request.removed)
+        told.version = request.version
+        return True, changed
+
+    def _member(self, name: str, broker_id: int, address: str) -> tuple[Group | None, _ToldTopics]:
+        """The group of a member, and what that has told; None if it is not registered with this address."""
+        group = self._groups.get(name)
+        member = group.members.get(broker_id) if group is not None else None
+        if member is None or member.address != address:
+            return None, _ToldTopics()
+        return group, self._told[name, broker_id]
+
+    def _change_topics(
+        self, group: Group, broker_id: int, topics: Mapping[str, QueueData], removed: Iterable[str]
+    ) -> frozenset[str]:
+        """Raises BrokerBusy; then nothing has changed."""
+        if broker_id != MASTER_ID and MASTER_ID in group.members:
+            return NOTHING_CHANGED
+        gone = [topic for topic in removed if topic in group.topics and topic not in topics]
+        new = [topic for topic in topics if topic not in group.topics]
+        self._check_room(group, broker_id, len(group.topics) + len(new) - len(gone))
+        seen = {topic: self._queue(group, group.topics[topic]) for topic in topics if topic in group.topics}
+        changed = [topic for topic, data in topics.items() if seen.get(topic) != self._queue(group, data)]
+        group.topics.update(topics)
+        for topic in gone:
+            del group.topics[topic]
+        self._topic_count += len(new) - len(gone)
+        self._note_serving(group.broker_name, new, gone)
+        return frozenset((*changed, *gone))
+
     def on_heartbeat(self, request: BrokerHeartbeat, now_ms: int) -> bool:
-        """A sign of life. False if that member with that epoch is not registered: it must register again."""
+        """A sign of life. False if that member with that epoch and these topics is not registered: it must register again."""
         group = self._groups.get(request.broker_name)
         member = group.members.get(request.broker_id) if group is not None else None
         if group is None or member is None or group.cluster_id != request.cluster_id:
@@ -128,7 +202,8 @@ class RouteTable:
         key = request.broker_name, request.broker_id
         self._heard_ms[key] = now_ms
         (self._full.discard if request.takes_writes else self._full.add)(key)
-        return True
+        told = self._told[key]
+        return told.came is None and request.version in (0, told.version)
 
     def on_unregister(self, request: UnregisterBroker) -> frozenset[str]:
         """Removes a member now. Does nothing if another address has its place already."""
@@ -178,10 +253,12 @@ class RouteTable:
         """Forgets a topic until a broker registers it again."""
         self._departed.on_delete_topic(topic)
         changed: frozenset[str] = NOTHING_CHANGED
-        for group in list(self._groups.values()):
-            if topic in group.topics:
-                rest = {name: data for name, data in group.topics.items() if name != topic}
-                changed |= self._adopt(replace(group, topics=rest))
+        for name in tuple(self._serving.get(topic, ())):
+            group = self._groups[name]
+            rest = {name: data for name, data in group.topics.items() if name != topic}
+            changed |= self._adopt(replace(group, topics=rest))
+            for broker_id in group.members:  # what they register next counts, as a whole
+                self._told[name, broker_id] = _ToldTopics(-1)
         return changed
 
     # ---- questions
@@ -195,12 +272,12 @@ class RouteTable:
 
         Raises NoRoute if the brokers that have it are not registered now, or no broker is at all; else TopicNotFound.
         """
-        serving = [group for _, group in sorted(self._groups.items()) if topic in group.topics]
+        serving = [self._groups[name] for name in sorted(self._serving.get(topic, ()))]
         if not serving:
             raise self._no_route(topic)
         return TopicRoute(
             topic,
-            tuple(self._queues(group)[topic] for group in serving),
+            tuple(self._queue(group, group.topics[topic]) for group in serving),
             tuple(_members(group) for group in serving),
         )
 
@@ -215,7 +292,7 @@ class RouteTable:
 
     def topics(self) -> tuple[str, ...]:
         """All topics that some broker serves, sorted."""
-        return tuple(sorted({topic for group in self._groups.values() for topic in group.topics}))
+        return tuple(sorted(self._serving))
 
     def cluster_info(self, now_ms: int) -> dict[str, Any]:
         """The document of GetClusterInfo."""
@@ -253,7 +330,7 @@ class RouteTable:
         )
         after = group if group.members else None
         for broker_id in (before.members if before is not None else {}).keys() - group.members.keys():
-            del self._heard_ms[name, broker_id]
+            del self._heard_ms[name, broker_id], self._told[name, broker_id]
             self._full.discard((name, broker_id))
         if after is None:
             self._groups.pop(name, None)
@@ -261,9 +338,21 @@ class RouteTable:
         else:
             self._departed.on_registered(name)
             self._groups[name] = after
+        had = before.topics if before is not None else {}
+        has = after.topics if after is not None else {}
+        if had is not has:
+            self._note_serving(name, has.keys() - had.keys(), had.keys() - has.keys())
         if (before is None) != (after is None):
             self._names.on_living({group.cluster: group.cluster_id for group in self._groups.values()})
         return _difference(self._view(before), self._view(after))
+
+    def _note_serving(self, name: str, new: Iterable[str], gone: Iterable[str]) -> None:
+        for topic in new:
+            self._serving.setdefault(topic, set()).add(name)
+        for topic in gone:
+            self._serving[topic].discard(name)
+            if not self._serving[topic]:
+                del self._serving[topic]
 
     def _check_room(self, group: Group, broker_id: int, topic_count: int) -> None:
         """Raises BrokerBusy if one more member, or this many topics for this group, would exceed a limit."""
@@ -289,9 +378,11 @@ class RouteTable:
         """A group's topics with their present permissions for clients."""
         if group.broker_name not in self._wiped:
             return group.topics
-        return {
-            topic: replace(data, permission=data.permission & ~PERMISSION_WRITE) for topic, data in group.topics.items()
-        }
+        return {topic: self._queue(group, data) for topic, data in group.topics.items()}
+
+    def _queue(self, group: Group, data: QueueData) -> QueueData:
+        is_wiped = group.broker_name in self._wiped
+        return replace(data, permission=data.permission & ~PERMISSION_WRITE) if is_wiped else data
 
     def _view(self, group: Group | None) -> tuple[BrokerData | None, Mapping[str, QueueData]]:
         """Everything that routes contain of a group."""
@@ -314,7 +405,7 @@ def _difference(
     return frozenset(topic for topic in either if topics_before.get(topic) != topics_after.get(topic))
 
 
-def _checked_topics(request: RegisterBroker) -> dict[str, QueueData]:
+def _registered_topics(request: RegisterBroker) -> dict[str, QueueData]:
     """The topics of a registration; raises InvalidName or InvalidParameter for values that must not reach a client."""
     _check_printable("cluster", request.cluster)
     _check_printable("broker", request.broker_name)
@@ -325,14 +416,19 @@ def _checked_topics(request: RegisterBroker) -> dict[str, QueueData]:
     incarnations = request.incarnations or (0,) * len(request.topics)
     if len(incarnations) != len(request.topics):
         raise InvalidParameter("incarnations", len(incarnations), f"one for each of {len(request.topics)} topics")
+    rows = [(*row, incarnation) for row, incarnation in zip(request.topics, incarnations, strict=True)]
+    return _checked_topics(request.broker_name, rows)
+
+
+def _checked_topics(broker_name: str, rows: Iterable[tuple[str, int, int, int, int]]) -> dict[str, QueueData]:
     topics: dict[str, QueueData] = {}
-    for (topic, read_queues, write_queues, permission), incarnation in zip(request.topics, incarnations, strict=True):
+    for topic, read_queues, write_queues, permission, incarnation in rows:
         check_topic(topic)
         _check_range(f"read queues of {topic}", read_queues, 0, QUEUES_PER_TOPIC_MAX)
         _check_range(f"write queues of {topic}", write_queues, 0, QUEUES_PER_TOPIC_MAX)
         _check_range(f"permission of {topic}", permission, 0, PERMISSION_MAX)
         _check_range(f"incarnation of {topic}", incarnation, 0, 1 << 62)
-        topics[topic] = QueueData(request.broker_name, read_queues, write_queues, permission, incarnation)
+        topics[topic] = QueueData(broker_name, read_queues, write_queues, permission, incarnation)
     return topics
 
 

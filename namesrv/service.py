@@ -32,11 +32,13 @@ from ..remoting.commands import (
     JsonReply,
     RegisterBroker,
     RegisterReply,
+    RegisterTopics,
     Request,
     RouteReply,
     ServedBy,
     TopicListReply,
     UnregisterBroker,
+    UpdateTopics,
     WipeWritePermission,
 )
 from ..remoting.options import HEADER_BYTES_MAX
@@ -48,7 +50,7 @@ from .route_table import RouteTable
 log = logging.getLogger(__name__)
 
 PORT_MAX: Final = 65535
-OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, BrokerHeartbeat, ClaimClusterId)
+OF_BROKERS: Final = (RegisterBroker, RegisterTopics, UpdateTopics, UnregisterBroker, BrokerHeartbeat, ClaimClusterId)
 """Requests whose cluster the route table checks; with all others a client looks for a cluster."""
 
 
@@ -97,6 +99,8 @@ class NameServer:
         self._loop.on_other_cluster = self._on_cluster_named
         rows = (
             row(RegisterBroker, self._on_register),
+            row(RegisterTopics, self._on_more_topics),
+            row(UpdateTopics, self._on_update_topics),
             row(ClaimClusterId, self._on_claim),
             row(UnregisterBroker, self._on_unregister),
             row(BrokerHeartbeat, self._on_heartbeat),
@@ -138,6 +142,16 @@ class NameServer:
             )
         self._publish(changed)
         return RegisterReply(self.publish_port)
+
+    def _on_more_topics(self, call: Call[RegisterTopics]) -> BrokerHeartbeatReply:
+        known, changed = self._routes.on_more_topics(call.request)
+        self._publish(changed)
+        return BrokerHeartbeatReply(known)
+
+    def _on_update_topics(self, call: Call[UpdateTopics]) -> BrokerHeartbeatReply:
+        known, changed = self._routes.on_update_topics(call.request)
+        self._publish(changed)
+        return BrokerHeartbeatReply(known)
 
     def _on_unregister(self, call: Call[UnregisterBroker]) -> Done:
         request = call.request

@@ -107,7 +107,7 @@ class StateLog:
         self.query_offsets = QueryOffsets()
         self.pop_table = PopTable()
         self.producer_table = producers
-        self.on_topics_changed: Callable[[], None] = _nothing
+        self.on_topic_changed: Callable[[str], None] = _nothing
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
         self.on_taken_over: Callable[[], None] = _nothing  # RocketMQ wrote the offsets, and nothing has come since
         config = os.path.join(directory, "config")
@@ -287,7 +287,7 @@ class StateLog:
             self.topic_table.on_event(event, version, end)
             if len(self.topic_table.configs) > known:
                 self.offset_table.on_topic_made(event["topic"]["topicName"])
-            self.on_topics_changed()
+            self.on_topic_changed(event["topic"] if event.get("event") == DELETED else event["topic"]["topicName"])
         if event.get("event") == DELETED:
             if end > self._loaded[OFFSETS]:
                 self.offset_table.on_topic_deleted(event["topic"])
@@ -351,7 +351,7 @@ def _new_incarnation() -> int:
     return secrets.randbits(INCARNATION_BITS) or 1
 
 
-def _nothing() -> None:
+def _nothing(topic: str) -> None:
     """Used until the service has wired it."""
 
 

@@ -135,17 +135,16 @@ class TopicTable:
         else:
             raise unknown_event("topic", event)
 
-    def registered(self) -> tuple[tuple[str, int, int, int], ...]:
-        """(name, read queues, write queues, permission) of each topic that clients may find; sorted."""
-        return tuple(
-            (name, config.read_queues, config.write_queues, config.permission)
-            for name, config in sorted(self.configs.items())
-            if is_routed_topic(name)
-        )
+    def registered(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, read queues, write queues, permission, incarnation) of each topic that clients may find."""
+        return [row for row in map(self.registered_one, self.configs) if row is not None]
 
-    def incarnations(self) -> tuple[int, ...]:
-        """Of the topics that are `registered`, in their order."""
-        return tuple(config.incarnation for name, config in sorted(self.configs.items()) if is_routed_topic(name))
+    def registered_one(self, topic: str) -> tuple[str, int, int, int, int] | None:
+        """The same of one; None if there is no such topic that clients may find."""
+        config = self.configs.get(topic)
+        if config is None or not is_routed_topic(topic):
+            return None
+        return (topic, config.read_queues, config.write_queues, config.permission, config.incarnation)
 
     def made_at(self, topic: str) -> int:
         """The topic's incarnation: the end of the record that created it, or its number; 0 = unknown, or no such topic."""

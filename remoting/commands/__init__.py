@@ -74,9 +74,11 @@ from .name_server import GetRoute as GetRoute
 from .name_server import GetTopicList as GetTopicList
 from .name_server import RegisterBroker as RegisterBroker
 from .name_server import RegisterReply as RegisterReply
+from .name_server import RegisterTopics as RegisterTopics
 from .name_server import RouteReply as RouteReply
 from .name_server import TopicListReply as TopicListReply
 from .name_server import UnregisterBroker as UnregisterBroker
+from .name_server import UpdateTopics as UpdateTopics
 from .name_server import WipeWritePermission as WipeWritePermission
 from .offsets import BeginOffsetsReply as BeginOffsetsReply
 from .offsets import CloneOffsets as CloneOffsets

@@ -21,7 +21,8 @@ class RegisterBroker(RequestFor[RegisterReply]):
 
     `epoch`: of the registering master; a name server ignores a lower one of the same broker name. `cluster_id`: a cluster
     of the same name with another id is refused (WrongCluster) while the first is alive. incarnations: of the topics, in the
-    same order; empty = not given.
+    same order; empty = not given. `version`: of these topics, which heartbeats and UpdateTopics name; 0 = not given.
+    `is_whole` False: more topics follow (RegisterTopics); those that were registered before stay until the last have come.
     """
 
     cluster: str
@@ -33,6 +34,8 @@ class RegisterBroker(RequestFor[RegisterReply]):
     replication_address: str = ""
     cluster_id: str = ""
     incarnations: tuple[int, ...] = ()
+    version: int = 0
+    is_whole: bool = True
 
 
 @request(104, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
@@ -66,7 +69,7 @@ class ClaimClusterId(RequestFor[ClusterIdReply]):
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatReply(Reply):
-    """`known` False: this name server does not know the broker (it restarted): register again."""
+    """`known` False: this name server does not know the broker, or not these topics (it restarted): register again."""
 
     known: bool
 
@@ -74,7 +77,8 @@ class BrokerHeartbeatReply(Reply):
 @request(904, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat(RequestFor[BrokerHeartbeatReply]):
-    """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, only reads are served."""
+    """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, only reads are served.
+    `version`: of the topics that the name server should know; 0 = not given."""
 
     cluster: str
     broker_name: str
@@ -83,6 +87,36 @@ class BrokerHeartbeat(RequestFor[BrokerHeartbeatReply]):
     epoch: int
     cluster_id: str = ""
     takes_writes: bool = True
+    version: int = 0
+
+
+@request(9147, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@dataclass(frozen=True, slots=True)
+class RegisterTopics(RequestFor[BrokerHeartbeatReply]):
+    """More topics of a broker whose registration was not whole. `piece`: 1 for the first of these requests. topics:
+    ((name, read queues, write queues, permission, incarnation), ...)."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    version: int
+    piece: int
+    topics: tuple[tuple[str, int, int, int, int], ...]
+    is_last: bool
+
+
+@request(9148, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@dataclass(frozen=True, slots=True)
+class UpdateTopics(RequestFor[BrokerHeartbeatReply]):
+    """What has changed in a broker's topics since the version `since`; `topics` as in RegisterTopics, `removed`: names."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    since: int
+    version: int
+    topics: tuple[tuple[str, int, int, int, int], ...]
+    removed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from zenitmq.model.properties import encode_properties
 from zenitmq.model.route import TopicConfig
 from zenitmq.namesrv.route_table import RouteTable
 from zenitmq.record.kernel import RunKernel, decode_batch, encode_record
-from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker
+from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker, RegisterTopics, UpdateTopics
 from zenitmq.remoting.header import decode_request, encode_request
 from zenitmq.store.opening.snapshot import parse_snapshot, write_snapshot
 from zenitmq.store.queues.dispatch import Run
@@ -281,7 +281,8 @@ def _registration(draw: Random) -> bytes:
         one("10.0.0.1:10911", "10.0.0.2:1", odd=("",)), one(0, 1, 5, odd=(1 << 62,)), topics, one("", "x:1", odd=("\0",)),
     )  # fmt: skip
     frames = [encode_request(made, 1, timeout_ms=5)]
-    frames.append(encode_request(instance_of(BrokerHeartbeat, draw), 1, timeout_ms=5))
+    kind = draw.choice((BrokerHeartbeat, RegisterTopics, UpdateTopics))
+    frames.append(encode_request(instance_of(kind, draw), 1, timeout_ms=5))
     changed = [bytes(mutated(bytearray(each), draw))[:FRAME_BYTES_MAX] for each in frames]
     return b"".join(len(frame).to_bytes(2, "big") + frame for frame in changed)
 
@@ -298,6 +299,10 @@ def check_registration(data: bytes, draw: Random) -> None:
             routes.on_register(request, draw.choice((0, 5)))
         elif isinstance(request, BrokerHeartbeat):
             routes.on_heartbeat(request, 5)
+        elif isinstance(request, RegisterTopics):
+            routes.on_more_topics(request)
+        elif isinstance(request, UpdateTopics):
+            routes.on_update_topics(request)
     for topic in routes.topics():
         routes.route(topic)
     routes.on_scan(400)

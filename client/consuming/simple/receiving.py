@@ -90,6 +90,10 @@ class Receiving:
 
     # ---- asking
 
+    def under_way(self) -> tuple[Demand, ...]:
+        """What is not answered, copied in one step: answers come in other threads meanwhile."""
+        return tuple(self.asked.values())
+
     async def _ask_all(self) -> None:
         """Nobody had messages so far: asks everybody who is not being asked."""
         subscriptions, targets = await self._work.targets(self._deadline_ms)
@@ -100,9 +104,10 @@ class Receiving:
             return
         now = monotonic_ms()
         left_ms = max(0, self._deadline_ms - now)
-        if any(not demand.waits for demand in self.asked.values()) or (self._has_asked_all and not left_ms):
+        asked = self.under_way()
+        if any(not demand.waits for demand in asked) or (self._has_asked_all and not left_ms):
             return
-        busy = {demand.target for demand in self.asked.values()}
+        busy = {demand.target for demand in asked}
         free = [t for t in targets if t not in busy and now >= self._not_before_ms.get(t, 0)]
         demands = self._work.divide(free, self._wanted, is_first=not self._has_asked_all)
         self._has_asked_all = self._has_asked_all or all(demand.waits for demand in demands)
@@ -117,7 +122,7 @@ class Receiving:
 
     def _ask_for_rest(self) -> bool:
         """Some came: more is asked for where it is known to be there. True while that is under way."""
-        if any(not demand.waits for demand in self.asked.values()):
+        if any(not demand.waits for demand in self.under_way()):
             return True
         room = self._wanted - len(self._messages)
         demands = self._work.rest(room) if room else []

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from zenitmq.model.errors import NoRoute, NotMaster, TopicNotFound
 from zenitmq.model.route import MASTER_ID, PERMISSION_WRITE, TopicRoute
 from zenitmq.namesrv.route_table import RouteTable
-from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
+from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker, RegisterTopics, UnregisterBroker, UpdateTopics
 
 TIMEOUT_MS = 10_000
 TOPICS = ("orders", "trades", "payments")
@@ -22,6 +22,9 @@ EPOCHS = st.integers(0, 4)
 REGISTERED = st.dictionaries(
     st.sampled_from(TOPICS), st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 7))
 )
+
+
+VERSIONS = st.integers(0, 3)
 
 
 class RouteTableMachine(RuleBasedStateMachine):
@@ -52,10 +55,20 @@ class RouteTableMachine(RuleBasedStateMachine):
         assert changed == {topic for topic in TOPICS if self.before.get(topic) != after.get(topic)}
         self.before = after
 
-    @rule(name=NAMES, broker_id=IDS, address=ADDRESSES, epoch=EPOCHS, topics=REGISTERED)
-    def register(self, name: str, broker_id: int, address: str, epoch: int, topics: dict) -> None:
+    @rule(
+        name=NAMES,
+        broker_id=IDS,
+        address=ADDRESSES,
+        epoch=EPOCHS,
+        topics=REGISTERED,
+        version=VERSIONS,
+        whole=st.booleans(),
+    )
+    def register(
+        self, name: str, broker_id: int, address: str, epoch: int, topics: dict, version: int, whole: bool
+    ) -> None:
         listed = tuple((topic, *numbers) for topic, numbers in topics.items())
-        request = RegisterBroker("c", name, broker_id, address, epoch, listed)
+        request = RegisterBroker("c", name, broker_id, address, epoch, listed, version=version, is_whole=whole)
         known = self.epochs.get(name, 0)
         rival = any(
             (member["broker_name"], member["broker_id"], member["epoch"]) == (name, MASTER_ID, epoch)
@@ -71,16 +84,51 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.heard[name, address] = self.now_ms
         self.epochs[name] = epoch
         self.told(changed)
+        if whole and broker_id == MASTER_ID:
+            assert {topic for topic in TOPICS if self.serves(name, topic)} == set(topics)
+
+    def serves(self, name: str, topic: str) -> bool:
+        route = self.before.get(topic)
+        return route is not None and name in {data.broker_name for data in route.queues}
+
+    @rule(name=NAMES, broker_id=IDS, address=ADDRESSES, topics=REGISTERED, version=VERSIONS, piece=st.integers(1, 2),
+          is_last=st.booleans())  # fmt: skip
+    def more_topics(
+        self, name: str, broker_id: int, address: str, topics: dict, version: int, piece: int, is_last: bool
+    ) -> None:
+        listed = tuple((topic, *numbers, 0) for topic, numbers in topics.items())
+        request = RegisterTopics(name, broker_id, address, version, piece, listed, is_last)
+        known, changed = self.routes.on_more_topics(request)
+        assert known or not changed
+        self.told(changed)
+        assert not known or not self.routes.on_more_topics(request)[0]  # it is taken once
+
+    @rule(name=NAMES, broker_id=IDS, address=ADDRESSES, topics=REGISTERED, removed=st.sets(st.sampled_from(TOPICS)),
+          since=VERSIONS, version=VERSIONS)  # fmt: skip
+    def update_topics(
+        self, name: str, broker_id: int, address: str, topics: dict, removed: set, since: int, version: int
+    ) -> None:
+        listed = tuple((topic, *numbers, 0) for topic, numbers in topics.items())
+        known, changed = self.routes.on_update_topics(
+            UpdateTopics(name, broker_id, address, since, version, listed, tuple(removed))
+        )
+        assert known or not changed
+        self.told(changed)
+        if known and broker_id == MASTER_ID:
+            for topic in TOPICS:
+                if topic in topics or topic in removed:
+                    assert self.serves(name, topic) == (topic in topics)
 
     @rule(name=NAMES, broker_id=IDS, address=ADDRESSES, epoch=EPOCHS)
     def heartbeat(self, name: str, broker_id: int, address: str, epoch: int) -> None:
         known = self.routes.on_heartbeat(BrokerHeartbeat("c", name, broker_id, address, epoch), self.now_ms)
-        assert known == any(
+        is_member = any(
             (member["broker_name"], member["broker_id"], member["address"], member["epoch"])
             == (name, broker_id, address, epoch)
             for member in self.members()
         )
-        if known:
+        assert is_member or not known  # a member whose topics are not whole must register again
+        if is_member:
             self.heard[name, address] = self.now_ms
         self.told(frozenset())
 
