@@ -34,6 +34,12 @@ class StoreConfig:
         minimum=4096,
         maximum=SEGMENT_BYTES_LIMIT,
     )
+    consume_queue: str = setting(
+        "file",
+        "what keeps the consume queues. file: fastest, up to some ten thousand queues; rocksdb: for very many. A store needs"
+        " the one that made its queues",
+        choices=("file", "rocksdb"),
+    )
     queue_file_units: int = setting(
         300_000, "messages that one consume queue file indexes (20 bytes each, sparse)", minimum=16, maximum=10_000_000
     )

@@ -71,3 +71,12 @@ def patient_allocator() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocator, "TAKE_WAIT_MS", 30_000)
         yield
+
+
+@pytest.fixture(params=["file", "rocksdb"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What keeps the consume queues of `store_kit`'s stores."""
+    from store_kit import SMALL
+
+    monkeypatch.setitem(SMALL, "consume_queue", request.param)
+    return str(request.param)

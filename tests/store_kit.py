@@ -17,12 +17,16 @@ from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import GetResult
 from zenitmq.store.message_store import MessageStore, Placed
+from zenitmq.store.queues.queue_engine import QUEUE_FOLDER
+from zenitmq.store.queues.rocksdb_units import RocksDbUnits, is_rocksdb
+from zenitmq.store.queues.unit_rows import decode_end
 
 HOST = HostAddress.parse("127.0.0.1", 10911)
 ALL_TIME = {"begin_ms": 0, "end_ms": 1 << 62}
 SMALL = {
     "segment_bytes": 4096,
     "queue_file_units": 16,
+    "consume_queue": "file",
     "index_slots": 32,
     "index_entries": 100,
     "preallocate_segments": 0,
@@ -154,13 +158,26 @@ def _copy_if_there(source: str, target: str) -> None:
 
 def tree(directory: Any, *folders: str) -> dict[str, bytes]:
     """{path: bytes} of the files of some folders of a store; empty queue files, unused index files and what the store's
-    worker is still making are left out."""
+    worker is still making are left out. Of queues in RocksDB: its rows, but for what they reflect and where queues begin."""
     found = {}
     for folder in folders:
+        if folder == QUEUE_FOLDER and is_rocksdb(os.path.join(directory, folder)):
+            found |= _rows(os.path.join(directory, folder))
+            continue
         for path in sorted((Path(directory) / folder).rglob("*")):
             if path.suffix != ".new" and path.is_file() and any(data := path.read_bytes()):
                 found[str(path.relative_to(directory))] = data
     return found
+
+
+def _rows(directory: str) -> dict[str, bytes]:
+    rows = RocksDbUnits(directory, writable=False)
+    try:
+        units = {key.hex(): value for key, value in rows.all_units()}
+        ends = {key.hex(): value for key, value in rows.ends() if (end := decode_end(key, value)) and end.is_max}
+    finally:
+        rows.close()
+    return units | ends
 
 
 def index_bytes(directory: Any) -> list[bytes]:

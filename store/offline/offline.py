@@ -21,7 +21,7 @@ from ..index.key_reader import KeyReader
 from ..integrity.quarantine import Quarantine
 from ..log.commit_log import CHECKSUM_FOLDER
 from ..log.segment import segment_name
-from ..queues.engine_choice import open_engine
+from ..queues.engine_choice import open_for_reading
 from ..queues.queue_engine import QueueEngine
 from ..queues.queue_reader import QueueReader
 from .offline_log import DamagedRange, OfflineLog, check_offline, open_log, read_batches, read_checked
@@ -46,7 +46,7 @@ def open_queues(directory: str) -> Iterator[OfflineQueues]:
     config = StoreConfig()
     with ExitStack() as opened:
         store = opened.enter_context(open_log(directory, config))
-        queues = open_engine(directory, config, writable=False)
+        queues = open_for_reading(directory, config)
         opened.callback(queues.close)
         index = KeyIndex(
             directory, slots=config.index_slots, entries=config.index_entries, now_ms=now_ms, writable=False

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ...model.queue import PhysicalOffset
 from ..log.segment import make_directory, sync_directory
+from ..rocksdb_config import read_config
 
 _OURS: Final = "zenit"
 _SNAPSHOT_BYTES_MAX: Final = 1 << 30
@@ -50,7 +51,9 @@ def write_snapshot(path: str, document: Mapping[str, Any], reflected: int) -> No
 
 
 def read_snapshot(path: str) -> Snapshot | None:
-    """The state in the file, else in its `.bak`; None if neither exists and is whole. Raises OSError."""
+    """The state in the file, else in its `.bak`, else in RocksDB beside them if RocketMQ keeps it there; None if there is
+    none that is whole. Raises OSError, StoreFormatError (in RocksDB).
+    """
     for candidate in (path, path + ".bak"):
         try:
             if os.path.getsize(candidate) > _SNAPSHOT_BYTES_MAX:
@@ -61,7 +64,8 @@ def read_snapshot(path: str) -> Snapshot | None:
             continue
         if snapshot is not None:
             return snapshot
-    return None
+    document = read_config(path)
+    return None if document is None else Snapshot(document, None)
 
 
 def parse_snapshot(text: str) -> Snapshot | None:

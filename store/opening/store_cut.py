@@ -24,6 +24,7 @@ from ...model.errors import OffsetOutOfRange
 from ...model.queue import PhysicalOffset
 from ..config import StoreConfig
 from ..index.key_index import KeyIndex
+from ..integrity.recovery import walk
 from ..log.commit_log import CommitLog
 from ..log.segment import sync_directory
 from ..queues.engine_choice import open_engine
@@ -31,7 +32,7 @@ from ..upkeep import CHECKPOINT_FILE
 from .checkpoint import read_checkpoint, write_checkpoint
 from .snapshot import read_snapshot
 from .store_files import StoreLock
-from .store_opening import BEGUN_WITH, FACTS_FILE, find_segment_bytes
+from .store_opening import BEGUN_WITH, FACTS_FILE, find_segment_bytes, scanning_kernel
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def truncate_store(directory: str, config: StoreConfig, offset: int) -> None:
                 raise OffsetOutOfRange("commit log", offset, log.begin, log.written)
             _lower_checkpoint(directory, offset)
             log.cut(min(offset, log.written))
-            _cut_queues(directory, config, log.written)
+            _cut_queues(directory, config, log)
             if config.index_enabled:
                 _cut_index(directory, config, log)
         finally:
@@ -73,10 +74,14 @@ def _lower_checkpoint(directory: str, offset: int) -> None:
         write_checkpoint(path, lowered)
 
 
-def _cut_queues(directory: str, config: StoreConfig, end: PhysicalOffset) -> None:
+def _cut_queues(directory: str, config: StoreConfig, log: CommitLog) -> None:
+    kernel = scanning_kernel(config, log.segment_bytes)
+    facts = read_snapshot(os.path.join(directory, FACTS_FILE))
+    quarantined = [] if facts is None else facts.document.get("quarantined", [])
+    ranges = [(int(low), int(high)) for low, high in quarantined]
     queues = open_engine(directory, config)
     try:
-        queues.cut(end)
+        queues.cut(log.written, lambda begin: walk(log, kernel, max(begin, log.begin), log.written, ranges))
     finally:
         queues.close()
 

@@ -1,26 +1,63 @@
-"""Chooses the engine that keeps a store's consume queues."""
+"""Chooses the engine that keeps a store's consume queues: of existing ones, the one that made them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from ...model.errors import StoreFormatError
 from ..config import StoreConfig, parse_delay_levels
 from .queue_engine import QUEUE_FOLDER, QueueEngine, UnitSource
 from .queue_places import UNIT_BYTES
 from .queue_table import QueueTable, find_queue_file_bytes, list_queues
+from .rocksdb_units import RocksDbUnits, is_rocksdb
+from .row_source import RowSource
+from .row_table import RowTable
 from .unit_files import UnitFiles
+from .unit_rows import decode_end
+
+FILE: Final = "file"
+ROCKSDB: Final = "rocksdb"
 
 
-def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, writable: bool = True) -> QueueEngine:
-    """The queues of a store, before `begin`. `spare_bytes`: how much of expired files is kept for reuse, at least one file;
-    0: none. Raises StoreFormatError, OSError."""
+def engine_of(directory: str) -> str | None:
+    """The engine that made a store's queues; None if it has none. Raises OSError."""
+    folder = os.path.join(directory, QUEUE_FOLDER)
+    if is_rocksdb(folder):
+        return ROCKSDB
+    return FILE if os.path.isdir(folder) and os.listdir(folder) else None
+
+
+def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0) -> QueueEngine:
+    """The queues of a store, to be written, before `begin`. `spare_bytes`: how much of expired files is kept for reuse, at
+    least one file; 0: none. Raises StoreLocked, OSError, and StoreFormatError, also if another engine made the queues."""
+    made_by = engine_of(directory)
+    if made_by not in (None, config.consume_queue):
+        raise StoreFormatError(
+            os.path.join(directory, QUEUE_FOLDER),
+            f'these queues are opened by the engine "{made_by}": set store.consume_queue = "{made_by}"',
+        )
+    return _open(directory, config, config.consume_queue, spare_bytes=spare_bytes)
+
+
+def open_for_reading(directory: str, config: StoreConfig) -> QueueEngine:
+    """The queues of a store, whatever made them, perhaps beside a broker. Raises StoreFormatError, OSError."""
+    return _open(directory, config, engine_of(directory) or FILE, writable=False)
+
+
+def _open(
+    directory: str, config: StoreConfig, engine: str, *, spare_bytes: int = 0, writable: bool = True
+) -> QueueEngine:
+    delays_ms = parse_delay_levels(config.delay_levels)
+    if engine == ROCKSDB:
+        return RowTable(directory, delays_ms=delays_ms, writable=writable)
     return QueueTable(
         directory,
         file_units=config.queue_file_units,
         open_max=config.queue_files_open_max,
-        delays_ms=parse_delay_levels(config.delay_levels),
+        delays_ms=delays_ms,
         spare_bytes=spare_bytes,
         writable=writable,
     )
@@ -29,9 +66,24 @@ def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, wr
 @contextmanager
 def open_source(directory: str) -> Iterator[UnitSource]:
     """The units of a store's queues as they are, perhaps beside a broker. Raises StoreFormatError, OSError."""
-    yield UnitFiles(os.path.join(directory, QUEUE_FOLDER), file_bytes=find_queue_file_bytes(directory) or UNIT_BYTES)
+    folder = os.path.join(directory, QUEUE_FOLDER)
+    if engine_of(directory) == ROCKSDB:
+        rows = RocksDbUnits(folder, writable=False)
+        try:
+            yield RowSource(rows)
+        finally:
+            rows.close()
+    else:
+        yield UnitFiles(folder, file_bytes=find_queue_file_bytes(directory) or UNIT_BYTES)
 
 
 def topics_with_queues(directory: str) -> set[str]:
     """The topics of a closed store's queues. Raises StoreFormatError, OSError."""
-    return {topic for topic, _, _ in list_queues(directory)}
+    if engine_of(directory) != ROCKSDB:
+        return {topic for topic, _, _ in list_queues(directory)}
+    rows = RocksDbUnits(os.path.join(directory, QUEUE_FOLDER), writable=False)
+    try:
+        ends = (decode_end(key, value) for key, value in rows.ends())
+        return {end.topic for end in ends if end is not None and end.is_max}
+    finally:
+        rows.close()

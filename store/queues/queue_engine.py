@@ -1,15 +1,15 @@
 """What the store asks of its consume queues, whatever keeps them: an engine is one implementation of these protocols.
 
-    QueueEngine    all queues of a store; a Dispatcher      queue_table: files as RocketMQ's
-    QueuePlaces    one queue: which record is message n     consume_queue
-    UnitSource     units as they are kept, by place         unit_files
+    QueueEngine    all queues of a store; a Dispatcher      files: queue_table      RocksDB: row_table
+    QueuePlaces    one queue: which record is message n            consume_queue             row_queue
+    UnitSource     units as they are kept, by place                unit_files                row_source
 
 Nobody asks which engine it is (`engine_choice` chooses). A unit is 20 bytes everywhere (queue_places). Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -78,9 +78,9 @@ class QueueEngine(Protocol):
         """Sets where the log ended when the store was opened; units behind that are dropped. `reflected`: below it all units
         are on the disk, as far as the checkpoint knows. `is_whole`: we stopped cleanly, so every unit is a message's."""
 
-    def cut(self, log_end: PhysicalOffset) -> None:
+    def cut(self, log_end: PhysicalOffset, runs_from: Callable[[int], Iterable[Run]]) -> None:
         """Called instead of `begin`: removes, durably, all units of records that end above `log_end`, and takes back deletions
-        of topics above it. May be repeated after a crash."""
+        of topics above it. `runs_from(offset)`: the log from there on. May be repeated after a crash."""
 
     def begin_at(self, minimums: Mapping[QueueKey, int]) -> None:
         """Creates queues that continue at these offsets, durably."""

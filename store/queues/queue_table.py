@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -122,7 +122,7 @@ class QueueTable:
             for key in list(self._unloaded):
                 self._load(key, scrub=True)
 
-    def cut(self, log_end: PhysicalOffset) -> None:
+    def cut(self, log_end: PhysicalOffset, runs_from: Callable[[int], Iterable[Run]]) -> None:  # noqa: ARG002
         """Called instead of `begin`: removes, durably, all units of records that end above `log_end`, and takes back deletions
         of topics above it. May be repeated after a crash. Raises StoreFormatError, OSError.
         """

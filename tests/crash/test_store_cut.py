@@ -37,7 +37,9 @@ from zenitmq.store.opening.checkpoint import read_checkpoint
 from zenitmq.store.opening.snapshot import read_snapshot, write_snapshot
 from zenitmq.store.opening.store_cut import truncate_store
 
-CONFIG = StoreConfig(**SMALL)
+
+def small_config() -> StoreConfig:
+    return StoreConfig(**SMALL)
 
 
 class Killed(Exception):
@@ -127,7 +129,7 @@ def test_a_cut_store_is_one_that_never_held_more(tmp_path, closed: str, before: 
     if closed == "other boot":
         (left / "abort").write_text("7\nanother boot\n")
     for _ in range(2):
-        truncate_store(str(left), CONFIG, offset)
+        truncate_store(str(left), small_config(), offset)
     found, expected = contents(left, clock), contents(short, clock)
     assert found == expected, f"seed={seed}"
     assert found["positions"] == (0, offset)
@@ -144,7 +146,7 @@ def test_a_cut_at_the_end_or_above_it_changes_nothing(tmp_path) -> None:
         pass
     expected = contents(short, clock)
     for end in (offset, offset + 100, 1 << 40):
-        truncate_store(str(tmp_path / "s"), CONFIG, end)
+        truncate_store(str(tmp_path / "s"), small_config(), end)
         assert contents(tmp_path / "s", clock) == expected
 
 
@@ -152,7 +154,7 @@ def test_a_cut_before_a_blank_takes_the_blank(tmp_path) -> None:
     with make_store(tmp_path / "s") as store:
         end = put(store, "t", 0, message("t", bytes(3000))).end
         put(store, "t", 0, message("t", bytes(2000)))
-    truncate_store(str(tmp_path / "s"), CONFIG, end)
+    truncate_store(str(tmp_path / "s"), small_config(), end)
     with make_store(tmp_path / "s") as store:
         assert store.written == end
         assert put(store, "t", 0, message("t", b"small")).physical_offset == end
@@ -166,7 +168,7 @@ def test_a_cut_behind_a_blank_keeps_it(tmp_path) -> None:
                 put(store, "t", 0, message("t", bytes(size)))
             left = kill(directory, tmp_path / f"{closed} left")
         left = directory if closed == "clean" else left
-        truncate_store(str(left), CONFIG, 4096)
+        truncate_store(str(left), small_config(), 4096)
         with make_store(left) as store:
             assert store.written == 4096, closed
             assert [len(m.body) for m in read_queue(store, "t", 0)] == [3000]
@@ -177,16 +179,17 @@ def test_what_is_open_or_begins_higher_is_left_alone(tmp_path) -> None:
         for _ in range(3):
             put(store, "t", 0, message("t", bytes(3000)))
         with pytest.raises(StoreLocked):
-            truncate_store(str(tmp_path / "s"), CONFIG, 0)
+            truncate_store(str(tmp_path / "s"), small_config(), 0)
         store.flush_all(20_000)
         assert len(store._log.remove_before(4096)) == 1
         wait_until(lambda: segment_name(0) not in os.listdir(tmp_path / "s" / "commitlog"))
     before = tree(tmp_path / "s", "commitlog", "consumequeue", "index")
     with pytest.raises(OffsetOutOfRange):
-        truncate_store(str(tmp_path / "s"), CONFIG, 0)
+        truncate_store(str(tmp_path / "s"), small_config(), 0)
     assert tree(tmp_path / "s", "commitlog", "consumequeue", "index") == before
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_queue_whose_messages_expired_keeps_its_offsets(tmp_path) -> None:
     """Only units that point behind the cut go; queue offsets are never given twice."""
     with make_store(tmp_path / "s") as store:
@@ -201,7 +204,7 @@ def test_a_queue_whose_messages_expired_keeps_its_offsets(tmp_path) -> None:
         kept, begin = store.max_offset("t", 0), store.begin
         offset = store.written
         put(store, "t", 0, message("t", b"cut"))
-    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    truncate_store(str(tmp_path / "s"), small_config(), offset)
     with make_store(tmp_path / "s") as store:
         assert (store.begin, store.max_offset("t", 0)) == (begin, kept)
         assert put(store, "t", 0, message("t", b"again")).queue_offset == kept
@@ -215,16 +218,17 @@ def test_snapshots_of_what_was_cut_are_dropped(tmp_path) -> None:
     write_snapshot(str(config / "below.json"), {"a": 1}, offset)
     write_snapshot(str(config / "above.json"), {"a": 1}, offset + 1)
     (config / "rocketmq.json").write_text('{"a": 1}')
-    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    truncate_store(str(tmp_path / "s"), small_config(), offset)
     assert sorted(os.listdir(config)) == ["below.json", "rocketmq.json", "zenitStore.json", "zenitStore.json.bak"]
 
 
+@pytest.mark.usefixtures("engine")
 def test_no_start_trusts_a_checkpoint_of_what_was_cut(tmp_path) -> None:
     with long_store(tmp_path, seed=1, before=9, after=9) as (_, _, offset, _):
         pass
     path = str(tmp_path / "s" / "checkpoint")
     assert read_checkpoint(path).flushed_offset > offset
-    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    truncate_store(str(tmp_path / "s"), small_config(), offset)
     found = read_checkpoint(path)
     assert (found.dispatched_offset, found.flushed_offset) == (offset, offset)
 
@@ -270,9 +274,9 @@ def test_killed_at_each_step_the_cut_is_done_again(tmp_path, closed: str) -> Non
         work = kill(left, tmp_path / "work")
         try:
             with killed_at(steps) as done:
-                truncate_store(str(work), CONFIG, offset)
+                truncate_store(str(work), small_config(), offset)
         except Killed:
-            truncate_store(str(work), CONFIG, offset)
+            truncate_store(str(work), small_config(), offset)
             assert contents(work, clock) == expected, f"killed at {steps}: {done[-3:]}"
             shutil.rmtree(work)
             steps += 1
@@ -291,7 +295,7 @@ def test_a_power_cut_between_steps_brings_nothing_back(tmp_path, seed: int) -> N
         pass
     expected = contents(short, clock)
     cut = kill(tmp_path / "s", tmp_path / "cut")
-    truncate_store(str(cut), CONFIG, offset)
+    truncate_store(str(cut), small_config(), offset)
     for round_ in range(12):
         work = kill(cut, tmp_path / f"work{round_}")
         for path in sorted((tmp_path / "s").rglob("*")):
@@ -301,7 +305,7 @@ def test_a_power_cut_between_steps_brings_nothing_back(tmp_path, seed: int) -> N
                 shutil.copy(path, target)
         if sorted(os.listdir(work / "commitlog")) != _run_of(os.listdir(work / "commitlog")):
             continue  # newest first: no gap is ever left
-        truncate_store(str(work), CONFIG, offset)
+        truncate_store(str(work), small_config(), offset)
         assert contents(work, clock) == expected, f"seed={seed} round={round_}"
 
 
@@ -315,7 +319,7 @@ def test_facts_of_the_store_outlive_a_cut(tmp_path) -> None:
         pass
     path = str(tmp_path / "s" / "config" / "zenitStore.json")
     before = read_snapshot(path)
-    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    truncate_store(str(tmp_path / "s"), small_config(), offset)
     assert read_snapshot(path) == before is not None
 
 
@@ -379,6 +383,7 @@ def bodies_after(steps: int) -> list[bytes]:
     return [b"%s %d" % (step, number) for step in topic for number in range(3)]
 
 
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("closed", ["clean", "killed"])
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("kept", range(6))
@@ -398,7 +403,7 @@ def test_a_deletion_that_is_cut_never_happened(tmp_path, kept: int, together: bo
         with deleting_store(left, 0) as store:
             assert [m.body for m in _all_of(store)] == bodies_after(5)
     offset = [0, *ends][kept]
-    truncate_store(str(left), CONFIG, offset)
+    truncate_store(str(left), small_config(), offset)
     with deleting_store(left, 0) as store:
         assert store.written == offset
         assert [m.body for m in _all_of(store)] == bodies_after(kept)
@@ -407,6 +412,7 @@ def test_a_deletion_that_is_cut_never_happened(tmp_path, kept: int, together: bo
         assert [m.body for m in _all_of(store)] == bodies_after(5)
 
 
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("confirmed_first", [False, True])
 @pytest.mark.parametrize("who", ["master", "slave", "replay"])
 def test_of_two_deletions_in_one_turn_the_cut_takes_back_the_second_alone(
@@ -436,7 +442,7 @@ def test_of_two_deletions_in_one_turn_the_cut_takes_back_the_second_alone(
     if who == "replay":
         with deleting_store(directory, 0):
             pass
-    truncate_store(str(directory), CONFIG, ends[0])
+    truncate_store(str(directory), small_config(), ends[0])
     with deleting_store(directory, ends[0]) as store:
         assert store.queues().keys() & {"t", "u"} == {"u"}
 
@@ -452,10 +458,10 @@ def test_killed_while_a_deletion_is_taken_back(tmp_path) -> None:
         killed = False
         try:
             with killed_at(steps) as done:
-                truncate_store(str(work), CONFIG, ends[0])
+                truncate_store(str(work), small_config(), ends[0])
         except Killed:
             killed = True
-            truncate_store(str(work), CONFIG, ends[0])
+            truncate_store(str(work), small_config(), ends[0])
         with deleting_store(work, 0) as store:
             assert [m.body for m in _all_of(store)] == bodies_after(1), f"killed at {steps}: {done[-3:]}"
         if not killed:
@@ -478,6 +484,7 @@ def _all_of(store: MessageStore) -> list[StoredMessage]:
     ]
 
 
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("replicated", [False, True])
 def test_a_deletion_that_is_confirmed_is_for_good(tmp_path, replicated: bool) -> None:
     chunks, ends = events_of(tmp_path / "m")

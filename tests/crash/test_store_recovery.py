@@ -66,6 +66,7 @@ def checkpoint(store: MessageStore, clock: StillClock) -> None:
         store._upkeep.run_in_worker(lambda: None).result(20)
 
 
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("flushed", [False, True])
 @pytest.mark.parametrize("at", [0, 1, 15, 40, 77])
 def test_killed_at_any_time_nothing_written_is_lost(tmp_path, at: int, flushed: bool) -> None:
@@ -103,6 +104,7 @@ def test_what_is_staged_and_not_committed_was_never_there(tmp_path) -> None:
         assert numbers(store) == list(range(8))
 
 
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("vouched", [False, True])
 @pytest.mark.parametrize("other_boot", [False, True])
 def test_torn_at_every_byte_of_the_last_append(tmp_path, vouched: bool, other_boot: bool) -> None:
@@ -215,6 +217,7 @@ def test_damage_before_what_nothing_vouches_for_ends_the_log(tmp_path, other_boo
         shutil.rmtree(work)
 
 
+@pytest.mark.usefixtures("engine")
 def test_damage_in_the_last_append_that_was_flushed(tmp_path) -> None:
     """The checkpoint says it was on the disk, so it is damage and not a torn tail."""
     clock = StillClock()
@@ -304,6 +307,7 @@ def test_pages_that_a_power_cut_kept_from_the_disk_are_made_again(tmp_path, lost
         assert_equals_rebuild(store, left, tmp_path / "scratch")
 
 
+@pytest.mark.usefixtures("engine")
 def test_queue_units_of_what_was_cut_do_not_come_back(tmp_path) -> None:
     """Units point behind the end; the log grows over that end later; then it is killed again."""
     with make_store(tmp_path / "s") as store:

@@ -7,6 +7,7 @@ import struct
 import pytest
 from store_kit import (
     ALL_TIME,
+    SMALL,
     StillClock,
     index_bytes,
     make_store,
@@ -38,8 +39,9 @@ SETTINGS = {"segment_bytes": 1 << 20, "queue_file_units": 5000, "index_slots": 5
 """Not the sizes of these stores: theirs are taken from their files."""
 
 
-@pytest.fixture(params=["file-clean", "file-killed"])
-def golden(request, tmp_path):
+@pytest.fixture(params=["file-clean", "file-killed", "rocksdb-clean"])
+def golden(request, tmp_path, monkeypatch):
+    monkeypatch.setitem(SMALL, "consume_queue", request.param.partition("-")[0])
     return unpack_golden(request.param, tmp_path)
 
 
@@ -112,6 +114,7 @@ def write_extension(golden) -> dict[str, bytes]:
     return tree(golden, "consumequeue_ext")
 
 
+@pytest.mark.parametrize("golden", ["file-clean", "file-killed"], indirect=True)
 def test_an_extension_of_queues_is_left_alone_and_hides_nothing(golden) -> None:
     """Its bitmaps are not asked: where a unit says no more than an address, the message itself is looked at."""
     extension = write_extension(golden)
@@ -192,7 +195,7 @@ def test_new_messages_append_behind_and_survive(golden) -> None:
 
 
 def test_queues_and_index_equal_a_rebuild(golden, tmp_path) -> None:
-    """From the log alone come the very files that RocketMQ made."""
+    """From the log alone come the very files, or rows, that RocketMQ made."""
     before = tree(golden, "consumequeue")
     index_before = index_bytes(golden)
     for folder in ("consumequeue", "index"):
@@ -220,6 +223,7 @@ def test_age_counts_from_our_first_opening(golden) -> None:
         assert store.min_offset("trades", 0) > 0
 
 
+@pytest.mark.parametrize("golden", ["file-clean", "file-killed"], indirect=True)
 @pytest.mark.parametrize("file", ["commitlog/00000000000000065536", "consumequeue/trades/1/00000000000000000000"])
 def test_a_file_of_a_wrong_size_is_refused_by_name(golden, file: str) -> None:
     with open(golden / file, "ab") as grown:
@@ -241,6 +245,7 @@ def test_an_index_that_no_slot_count_explains_is_rebuilt(golden) -> None:
             assert len(store.query("trades", line["msg_id"], max_messages=9, unique=True, **ALL_TIME)) == 1
 
 
+@pytest.mark.parametrize("golden", ["file-clean", "file-killed"], indirect=True)
 def test_settings_of_the_test_are_not_those_of_the_stores(store: MessageStore) -> None:
     assert store._log.segment_bytes == 65_536
     assert (store._queues.file_bytes, store._index.slots, store._index.entries) == (2000, 500, 1000)

@@ -13,6 +13,8 @@ from zenitmq.record.new_record import NewRecord
 
 APPEND_BYTES_MAX = 2048
 
+engines = st.sampled_from(["file", "rocksdb"])
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.integers(0, 3), st.integers(1, 12), st.integers(0, 300)),
@@ -31,7 +33,8 @@ steps = st.lists(
 class History:
     """Runs steps on one store beside a model: what each queue must hold."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, engine: str = "file") -> None:
+        self.engine = engine
         self.directory = os.path.join(directory, "0")
         self.scratch = os.path.join(directory, "scratch")
         self.clock = StillClock()
@@ -43,7 +46,7 @@ class History:
         self.open()
 
     def open(self) -> None:
-        self.store = make_store(self.directory, self.clock)
+        self.store = make_store(self.directory, self.clock, consume_queue=self.engine)
         self.store.__enter__()
 
     def close(self) -> None:
@@ -109,16 +112,16 @@ class History:
         kill(self.directory, self.scratch)
         for folder in ("consumequeue", "index"):
             shutil.rmtree(os.path.join(self.scratch, folder), ignore_errors=True)
-        with make_store(self.scratch, StillClock(1)):
+        with make_store(self.scratch, StillClock(1), consume_queue=self.engine):
             assert tree(self.scratch, "consumequeue") == tree(self.directory, "consumequeue")
             assert index_bytes(self.scratch) == index_bytes(self.directory)
 
 
 @settings(max_examples=40)
-@given(steps)
-def test_any_history_equals_its_model_and_its_rebuild(history) -> None:
+@given(steps, engines)
+def test_any_history_equals_its_model_and_its_rebuild(history, engine: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        run = History(directory)
+        run = History(directory, engine)
         try:
             for step in history:
                 run.step(*step)

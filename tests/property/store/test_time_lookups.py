@@ -12,11 +12,13 @@ STEPS_MS = st.lists(st.integers(0, 3) | st.sampled_from([-3_600_000, 3_600_000])
 
 
 @settings(max_examples=30)
-@given(steps_ms=STEPS_MS, asked=st.data())
-def test_what_is_found_is_of_that_time_and_its_neighbour_is_not(steps_ms: list[int], asked: st.DataObject) -> None:
+@given(steps_ms=STEPS_MS, engine=st.sampled_from(["file", "rocksdb"]), asked=st.data())
+def test_what_is_found_is_of_that_time_and_its_neighbour_is_not(
+    steps_ms: list[int], engine: str, asked: st.DataObject
+) -> None:
     clock = StillClock()
     times_ms = []
-    with tempfile.TemporaryDirectory() as directory, make_store(directory, clock) as store:
+    with tempfile.TemporaryDirectory() as directory, make_store(directory, clock, consume_queue=engine) as store:
         for step_ms in steps_ms:
             clock.time_ms += step_ms
             put(store, "t", 0, message("t", b"x"))

@@ -227,6 +227,7 @@ def test_a_batch_larger_than_a_segment_is_split(store, staged_before: bool) -> N
     assert len(bodies(store)) == 40 + staged_before
 
 
+@pytest.mark.usefixtures("engine")
 def test_every_status_and_its_next_offset(tmp_path) -> None:
     clock = StillClock()
     settings = {"retention_ms": 1000, "flush_interval_ms": 1, "retention_bytes": 0}
@@ -272,6 +273,7 @@ def test_reads_are_bounded(store) -> None:
     assert [len(view) for view in one_slice.slices] == [16 * size]  # one queue file's worth of neighbours in one slice
 
 
+@pytest.mark.usefixtures("engine")
 def test_units_examined_are_bounded(tmp_path) -> None:
     with make_store(tmp_path / "s", pull_units_max=16) as store:
         put(store, "t", 0, *(message("t", b"x", tags="b") for _ in range(20)), message("t", b"x", tags="a"))
@@ -292,6 +294,7 @@ def test_offset_by_time_passes_units_over_that_name_no_record(store, clock, unit
     assert store.offset_by_time("t", 0, begin + 4, upper=False) == 4
 
 
+@pytest.mark.usefixtures("engine")
 def test_offset_by_time(store, clock) -> None:
     begin = clock.time_ms
     for ms in (0, 10, 10, 10, 20, 40):

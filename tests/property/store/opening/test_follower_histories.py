@@ -13,7 +13,6 @@ from zenitmq.record.new_record import NewRecord
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.opening.store_cut import truncate_store
 
-CONFIG = StoreConfig(**SMALL)
 QUEUES = 3
 
 steps = st.lists(
@@ -33,18 +32,20 @@ steps = st.lists(
 class Pair:
     """`ends`: of each chunk that the slave holds."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, engine: str) -> None:
+        self.engine = engine
+        self.config = StoreConfig(**{**SMALL, "consume_queue": engine})
         self.directory = directory
         self.slave_directory = os.path.join(directory, "slave")
         self.clock = StillClock()
         self.number = self.lives = self.confirmed = 0
         self.ends: list[int] = []
-        self.master = make_store(os.path.join(directory, "master"), self.clock)
+        self.master = make_store(os.path.join(directory, "master"), self.clock, consume_queue=engine)
         self.master.__enter__()
         self.open()
 
     def open(self) -> None:
-        self.slave = make_store(self.slave_directory, self.clock)
+        self.slave = make_store(self.slave_directory, self.clock, consume_queue=self.engine)
         self.slave.__enter__()
         self.slave.confirm(self.confirmed)
 
@@ -93,7 +94,7 @@ class Pair:
             end for index, end in enumerate(self.ends) if index < len(self.ends) - chunks or end <= self.confirmed
         ]
         self.close()
-        truncate_store(self.slave_directory, CONFIG, max(self.ends, default=0))
+        truncate_store(self.slave_directory, self.config, max(self.ends, default=0))
         self.open()
         assert self.slave.written == max(self.ends, default=0)
 
@@ -106,10 +107,10 @@ class Pair:
 
 
 @settings(max_examples=60)
-@given(steps)
-def test_a_slave_becomes_its_master_s_copy_whatever_happens_to_it(history) -> None:
+@given(steps, st.sampled_from(["file", "rocksdb"]))
+def test_a_slave_becomes_its_master_s_copy_whatever_happens_to_it(history, engine: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        pair = Pair(directory)
+        pair = Pair(directory, engine)
         try:
             for name, *values in history:
                 getattr(pair, name)(*values)

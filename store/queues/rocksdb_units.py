@@ -1,0 +1,238 @@
+"""The only file of the queues that knows RocksDB: rows of units and of ends (unit_rows) in one directory.
+
+The loop writes batches; they reach the operating system at once, and the disk by `flush`, which a worker calls. A write holds
+the interpreter's lock, so a batch is small. Reads: any thread. Both families are flushed together, so a power failure takes
+back whole batches, newest first. Our options suit RocketMQ's RocksDB (8.4), which opens the directory again.
+
+If the disk was full, RocksDB refuses every write until it is opened again (`write` does that).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, TypeVar, cast
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DBCompactionStyle,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from ...model.errors import StoreFormatError, StoreLocked
+from .unit_rows import OFFSET_FAMILY, bounds, offset_of, unit_key
+
+SCAN_THRESHOLD: Final = 64
+"""Up to so many units are read by their keys, more by an iterator."""
+
+_BUFFER_BYTES: Final = 64 << 20
+_CACHE_BYTES: Final = 64 << 20
+_FORMAT_VERSION: Final = 5  # the newest that RocketMQ's RocksDB reads
+_OWN_FILE: Final = "rocksdict-config.json"  # the binding writes it even for a reader
+
+_T = TypeVar("_T")
+
+
+def is_rocksdb(directory: str) -> bool:
+    """Whether a RocksDB is there."""
+    return os.path.isfile(os.path.join(directory, "CURRENT"))
+
+
+class UnitBatch:
+    """Changes that are written together. `count`: how many."""
+
+    __slots__ = ("_ends", "count", "put", "whole")
+
+    def __init__(self, ends: Callable[[], Any]) -> None:
+        """`ends()`: the handle of the offset family. Kept, it would keep a closed RocksDB open."""
+        self.whole: Any = WriteBatch(raw_mode=True)
+        self._ends = ends
+        self.put: Callable[[bytes, bytes], None] = self.whole.put  # of a unit; the caller counts
+        self.count = 0
+
+    def put_end(self, key: bytes, value: bytes) -> None:
+        """A row of the offset family."""
+        self.whole.put(key, value, self._ends())
+
+    def delete_end(self, key: bytes) -> None:
+        """Of the offset family."""
+        self.whole.delete(key, self._ends())
+
+    def delete_units(self, begin: bytes, end: bytes) -> None:
+        """All units with keys in [begin, end)."""
+        self.whole.delete_range(begin, end)
+
+
+class RocksDbUnits:
+    """One directory. Reads raise StoreFormatError if they meet damage; closed with `close`."""
+
+    def __init__(self, directory: str, *, writable: bool = True) -> None:
+        """Raises StoreLocked, StoreFormatError, OSError."""
+        self.directory = directory
+        self._writable = writable
+        self._had_own_file = os.path.exists(os.path.join(directory, _OWN_FILE))
+        if writable:
+            os.makedirs(directory, exist_ok=True)
+        self._use = threading.Lock()  # a flush, or the opening anew
+        self._write_options = WriteOptions()
+        self._write_options.memtable_insert_hint_per_batch = True
+        self._open()
+
+    def _open(self) -> None:
+        access = AccessType.read_write() if self._writable else AccessType.read_only(False)
+        families = {OFFSET_FAMILY: _options()}
+        try:
+            self._db = Rdict(self.directory, _options(), families, access_type=access)
+            self._ends = self._db.get_column_family(OFFSET_FAMILY)
+            self._end_handle: Any = self._db.get_column_family_handle(OFFSET_FAMILY)
+        except Exception as error:  # the binding has no class for RocksDB's errors
+            text = str(error)
+            if "While lock file" in text or "lock hold by" in text:
+                raise StoreLocked(self.directory) from error
+            raise _mapped(error, self.directory) from error
+
+    def close(self) -> None:
+        """Nobody reads or writes any more."""
+        with suppress(Exception):  # what a full disk refused follows from the log again
+            self._end_handle = None
+            self._ends.close()
+            self._db.close()
+        if not self._writable and not self._had_own_file:
+            with suppress(OSError):
+                os.unlink(os.path.join(self.directory, _OWN_FILE))
+
+    # ---- the loop's
+
+    def batch(self) -> UnitBatch:
+        """An empty one."""
+        return UnitBatch(lambda: self._end_handle)
+
+    def write(self, batch: UnitBatch) -> None:
+        """All of it or nothing. Raises OSError; after ENOSPC the same batch may be written again by `write_again`."""
+        self._guarded(lambda: self._db.write(batch.whole, self._write_options))
+
+    def write_again(self, batch: UnitBatch) -> None:
+        """Opens the directory anew, as RocksDB asks for after a failed write, and writes. Raises OSError."""
+        with self._use:
+            self.close()
+            self._open()
+        self.write(batch)
+
+    # ---- a worker's
+
+    def flush(self) -> None:
+        """Makes durable what was written. Raises OSError."""
+        with self._use:
+            self._guarded(lambda: self._db.flush_wal(True))
+
+    def _guarded(self, work: Callable[[], _T]) -> _T:
+        try:
+            return work()
+        except Exception as error:  # the binding has no class for RocksDB's errors
+            raise _mapped(error, self.directory) from error
+
+    # ---- anybody's
+
+    def end(self, key: bytes) -> bytes | None:
+        """A row of the offset family."""
+        return cast("bytes | None", self._guarded(lambda: self._ends.get(key)))
+
+    def ends(self) -> Iterator[tuple[bytes, bytes]]:
+        """All rows of the offset family."""
+        return self._pairs(self._ends, None, None)
+
+    def all_units(self) -> Iterator[tuple[bytes, bytes]]:
+        """All rows of the default family."""
+        return self._pairs(self._db, None, None)
+
+    def value(self, prefix: bytes, queue_offset: int) -> bytes | None:
+        """The row of one unit of the queue with this prefix."""
+        return cast("bytes | None", self._guarded(lambda: self._db.get(unit_key(prefix, queue_offset))))
+
+    def values(self, prefix: bytes, begin: int, end: int) -> list[bytes | None]:
+        """The rows of the units [begin, end); None for each that is not there."""
+        if end - begin <= SCAN_THRESHOLD:
+            keys: Any = [unit_key(prefix, at) for at in range(begin, end)]
+            return cast("list[bytes | None]", self._guarded(lambda: self._db.get(keys)))
+        return self._scanned(prefix, begin, end)
+
+    def _scanned(self, prefix: bytes, begin: int, end: int) -> list[bytes | None]:
+        options = ReadOptions()
+        options.set_iterate_upper_bound(min(unit_key(prefix, end), bounds(prefix)[1]))
+        found = cast(
+            "list[bytes | None]",
+            self._guarded(lambda: list(self._db.values(from_key=unit_key(prefix, begin), read_opt=options))),
+        )
+        if len(found) == end - begin:
+            return found
+        sparse: list[bytes | None] = [None] * (end - begin)
+        for key, value in self._pairs(self._db, unit_key(prefix, begin), unit_key(prefix, end)):
+            sparse[offset_of(key) - begin] = value
+        return sparse
+
+    def first(self, prefix: bytes, begin: int) -> tuple[int, bytes] | None:
+        """(queue offset, row) of the first unit from `begin` on; None if there is none."""
+        _, stop = bounds(prefix)
+        return next(
+            ((offset_of(key), value) for key, value in self._pairs(self._db, unit_key(prefix, begin), stop)), None
+        )
+
+    def _pairs(self, family: Rdict, begin: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        options = ReadOptions()
+        if end is not None:
+            options.set_iterate_upper_bound(end)
+        found = family.iter(options)
+        if begin is None:
+            found.seek_to_first()
+        else:
+            found.seek(begin)
+        while found.valid():
+            yield cast(bytes, found.key()), cast(bytes, found.value())
+            found.next()
+        self._guarded(found.status)  # it ends with the rows, and at an unreadable block
+
+
+def _mapped(error: Exception, directory: str) -> Exception:
+    text = str(error)[:200]
+    if "no space" in text.lower():
+        return OSError(errno.ENOSPC, text, directory)
+    if text.startswith(("Corruption", "Invalid argument")) or "olumn famil" in text:
+        return StoreFormatError(
+            directory, f"{text}; where it stays so, move the whole of it away: all queues are made again from the log"
+        )
+    return OSError(errno.EIO, text, directory)
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_atomic_flush(True)
+    options.set_allow_concurrent_memtable_write(False)  # the loop writes alone
+    options.set_write_buffer_size(_BUFFER_BYTES)
+    options.set_max_write_buffer_number(4)
+    options.set_max_background_jobs(2)
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_level_zero_slowdown_writes_trigger(100)  # a write that waits for a compaction stops the loop
+    options.set_level_zero_stop_writes_trigger(200)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_bottommost_compression_type(DBCompressionType.zstd())
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_max_open_files(256)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(_CACHE_BYTES))
+    table.set_bloom_filter(10, False)
+    table.set_format_version(_FORMAT_VERSION)
+    options.set_block_based_table_factory(table)
+    return options

@@ -1,0 +1,113 @@
+"""Consume queues as rows of RocksDB, byte for byte as RocketMQ's (`docs/formats/rocksdb_queues.md`). Pure.
+
+    family "default"   topic length 4 | 01 | topic | 01 | queue id 4 | 01 | queue offset 8
+                       -> physical offset 8 | record size 4 | tags code 8 | store time 8
+    family "offset"    topic length 4 | 01 | topic | 01 | "max" or "min" | 01 | queue id 4
+                       -> physical offset 8 | queue offset 8        of the newest message, of the first one kept
+                       of CHECKPOINT_TOPIC, queue 0, "max" -> the dispatched position 8
+
+All numbers are big-endian. In place of the last 01, 00 and 02 are the bounds of all rows of a queue.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from .queue_places import UNIT_BYTES
+
+OFFSET_FAMILY: Final = "offset"
+ROW_BYTES: Final = 28
+TIME: Final = struct.Struct(">q")
+_NUMBER: Final = struct.Struct(">Q")
+_LENGTH: Final = struct.Struct(">i")
+_END: Final = struct.Struct(">qq")
+_MARK: Final = b"\x01"
+_BELOW: Final = b"\x00"
+_ABOVE: Final = b"\x02"
+_KINDS: Final = {b"max": True, b"min": False}
+_QUEUE_ID_BYTES: Final = 4
+
+
+def _topic_prefix(topic: str) -> bytes:
+    name = topic.encode()
+    return _LENGTH.pack(len(name)) + _MARK + name + _MARK
+
+
+def queue_prefix(topic: str, queue_id: int) -> bytes:
+    """What the keys of a queue's units begin with; the queue offset follows."""
+    return _topic_prefix(topic) + _LENGTH.pack(queue_id) + _MARK
+
+
+def unit_key(prefix: bytes, queue_offset: int) -> bytes:
+    """The key of one unit of the queue with this prefix."""
+    return prefix + _NUMBER.pack(queue_offset)
+
+
+def offset_of(key: bytes) -> int:
+    """The queue offset in a unit's key."""
+    return int(_NUMBER.unpack_from(key, len(key) - _NUMBER.size)[0])
+
+
+def bounds(prefix: bytes) -> tuple[bytes, bytes]:
+    """[begin, end) of the keys of a queue's units."""
+    return prefix[:-1] + _BELOW, prefix[:-1] + _ABOVE
+
+
+def row(unit: bytes, store_timestamp_ms: int) -> bytes:
+    """The value of one unit."""
+    return unit + TIME.pack(store_timestamp_ms)
+
+
+def stored_ms_of(value: bytes) -> int:
+    """The store time in a unit's value."""
+    return int(TIME.unpack_from(value, UNIT_BYTES)[0])
+
+
+def end_key(topic: str, queue_id: int, *, is_max: bool) -> bytes:
+    """The key of a queue's end: of its newest message (`is_max`), or of the first one that is kept."""
+    return _topic_prefix(topic) + (b"max" if is_max else b"min") + _MARK + _LENGTH.pack(queue_id)
+
+
+POSITION_KEY: Final = end_key("CHECKPOINT_TOPIC", 0, is_max=True)
+
+
+def position_value(position: int) -> bytes:
+    """The value of the dispatched position: the end of the last record whose unit is in the rows."""
+    return _NUMBER.pack(position)
+
+
+def end_value(physical: int, queue_offset: int) -> bytes:
+    """The value of a queue's end."""
+    return _END.pack(physical, queue_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEnd:
+    """A row of the offset family. `physical`: where the record of the message at `queue_offset` is."""
+
+    topic: str
+    queue_id: int
+    is_max: bool
+    physical: int
+    queue_offset: int
+
+
+def decode_end(key: bytes, value: bytes) -> QueueEnd | None:
+    """A row of the offset family; None for one that is of no queue, as the dispatched position."""
+    tail = len(key) - _QUEUE_ID_BYTES - len(_MARK) - 3
+    if tail < _LENGTH.size + 2 or len(value) != _END.size or key[tail : tail + 3] not in _KINDS:
+        return None
+    size = _LENGTH.unpack_from(key)[0]
+    if size != tail - _LENGTH.size - 2:
+        return None
+    topic = key[_LENGTH.size + 1 : tail - 1].decode("utf-8", "replace")
+    queue_id = _LENGTH.unpack_from(key, len(key) - _QUEUE_ID_BYTES)[0]
+    physical, queue_offset = _END.unpack(value)
+    return QueueEnd(topic, queue_id, _KINDS[key[tail : tail + 3]], physical, queue_offset)
+
+
+def decode_position(value: bytes | None) -> int:
+    """The dispatched position; 0 if there is none."""
+    return 0 if value is None or len(value) != _NUMBER.size else int(_NUMBER.unpack(value)[0])
