@@ -15,7 +15,7 @@ from ...record.kernel import StoredMessage
 from ...record.sys_flag import ENDS_WAIT
 from ...store.config import StoreConfig
 from ...store.offline.offline import open_queues
-from ...store.offline.offline_log import DamagedRange, OfflineLog, open_log, read_checked
+from ...store.offline.offline_log import DamagedRange, OfflineLog, open_log, read_checked, tried_again
 from ...store.offline.store_size import store_size
 from ...store.queues.dispatch import Run
 from ..state.offset_table import OffsetTable
@@ -27,6 +27,10 @@ _NOTHING: Final = memoryview(b"")
 
 def store_statistics(directory: str) -> dict[str, Any]:
     """The document. Raises StoreFormatError, OSError."""
+    return tried_again(lambda: _statistics(directory))
+
+
+def _statistics(directory: str) -> dict[str, Any]:
     with open_queues(directory) as opened:
         pending = opened.pending.report(directory)
         state, is_whole = _state_of(directory, opened.store)

@@ -18,7 +18,7 @@ from ..message_text import record_document
 from ..options import ConfigFile, Json, Namesrv
 from ..output import counted, json_line, note, print_facts, print_table, readable_bytes, readable_time, show
 from ..progress import count_progress
-from .store_export import export
+from .store_export import export, note_broker_beside
 from .store_import import import_
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ def verify(directory: StoreDirectory, as_json: Json = False) -> None:
     """Check every record with its entry in its queue and its checksum; exits 1 and names each damaged range."""
     from ...store.offline.offline import verify_store
 
+    note_broker_beside(directory)
     document = verify_store(directory)
     show(document, as_json, lambda: _print_verdict(document))
     counts = len(document["damaged"]), document["damaged_units"], len(document["damaged_entries"])
@@ -159,6 +160,7 @@ def dump(
 
     if queue is not None and topic is None:
         raise typer.BadParameter("a queue is one of a topic: give --topic too", param_hint="--queue")
+    note_broker_beside(directory)
     by_bytes = queue is None or physical
     limits = (begin, end) if by_bytes else (0, None)
     count = damaged = 0

@@ -59,6 +59,7 @@ def export(
     def on_damage(low: int, high: int, reason: str) -> None:
         note(f"zenit: damaged: bytes [{low}, {high}) of the log: {reason}")
 
+    note_broker_beside(directory)
     settings = {name: entry for name, entry in topic_settings(directory).items() if selection.has_topic(name)}
     with partial_file(to) as file, count_progress("bytes") as report:
         counts = export_store(directory, _writer(to, file, settings), selection, on_damage=on_damage, report=report)
@@ -66,6 +67,14 @@ def export(
     show(document, as_json, lambda: typer.echo(export_text(document)))
     if counts["damaged_ranges"] or counts["unreadable_bodies"]:
         raise typer.Exit(1)
+
+
+def note_broker_beside(directory: str) -> None:
+    """Tells the user that what is read of the store ends where its log is whole now, if a broker runs on it."""
+    from ...store.opening.store_files import is_in_use
+
+    if is_in_use(directory):
+        note(f"zenit: a broker runs on {directory}: its log is read up to where it is known to be whole now")
 
 
 def export_text(document: Mapping[str, Any]) -> str:

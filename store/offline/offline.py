@@ -24,7 +24,7 @@ from ..log.segment import segment_name
 from ..queues.engine_choice import open_for_reading
 from ..queues.queue_engine import QueueEngine
 from ..queues.queue_reader import QueueReader
-from .offline_log import DamagedRange, OfflineLog, check_offline, open_log, read_batches, read_checked
+from .offline_log import DamagedRange, OfflineLog, check_offline, open_log, read_batches, read_checked, tried_again
 from .pending import PendingReader
 
 _UNITS_TOLD: Final = 100
@@ -62,6 +62,10 @@ def open_queues(directory: str) -> Iterator[OfflineQueues]:
 
 def inspect_store(directory: str) -> dict[str, Any]:
     """The content of a store, as a document. Raises StoreFormatError, OSError."""
+    return tried_again(lambda: _inspected(directory))
+
+
+def _inspected(directory: str) -> dict[str, Any]:
     with open_queues(directory) as opened:
         store, queues, index = opened.store, opened.queues, opened.index
         topics: dict[str, dict[str, Any]] = {}

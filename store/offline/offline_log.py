@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from ...model.errors import OffsetOutOfRange, StoreFormatError
 from ...record.codes import RUN_BLANK
@@ -36,6 +36,8 @@ from ..upkeep import CHECKPOINT_FILE
 READ_BYTES: Final = 8 << 20
 _DECODED_AT_ONCE: Final = 1024
 _TRIES: Final = 5
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +105,39 @@ def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
         log.close()
 
 
+class _LogBeside(CommitLog):
+    """Gives copies of its bytes: its segments may be shortened while they are read, and to touch a page that is gone ends the
+    process. Raises OffsetOutOfRange where a segment has lost its name."""
+
+    def view(self, begin: int, end: int) -> memoryview:
+        """See CommitLog. Also raises OSError."""
+        with ScrubReader(self, begin) as reader:
+            try:
+                data = reader.read(begin, end)
+            except OSError as error:
+                if reader.is_there():
+                    raise
+                raise OffsetOutOfRange("commit log", begin, self.begin, self.written) from error
+            if not reader.is_there():
+                raise OffsetOutOfRange("commit log", begin, self.begin, self.written)
+        return memoryview(data)
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """See CommitLog."""
+        return self.view(begin, end)
+
+
+def tried_again(work: Callable[[], _Result]) -> _Result:
+    """A listed file may be gone before it is opened: then all begins anew. Raises FileNotFoundError after some tries."""
+    for _ in range(_TRIES - 1):
+        with suppress(FileNotFoundError):
+            return work()
+    return work()
+
+
 def _map_log(directory: str, config: StoreConfig) -> CommitLog:
-    """A listed segment may be gone before it is opened: then the segments are listed again."""
-    for left in reversed(range(_TRIES)):
-        try:
-            return CommitLog(directory, segment_bytes=find_segment_bytes(directory) or config.segment_bytes)
-        except FileNotFoundError:
-            if not left:
-                raise
-    raise AssertionError("the last try raises")
+    segment_bytes = find_segment_bytes(directory) or config.segment_bytes
+    return tried_again(lambda: _LogBeside(directory, segment_bytes=segment_bytes))
 
 
 def _nothing(_done: int, _total: int) -> None:

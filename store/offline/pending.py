@@ -89,10 +89,13 @@ class PendingReader:
             if found.status in (GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGES_LOST):
                 begin = found.next_offset
                 continue
+            if found.misplaced is not None:  # it has expired meanwhile, or its unit is damaged
+                begin = found.misplaced + 1
+                continue
             if found.status != GetStatus.FOUND:
                 return
             for view in found.slices:
-                yield from decode_batch(bytes(view))
+                yield from (one for one in decode_batch(bytes(view)) if (one.topic, one.queue_id) == (topic, queue_id))
             begin = found.next_offset
 
     def _queue_ids(self, topic: str) -> list[int]:

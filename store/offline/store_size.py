@@ -14,7 +14,7 @@ from ...record.codes import RECORD_OVERHEAD_BYTES
 from ...record.layout import store_timestamp_of
 from ..integrity.scrub_reader import ScrubReader
 from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER
-from ..opening.store_files import read_abort
+from ..opening.store_files import is_in_use
 from ..queues.queue_engine import QUEUE_FOLDER
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .offline import OfflineQueues
@@ -49,7 +49,7 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
     return {
         "directory": os.path.abspath(directory),
         "closed_cleanly": store.clean,
-        "in_use": _is_in_use(directory),
+        "in_use": is_in_use(directory),
         "log": {
             **_files(os.path.join(directory, COMMIT_LOG_FOLDER)),
             "begin_offset": store.log.begin,
@@ -119,9 +119,3 @@ def _facts(folder: str) -> Iterator[os.stat_result]:
                 yield os.stat(os.path.join(place, name))
             except FileNotFoundError:
                 continue
-
-
-def _is_in_use(directory: str) -> bool:
-    """Whether the process that opened the store, by its own mark, still runs."""
-    mark = read_abort(directory)
-    return mark is not None and mark.same_boot and mark.pid > 0 and os.path.exists(f"/proc/{mark.pid}")

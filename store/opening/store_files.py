@@ -100,6 +100,12 @@ def read_abort(store_directory: str) -> AbortMark | None:
     return AbortMark(int(pid) if pid.isascii() and pid.isdigit() else 0, lines[1].strip() if whole else "", whole)
 
 
+def is_in_use(store_directory: str) -> bool:
+    """Whether the process that opened the store, by its own mark, still runs. Raises OSError."""
+    mark = read_abort(store_directory)
+    return mark is not None and mark.same_boot and mark.pid > 0 and os.path.exists(f"/proc/{mark.pid}")
+
+
 def write_abort(store_directory: str, *, disk_failed: bool = False) -> None:
     """Marks the store as open, durably, before its first write. If it raises OSError, an existing mark stays whole.
 

@@ -61,3 +61,13 @@ def test_the_command_exits_1_names_the_range_and_still_shows_what_it_holds(tmp_p
     ]
     assert [row["queue_offset"] for row in rows if "damaged" in row] == [2]
     assert len(rows) == COUNT - 1
+
+
+def test_beside_a_broker_it_says_so(tmp_path) -> None:
+    with make_store(tmp_path / "s", segment_bytes=SEGMENT_BYTES) as opened:
+        put(opened, "t", 0, message("t", b"1"))
+        code, rows, told = dumped(str(tmp_path / "s"))
+    assert (code, len(rows)) == (0, 1)
+    assert (
+        told == f"zenit: a broker runs on {tmp_path / 's'}: its log is read up to where it is known to be whole now\n"
+    )

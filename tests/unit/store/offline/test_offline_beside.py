@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 from store_kit import StillClock, make_store, message, put, wait_until
 
+from zenitmq.broker.repair.stored_state import store_statistics
+from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.store.integrity.scrub_reader import ScrubReader
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import offline_log
 from zenitmq.store.offline.offline import dump_store, inspect_store, verify_store
+from zenitmq.store.offline.pending import PendingReader
 
 SEGMENT_BYTES = 1 << 16
 SETTINGS = {"segment_bytes": SEGMENT_BYTES, "retention_bytes": 4 * SEGMENT_BYTES, "preallocate_segments": 1}
@@ -43,11 +46,13 @@ class Broker:
         wait_until(lambda: not any(path.exists() and os.stat(path).st_ino in inodes for path in files))
 
 
-@pytest.fixture(params=[0, 2], ids=["deleted", "recycled"])
+@pytest.fixture(params=[(0, 16), (2, 16), (0, 4096)], ids=["deleted", "recycled", "queues stay"])
 def broker(request, tmp_path, monkeypatch):
     monkeypatch.setattr("zenitmq.store.log.allocator.SHRINK_STEP_BYTES", 4096)
     clock = StillClock()
-    with make_store(tmp_path / "s", clock, **SETTINGS, recycle_segments=request.param) as store:
+    recycled, units = request.param
+    more = {"recycle_segments": recycled, "queue_file_units": units}
+    with make_store(tmp_path / "s", clock, **SETTINGS, **more) as store:
         broker = Broker(store, clock)
         broker.write(3)
         yield broker
@@ -98,6 +103,28 @@ def test_what_expires_while_it_is_printed_is_left_out(tmp_path, broker: Broker, 
     assert kept == list(range(int(first.body[:6]), broker.sent))
 
 
+def test_what_expires_while_what_waits_is_listed_is_left_out(tmp_path, broker: Broker, monkeypatch) -> None:
+    """Their pages are gone: to touch them would end the process."""
+    for number in range(100):
+        put(broker.store, TIMER_TOPIC, 0, message(TIMER_TOPIC, b"%d" % number + b"w" * 1500, unique=f"{number:032X}"))
+    broker.store.flush_all(20_000)
+    real = PendingReader._messages
+
+    def expire_first(reader: PendingReader, *place: object) -> object:
+        if not calls:
+            calls.append(broker.expire())
+        return real(reader, *place)
+
+    calls: list[None] = []
+    monkeypatch.setattr(PendingReader, "_messages", expire_first)
+    found = inspect_store(str(tmp_path / "s"))["pending"]["timed"]
+    assert calls
+    kept = len(found)
+    assert [one["message_id"] for one in found] == [f"{number:032X}" for number in range(100 - kept, 100)]
+    assert kept < 100
+    assert store_statistics(str(tmp_path / "s"))["waiting"]["delayed"] == kept
+
+
 def test_damage_beside_a_broker_is_found_all_the_same(tmp_path, broker: Broker) -> None:
     place = broker.store._queues.get("t", 0).unit(50)[0]
     path = tmp_path / "s" / "commitlog" / f"{place // SEGMENT_BYTES * SEGMENT_BYTES:020d}"
@@ -110,7 +137,7 @@ def test_damage_beside_a_broker_is_found_all_the_same(tmp_path, broker: Broker) 
 
 
 def test_a_segment_that_goes_while_the_log_is_opened(tmp_path, broker: Broker, monkeypatch) -> None:
-    list_segments, calls = offline_log.CommitLog, []
+    list_segments, calls = offline_log._LogBeside, []
 
     def late(directory: str, **options: object) -> object:
         calls.append(directory)
@@ -118,7 +145,7 @@ def test_a_segment_that_goes_while_the_log_is_opened(tmp_path, broker: Broker, m
             raise FileNotFoundError(directory)
         return list_segments(directory, **options)
 
-    monkeypatch.setattr(offline_log, "CommitLog", late)
+    monkeypatch.setattr(offline_log, "_LogBeside", late)
     assert verify_store(str(tmp_path / "s"))["records"] == broker.sent
     assert inspect_store(str(tmp_path / "s"))["end_offset"] == broker.store.written
     calls.clear()
