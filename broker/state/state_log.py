@@ -107,7 +107,7 @@ class StateLog:
         self.query_offsets = QueryOffsets()
         self.pop_table = PopTable()
         self.producer_table = producers
-        self.on_topic_changed: Callable[[str], None] = _nothing
+        self.on_topic_changed: Callable[[str], None] = _nothing_of_it
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
         self.on_taken_over: Callable[[], None] = _nothing  # RocketMQ wrote the offsets, and nothing has come since
         config = os.path.join(directory, "config")
@@ -351,7 +351,11 @@ def _new_incarnation() -> int:
     return secrets.randbits(INCARNATION_BITS) or 1
 
 
-def _nothing(topic: str) -> None:
+def _nothing() -> None:
+    """Used until the service has wired it."""
+
+
+def _nothing_of_it(topic: str) -> None:
     """Used until the service has wired it."""
 
 
