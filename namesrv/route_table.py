@@ -26,6 +26,7 @@ Times are monotonic milliseconds. Owned by one thread.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -98,6 +99,7 @@ class RouteTable:
         self._topic_count = 0  # of all groups
         self._groups: dict[str, Group] = {}
         self._serving: dict[str, set[str]] = {}  # topic -> names of the groups that have it
+        self._sorted: tuple[str, ...] | None = None  # its topics
         self._told: dict[tuple[str, int], _ToldTopics] = {}  # (broker name, broker id) -> of its topics
         self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> time of the last sign of life
         self._names = ClusterNames(
@@ -143,7 +145,7 @@ class RouteTable:
         self._told[name, broker_id] = told
         return changed
 
-    def on_more_topics(self, request: RegisterTopics) -> tuple[bool, frozenset[str]]:
+    def on_more_topics(self, request: RegisterTopics, now_ms: int) -> tuple[bool, frozenset[str]]:
         """(whether that registration is under way, the topics whose route has changed). Raises what on_register does."""
         topics = _checked_topics(request.broker_name, request.topics)
         group, told = self._member(request.broker_name, request.broker_id, request.address)
@@ -152,16 +154,18 @@ class RouteTable:
         came = told.came.union(topics)
         removed = [name for name in group.topics if name not in came] if request.is_last else []
         changed = self._change_topics(group, request.broker_id, topics, removed)
+        self._heard_ms[request.broker_name, request.broker_id] = now_ms
         told.pieces, told.came = request.piece, None if request.is_last else came
         return True, changed
 
-    def on_update_topics(self, request: UpdateTopics) -> tuple[bool, frozenset[str]]:
+    def on_update_topics(self, request: UpdateTopics, now_ms: int) -> tuple[bool, frozenset[str]]:
         """(whether the version is known that it changes, the topics whose route has changed). Raises what on_register does."""
         topics = _checked_topics(request.broker_name, request.topics)
         group, told = self._member(request.broker_name, request.broker_id, request.address)
         if group is None or told.came is not None or not told.version or told.version != request.since:
             return False, NOTHING_CHANGED
         changed = self._change_topics(group, request.broker_id, topics, request.removed)
+        self._heard_ms[request.broker_name, request.broker_id] = now_ms
         told.version = request.version
         return True, changed
 
@@ -292,7 +296,17 @@ class RouteTable:
 
     def topics(self) -> tuple[str, ...]:
         """All topics that some broker serves, sorted."""
-        return tuple(sorted(self._serving))
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self._serving))
+        return self._sorted
+
+    def topics_after(self, after: str, count_max: int) -> tuple[tuple[str, ...], bool]:
+        """(those behind a name, at most so many or, for 0, all; whether there are more). Raises InvalidParameter."""
+        _check_range("count_max", count_max, 0, 1 << 31)
+        topics = self.topics()
+        begin = bisect_right(topics, after)
+        end = begin + count_max if count_max else len(topics)
+        return topics[begin:end], end < len(topics)
 
     def cluster_info(self, now_ms: int) -> dict[str, Any]:
         """The document of GetClusterInfo."""
@@ -347,6 +361,7 @@ class RouteTable:
         return _difference(self._view(before), self._view(after))
 
     def _note_serving(self, name: str, new: Iterable[str], gone: Iterable[str]) -> None:
+        self._sorted = None
         for topic in new:
             self._serving.setdefault(topic, set()).add(name)
         for topic in gone:

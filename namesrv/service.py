@@ -105,7 +105,7 @@ class NameServer:
             row(UnregisterBroker, self._on_unregister),
             row(BrokerHeartbeat, self._on_heartbeat),
             row(GetRoute, self._on_get_route),
-            row(GetTopicList, lambda _: TopicListReply(self._routes.topics())),
+            row(GetTopicList, self._on_get_topic_list),
             row(GetClusterInfo, self._on_get_cluster_info),
             row(WipeWritePermission, self._on_wipe_write_permission),
             row(AddWritePermission, self._on_add_write_permission),
@@ -144,12 +144,12 @@ class NameServer:
         return RegisterReply(self.publish_port)
 
     def _on_more_topics(self, call: Call[RegisterTopics]) -> BrokerHeartbeatReply:
-        known, changed = self._routes.on_more_topics(call.request)
+        known, changed = self._routes.on_more_topics(call.request, self._clock.monotonic_ms())
         self._publish(changed)
         return BrokerHeartbeatReply(known)
 
     def _on_update_topics(self, call: Call[UpdateTopics]) -> BrokerHeartbeatReply:
-        known, changed = self._routes.on_update_topics(call.request)
+        known, changed = self._routes.on_update_topics(call.request, self._clock.monotonic_ms())
         self._publish(changed)
         return BrokerHeartbeatReply(known)
 
@@ -167,6 +167,9 @@ class NameServer:
 
     def _on_get_route(self, call: Call[GetRoute]) -> RouteReply:
         return _route_reply(self._routes.route(call.request.topic), self.publish_port)
+
+    def _on_get_topic_list(self, call: Call[GetTopicList]) -> TopicListReply:
+        return TopicListReply(*self._routes.topics_after(call.request.after, call.request.count_max))
 
     def _on_get_cluster_info(self, call: Call[Request]) -> None:
         document = self._routes.cluster_info(self._clock.monotonic_ms())

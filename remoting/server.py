@@ -222,9 +222,17 @@ class RequestLoop:
         self._handlers[request_class] = (handler, self._lanes[lane], lane is Lane.SEND)
 
     def reply(self, call: Call[Request], reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
-        """Answers a call when the turn ends. A second answer is ignored; one to a peer that is gone is counted."""
-        if self._settle(call):
-            self._outbox.append((call.identity, encode_reply(reply, call.opaque), payload, call.on_unsent))
+        """Answers a call when the turn ends. A second answer is ignored; one to a peer that is gone is counted; one that is too
+        large for a header becomes that error."""
+        if not self._settle(call):
+            return
+        try:
+            header = encode_reply(reply, call.opaque)
+        except MessageTooLarge as error:
+            log.warning("an answer is too large request=%s error=%s", type(call.request).__name__, error)
+            self._outbox.append((call.identity, encode_error(error, call.opaque), (), None))
+        else:
+            self._outbox.append((call.identity, header, payload, call.on_unsent))
 
     def fail(self, call: Call[Request], error: ZenitError) -> None:
         """Answers a call with an error."""

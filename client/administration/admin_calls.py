@@ -27,7 +27,6 @@ from ...remoting.commands import (
     DeleteTopic,
     DeleteTopicRoute,
     GetClusterInfo,
-    GetTopicList,
     Reply,
     RequestFor,
 )
@@ -117,10 +116,10 @@ class AdminCalls(ABC):
         left_ms = max(1, deadline_ms - monotonic_ms())
         return await self._connection.routes.refresh(check_topic(topic), self._waits, timeout_ms=left_ms)
 
-    async def _topic_names(self, deadline_ms: int) -> tuple[str, ...]:
+    async def _topic_names(self, deadline_ms: int) -> list[str]:
         """All topics that the name servers know."""
-        reply, _ = await self._ask_name_server(GetTopicList(), deadline_ms)
-        return reply.topics
+        left_ms = max(1, deadline_ms - monotonic_ms())
+        return await self._connection.servers.topics(self._waits, timeout_ms=left_ms)
 
     async def _ask_each(
         self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int

@@ -112,7 +112,7 @@ class TopicAdmin(AdminCalls):
 
     async def _topics(self, *, timeout: float | None = None) -> list[str]:
         """The names of all topics that the name servers know."""
-        return list(await self._topic_names(self._deadline(timeout)))
+        return await self._topic_names(self._deadline(timeout))
 
     async def _topic_configs(self, *, timeout: float | None = None) -> list[Document]:
         """[{name, read_queues, write_queues, permission, order, attributes, system}] of all brokers, by name."""

@@ -23,7 +23,6 @@ from ...remoting.commands import (
     ConsumerOffsetReply,
     GetMaxOffset,
     GetMinOffset,
-    GetTopicList,
     OffsetReply,
     PullMessages,
     PullReply,
@@ -77,8 +76,8 @@ class DeadLetters:
 
     async def groups(self) -> list[str]:
         """The groups that have a dead letter topic, sorted."""
-        reply, _, _ = await self._connection.servers.ask(GetTopicList(), self._waits, timeout_ms=self._timeout_ms)
-        return sorted(group for topic in reply.topics if (group := dead_letter_group(topic)) is not None)
+        topics = await self._connection.servers.topics(self._waits, timeout_ms=self._timeout_ms)
+        return sorted(group for topic in topics if (group := dead_letter_group(topic)) is not None)
 
     async def summary(self, group: str) -> Document:
         """{group, topic, letters, redriven, oldest_at_ms, newest_at_ms} of the present letters, which may be none."""

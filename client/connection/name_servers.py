@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ...model.clock import monotonic_ms
 from ...model.errors import (
@@ -15,10 +15,12 @@ from ...model.errors import (
     WrongCluster,
     ZenitError,
 )
-from ...remoting.commands import Reply, RequestFor
+from ...remoting.commands import GetTopicList, Reply, RequestFor
 from .waiting import Waits
 
 _Reply = TypeVar("_Reply", bound=Reply)
+
+PAGE_TOPICS: Final = 4096
 
 
 class NameServers:
@@ -39,6 +41,17 @@ class NameServers:
         """This one did not answer; another is asked first from now on."""
         if address == self.preferred:
             self._turn += 1
+
+    async def topics(self, waits: Waits, *, timeout_ms: int) -> list[str]:
+        """The names of all topics, sorted; in pages, as one answer has room for some ten thousand. Raises what `ask` does."""
+        deadline_ms = monotonic_ms() + timeout_ms
+        found: list[str] = []
+        while True:
+            request = GetTopicList(found[-1] if found else "", PAGE_TOPICS)
+            reply, _, _ = await self.ask(request, waits, timeout_ms=max(1, deadline_ms - monotonic_ms()))
+            found += reply.topics
+            if not (reply.has_more and reply.topics):
+                return found
 
     async def ask(self, request: RequestFor[_Reply], waits: Waits, *, timeout_ms: int) -> tuple[_Reply, bytes, str]:
         """The first good answer: (reply, payload, the server's address).

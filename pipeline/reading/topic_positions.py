@@ -20,7 +20,6 @@ from ...model.errors import NoRoute, OffsetsIncomplete, RemoteProtocolError, Req
 from ...model.names import is_system_topic
 from ...model.route import TopicRoute
 from ...remoting.commands import (
-    GetTopicList,
     GetTopicStatistics,
     OffsetReply,
     PullMessages,
@@ -28,7 +27,6 @@ from ...remoting.commands import (
     Reply,
     RequestFor,
     SearchOffset,
-    TopicListReply,
 )
 from ..options.options import ReadOptions, matches
 from ..session.connections import connection
@@ -120,9 +118,7 @@ class TopicPositions:
         options = self._options
         if options.pattern is not None:
             return sorted(
-                topic
-                for topic in self._ask_name_server(GetTopicList(), _topic_names)
-                if not is_system_topic(topic) and matches(options.pattern, topic)
+                topic for topic in self._all_topics() if not is_system_topic(topic) and matches(options.pattern, topic)
             )
         return sorted({key.topic for key in options.assigned}) or options.topics
 
@@ -172,14 +168,12 @@ class TopicPositions:
         self._seen.add(topic)
         return route
 
-    def _ask_name_server(self, request: RequestFor[_Reply], decode: Callable[[_Reply, bytes], _R]) -> _R:
-        def once(timeout_ms: int) -> _R:
+    def _all_topics(self) -> list[str]:
+        def once(timeout_ms: int) -> list[str]:
             with self.cluster() as shared:
-                asked = shared.servers.ask(request, Blocking(shared.remoting), timeout_ms=timeout_ms)
-                reply, payload, _ = run_blocking(asked)
-            return decode(reply, payload)
+                return run_blocking(shared.servers.topics(Blocking(shared.remoting), timeout_ms=timeout_ms))
 
-        return self._until_answered(once, on_stale=None, what=type(request).__name__)
+        return self._until_answered(once, on_stale=None, what="the list of topics")
 
     def _ask(self, topic: str, broker: str, request: RequestFor[_Reply], decode: Callable[[_Reply, bytes], _R]) -> _R:
         """Asks a broker's master, wherever it is at that time."""
@@ -231,10 +225,6 @@ def _place(topic: str, broker: str) -> str:
 
 def _offset(reply: OffsetReply, _payload: bytes) -> int:
     return reply.offset
-
-
-def _topic_names(reply: TopicListReply, _payload: bytes) -> tuple[str, ...]:
-    return reply.topics
 
 
 def _mean_bytes(reply: PullReply, payload: bytes) -> int:

@@ -144,15 +144,19 @@ class GetRoute(RequestFor[RouteReply]):
 
 @dataclass(frozen=True, slots=True)
 class TopicListReply(Reply):
-    """Topic names, sorted."""
+    """Topic names, sorted. `has_more`: others follow the last of these."""
 
     topics: tuple[str, ...]
+    has_more: bool = False
 
 
 @request(206, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetTopicList(RequestFor[TopicListReply]):
-    """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
+    """GET_ALL_TOPIC_LIST_FROM_NAMESERVER. The topics behind `after`, at most `count_max` (0: all, if a header has room)."""
+
+    after: str = ""
+    count_max: int = 0
 
 
 @request(106, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))

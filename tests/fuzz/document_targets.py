@@ -300,9 +300,9 @@ def check_registration(data: bytes, draw: Random) -> None:
         elif isinstance(request, BrokerHeartbeat):
             routes.on_heartbeat(request, 5)
         elif isinstance(request, RegisterTopics):
-            routes.on_more_topics(request)
+            routes.on_more_topics(request, 5)
         elif isinstance(request, UpdateTopics):
-            routes.on_update_topics(request)
+            routes.on_update_topics(request, 5)
     for topic in routes.topics():
         routes.route(topic)
     routes.on_scan(400)

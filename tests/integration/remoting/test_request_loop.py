@@ -15,12 +15,14 @@ from zenitmq.remoting.commands import (
     Done,
     GetMaxOffset,
     GetRoute,
+    GetTopicList,
     GetTopics,
     JsonReply,
     Lane,
     OffsetReply,
     SendMessages,
     SendReply,
+    TopicListReply,
 )
 from zenitmq.remoting.header import decode_reply, encode_request
 from zenitmq.remoting.server import Call, RequestLoop
@@ -122,6 +124,19 @@ def test_a_handlers_fault_is_answered_and_told_once(serve: Any, client: Any, cap
     with pytest.raises(UnknownRequest):
         client.call(served.address, GetMaxOffset("t", 0), timeout_ms=1000)
     assert served.loop.statistics().faults == 3
+
+
+def test_an_answer_that_is_too_large_is_told_and_the_loop_goes_on(serve: Any, client: Any) -> None:
+    """From a handler, and from a timer, where nobody catches what is raised."""
+    large = TopicListReply(("t" * 255,) * 5000)
+    served = serve({GetTopicList: lambda _: large, GetMaxOffset: lambda call: later(call)})
+
+    def later(call: Any) -> None:
+        served.loop.call_later(1, lambda: served.loop.reply(call, large))
+
+    for request in (GetTopicList(), GetMaxOffset("t", 0), GetTopicList()):
+        with pytest.raises(MessageTooLarge, match="header"):
+            client.call(served.address, request, timeout_ms=2000)
 
 
 def test_bytes_in_flight_are_bounded(serve: Any, raw: Any) -> None:

@@ -44,8 +44,8 @@ class NameServer:
                 request = c.BrokerHeartbeat(*(getattr(request, name) for name in c.BrokerHeartbeat.__match_args__[:7]))
             return c.BrokerHeartbeatReply(self.routes.on_heartbeat(request, now_ms))
         if isinstance(request, c.RegisterTopics):
-            return c.BrokerHeartbeatReply(self.routes.on_more_topics(request)[0])
-        return c.BrokerHeartbeatReply(self.routes.on_update_topics(request)[0])
+            return c.BrokerHeartbeatReply(self.routes.on_more_topics(request, now_ms)[0])
+        return c.BrokerHeartbeatReply(self.routes.on_update_topics(request, now_ms)[0])
 
     def known(self) -> dict[str, int]:
         found = {}

@@ -98,10 +98,12 @@ class RouteTableMachine(RuleBasedStateMachine):
     ) -> None:
         listed = tuple((topic, *numbers, 0) for topic, numbers in topics.items())
         request = RegisterTopics(name, broker_id, address, version, piece, listed, is_last)
-        known, changed = self.routes.on_more_topics(request)
+        known, changed = self.routes.on_more_topics(request, self.now_ms)
         assert known or not changed
         self.told(changed)
-        assert not known or not self.routes.on_more_topics(request)[0]  # it is taken once
+        if known:
+            self.heard[name, address] = self.now_ms
+        assert not known or not self.routes.on_more_topics(request, self.now_ms)[0]  # it is taken once
 
     @rule(name=NAMES, broker_id=IDS, address=ADDRESSES, topics=REGISTERED, removed=st.sets(st.sampled_from(TOPICS)),
           since=VERSIONS, version=VERSIONS)  # fmt: skip
@@ -110,10 +112,12 @@ class RouteTableMachine(RuleBasedStateMachine):
     ) -> None:
         listed = tuple((topic, *numbers, 0) for topic, numbers in topics.items())
         known, changed = self.routes.on_update_topics(
-            UpdateTopics(name, broker_id, address, since, version, listed, tuple(removed))
+            UpdateTopics(name, broker_id, address, since, version, listed, tuple(removed)), self.now_ms
         )
         assert known or not changed
         self.told(changed)
+        if known:
+            self.heard[name, address] = self.now_ms
         if known and broker_id == MASTER_ID:
             for topic in TOPICS:
                 if topic in topics or topic in removed:

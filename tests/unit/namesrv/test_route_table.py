@@ -17,11 +17,19 @@ from zenitmq.model.errors import (
     WrongCluster,
 )
 from zenitmq.namesrv.route_table import RouteTable
-from zenitmq.remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
+from zenitmq.remoting.commands import (
+    BrokerHeartbeat,
+    ClaimClusterId,
+    RegisterBroker,
+    RegisterTopics,
+    UnregisterBroker,
+    UpdateTopics,
+)
 
 TIMEOUT_MS = 10_000
 ORDERS = ("orders", 8, 8, 6)
 TRADES = ("trades", 4, 4, 6)
+PAYMENTS = ("payments", 1, 1, 6)
 
 
 def table(*, brokers_max: int = 100, topics_max: int = 100) -> RouteTable:
@@ -531,3 +539,63 @@ def test_a_broker_whose_disk_is_full_is_not_writeable_until_it_says_so() -> None
     routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
     routes.on_register(registration(ORDERS), 0)
     assert [broker["writeable"] for broker in routes.cluster_info(0)["brokers"]] == [True]
+
+
+# ---- many topics
+
+
+def more(
+    version: int, piece: int, *topics: tuple[str, int, int, int], is_last: bool = False, address: str = "h:1"
+) -> RegisterTopics:
+    return RegisterTopics("broker-a", 0, address, version, piece, tuple((*topic, 0) for topic in topics), is_last)
+
+
+def test_a_registration_in_pieces_removes_what_is_in_none_of_them_at_its_end() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, TRADES), 0)
+    routes.on_register(replace(registration(TRADES), version=7, is_whole=False), 0)
+    assert routes.topics() == ("orders", "trades")
+    assert not routes.on_heartbeat(replace(heartbeat(), version=7), 0)
+    for wrong in (more(7, 2, PAYMENTS), more(6, 1, PAYMENTS), more(7, 1, PAYMENTS, address="h:2")):
+        assert routes.on_more_topics(wrong, 0) == (False, frozenset())
+    assert routes.on_more_topics(more(7, 1, PAYMENTS), 0) == (True, {"payments"})
+    assert routes.on_more_topics(more(7, 2, is_last=True), 0) == (True, {"orders"})
+    assert routes.topics() == ("payments", "trades")
+    assert routes.on_heartbeat(replace(heartbeat(), version=7), 0)
+
+
+def test_an_update_is_taken_by_who_knows_what_it_changes() -> None:
+    routes = table()
+    routes.on_register(replace(registration(ORDERS), version=7), 0)
+    update = UpdateTopics("broker-a", 0, "h:1", 7, 9, ((*TRADES, 0),), ("orders",))
+    assert routes.on_update_topics(replace(update, since=6), 0) == (False, frozenset())
+    assert routes.on_update_topics(update, 0) == (True, {"orders", "trades"})
+    assert routes.on_update_topics(update, 0) == (False, frozenset())
+    assert routes.topics() == ("trades",)
+    assert [routes.on_heartbeat(replace(heartbeat(), version=at), 0) for at in (7, 9, 0)] == [False, True, True]
+
+
+def test_who_tells_of_topics_is_alive() -> None:
+    routes = table()
+    routes.on_register(replace(registration(ORDERS), version=7), 0)
+    routes.on_update_topics(UpdateTopics("broker-a", 0, "h:1", 7, 8, ((*TRADES, 0),), ()), 8000)
+    for now_ms in range(1000, 17_000, 1000):
+        assert routes.on_scan(now_ms) == ([], frozenset())
+
+
+def test_a_deleted_route_comes_back_with_the_next_registration() -> None:
+    routes = table()
+    routes.on_register(replace(registration(ORDERS), version=7), 0)
+    routes.on_delete_topic("orders")
+    assert not routes.on_heartbeat(replace(heartbeat(), version=7), 0)
+
+
+def test_topics_are_listed_page_by_page() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, TRADES, PAYMENTS), 0)
+    assert routes.topics_after("", 0) == (("orders", "payments", "trades"), False)
+    assert routes.topics_after("", 2) == (("orders", "payments"), True)
+    assert routes.topics_after("payments", 2) == (("trades",), False)
+    assert routes.topics_after("zzz", 2) == ((), False)
+    with pytest.raises(InvalidParameter):
+        routes.topics_after("", -1)
