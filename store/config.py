@@ -37,7 +37,7 @@ class StoreConfig:
     consume_queue: str = setting(
         "file",
         "what keeps the consume queues. file: fastest, up to some ten thousand queues; rocksdb: for very many. A store needs"
-        " the one that made its queues",
+        " the one that made its queues; zenit store convert changes it",
         choices=("file", "rocksdb"),
     )
     queue_file_units: int = setting(

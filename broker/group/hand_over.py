@@ -56,6 +56,7 @@ from ...store.opening.small_file import SYSTEM_FILES
 from ...store.opening.snapshot import write_snapshot
 from ...store.opening.store_files import StoreLock, read_abort
 from ...store.opening.store_opening import find_segment_bytes
+from ...store.queues.engine_choice import ROCKSDB, engine_of
 from ...store.queues.queue_table import find_queue_file_bytes
 from ...store.rocksdb_waits import TIMER_FOLDER, WaitStore
 from ..delay.delays import Delays
@@ -431,7 +432,8 @@ def _broker_conf(
     directory: str, config: StoreConfig, address: HostAddress | None, segment_bytes: int, record_bytes_max: int
 ) -> dict[str, str]:
     """The settings of RocketMQ's broker that must be as they are here, or that its defaults would break."""
-    queue_bytes = find_queue_file_bytes(directory)
+    is_rocksdb = engine_of(directory) == ROCKSDB
+    queue_bytes = None if is_rocksdb else find_queue_file_bytes(directory)
     index = find_index_sizes(directory, slots=config.index_slots, entries=config.index_entries)
     path = os.path.abspath(directory)
     settings = {
@@ -444,6 +446,8 @@ def _broker_conf(
     }
     if index is not None:
         settings["maxHashSlotNum"], settings["maxIndexNum"] = map(str, index)
+    if is_rocksdb:
+        settings["storeType"] = "defaultRocksDB"
     if queue_bytes is not None:
         settings["mappedFileSizeConsumeQueue"] = str(queue_bytes)
     if address is not None:

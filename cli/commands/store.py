@@ -1,5 +1,5 @@
-"""`zenit store inspect | stats | verify | dump | export | join | leave | copy | cluster | hand-over | repair`: offline tools
-without network access; only the last six write. `scrub` and `import` ask running brokers.
+"""`zenit store inspect | stats | verify | dump | export | join | leave | copy | cluster | convert | hand-over | repair`:
+offline tools without network access; only the last seven write. `scrub` and `import` ask running brokers.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -57,6 +58,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("join")(join)
     store_app.command("leave")(leave)
     store_app.command("copy")(copy)
+    store_app.command("convert")(convert)
     store_app.command("hand-over")(hand_over)
     store_app.command("repair")(repair)
     store_app.command("cluster")(cluster)
@@ -274,6 +276,46 @@ def cluster(
     held = f"of the cluster with the id {document['cluster_id']}" if document["cluster_id"] else "of no cluster yet"
     unsettled = "" if document["settled"] or not document["cluster_id"] else ", which has not let it in yet"
     show(document, as_json, lambda: typer.echo(f"{directory}: {held}{unsettled}"))
+
+
+class EngineName(StrEnum):
+    """What may keep consume queues."""
+
+    file = "file"
+    rocksdb = "rocksdb"
+
+
+def convert(
+    directory: StoreDirectory,
+    to: Annotated[EngineName, typer.Option("--to", help="What is to keep the queues.")],
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Convert a store's consume queues to another engine; its broker must be stopped.
+
+    Set store.consume_queue to the same before the broker starts again. If it is interrupted, run it again: until it is
+    done, the old queues are whole.
+    """
+    from ...broker.config import BrokerConfig
+    from ...model.config import load_config
+    from ...store.offline.convert import convert_store
+
+    settings = load_config(BrokerConfig, "broker", file=config, environ=os.environ, overrides=()).store
+    with count_progress("messages") as report:
+        document = convert_store(directory, to.value, settings, report=report)
+    show(document, as_json, lambda: typer.echo(convert_text(directory, document)))
+
+
+def convert_text(directory: str, document: dict[str, Any]) -> str:
+    """What was done, and what to set."""
+    engine = document["engine"]
+    if document["was"] is None:
+        return f"{directory}: it has no queues yet"
+    if document["was"] == engine:
+        return f"{directory}: its queues are the engine {engine}'s already"
+    queues, messages = counted(document["queues"], "queue"), counted(document["messages"], "message")
+    gaps = f"; {counted(document['gaps'], 'damaged message')} not" if document["gaps"] else ""
+    return f'{directory}: {queues} with {messages} converted{gaps}; set store.consume_queue = "{engine}"'
 
 
 def hand_over(

@@ -9,6 +9,7 @@ from typing import Final
 
 from ...model.errors import StoreFormatError
 from ..config import StoreConfig, parse_delay_levels
+from .conversion import finish_conversion
 from .queue_engine import QUEUE_FOLDER, QueueEngine, UnitSource
 from .queue_places import UNIT_BYTES
 from .queue_table import QueueTable, find_queue_file_bytes, list_queues
@@ -30,27 +31,39 @@ def engine_of(directory: str) -> str | None:
     return FILE if os.path.isdir(folder) and os.listdir(folder) else None
 
 
-def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0) -> QueueEngine:
+def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, as_put: bool = False) -> QueueEngine:
     """The queues of a store, to be written, before `begin`. `spare_bytes`: how much of expired files is kept for reuse, at
-    least one file; 0: none. Raises StoreLocked, OSError, and StoreFormatError, also if another engine made the queues."""
+    least one file; 0: none. `as_put`: units of delayed messages have their times already.
+
+    Raises StoreLocked, OSError, and StoreFormatError, also if another engine made the queues.
+    """
+    finish_conversion(directory)
     made_by = engine_of(directory)
     if made_by not in (None, config.consume_queue):
         raise StoreFormatError(
             os.path.join(directory, QUEUE_FOLDER),
-            f'these queues are opened by the engine "{made_by}": set store.consume_queue = "{made_by}"',
+            f'these queues are opened by the engine "{made_by}": set store.consume_queue = "{made_by}", or stop the broker and'
+            f" run zenit store convert --to {config.consume_queue}",
         )
-    return _open(directory, config, config.consume_queue, spare_bytes=spare_bytes)
+    delays_ms = () if as_put else parse_delay_levels(config.delay_levels)
+    return _open(directory, config, config.consume_queue, delays_ms, spare_bytes=spare_bytes)
 
 
 def open_for_reading(directory: str, config: StoreConfig) -> QueueEngine:
     """The queues of a store, whatever made them, perhaps beside a broker. Raises StoreFormatError, OSError."""
-    return _open(directory, config, engine_of(directory) or FILE, writable=False)
+    delays_ms = parse_delay_levels(config.delay_levels)
+    return _open(directory, config, engine_of(directory) or FILE, delays_ms, writable=False)
 
 
 def _open(
-    directory: str, config: StoreConfig, engine: str, *, spare_bytes: int = 0, writable: bool = True
+    directory: str,
+    config: StoreConfig,
+    engine: str,
+    delays_ms: tuple[int, ...],
+    *,
+    spare_bytes: int = 0,
+    writable: bool = True,
 ) -> QueueEngine:
-    delays_ms = parse_delay_levels(config.delay_levels)
     if engine == ROCKSDB:
         return RowTable(directory, delays_ms=delays_ms, writable=writable)
     return QueueTable(

@@ -82,6 +82,7 @@ COMMANDS = [
     "store join",
     "store leave",
     "store copy",
+    "store convert",
     "store hand-over",
     "store repair",
     "store scrub",

@@ -1,0 +1,50 @@
+"""The last step of a conversion of a store's queues to another engine, and what a crash in it leaves.
+
+    1  converting/consumequeue    made, compared, durable           interrupted before: it is made anew
+    2  consumequeue -> consumequeue.old
+    3  converting/consumequeue -> consumequeue                      interrupted between: the next opening does it
+    4  consumequeue.old and converting are deleted                  interrupted: the next opening does it
+
+So at any time either the old queues or the new ones are whole under the name that everybody opens.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Final
+
+from ..log.segment import sync_directory
+from .queue_engine import QUEUE_FOLDER
+
+CONVERTING_FOLDER: Final = "converting"
+OLD_QUEUE_FOLDER: Final = f"{QUEUE_FOLDER}.old"
+
+
+def begin_conversion(directory: str) -> str:
+    """An empty folder to make the new queues in, as if it were a store. Raises OSError."""
+    finish_conversion(directory)
+    target = os.path.join(directory, CONVERTING_FOLDER)
+    shutil.rmtree(target, ignore_errors=True)
+    os.mkdir(target)
+    return target
+
+
+def adopt_converted(directory: str) -> None:
+    """The new queues, which are durable, take the place of the old ones. Raises OSError."""
+    os.rename(os.path.join(directory, QUEUE_FOLDER), os.path.join(directory, OLD_QUEUE_FOLDER))
+    sync_directory(directory)
+    finish_conversion(directory)
+
+
+def finish_conversion(directory: str) -> None:
+    """Ends what a crash interrupted after the new queues were whole. Raises OSError."""
+    old, new = os.path.join(directory, OLD_QUEUE_FOLDER), os.path.join(directory, CONVERTING_FOLDER)
+    if not os.path.isdir(old):
+        return
+    queues = os.path.join(directory, QUEUE_FOLDER)
+    if not os.path.isdir(queues):
+        os.rename(os.path.join(new, QUEUE_FOLDER), queues)
+        sync_directory(directory)
+    shutil.rmtree(old)
+    shutil.rmtree(new, ignore_errors=True)
