@@ -158,6 +158,9 @@ def _check(directory: str) -> None:
     found = ReplicaFiles.membership(directory)
     if found.is_member:
         raise StoreInGroup(directory, found.group_id, found.epoch)
+    if engine_of(directory) == ROCKSDB:
+        reason = f"its consume queues are in RocksDB; run zenit store convert {directory} --to file first"
+        raise StoreFormatError(directory, reason)
     with StoreLock(directory):
         is_ours = os.path.exists(os.path.join(directory, MARK_FILE))
         if read_abort(directory) is not None and not is_ours:

@@ -30,7 +30,7 @@ from ..integrity.scrub_reader import ScrubReader
 from ..log.commit_log import CHECKSUM_FOLDER, CommitLog
 from ..log.segment import write_fully
 from ..opening.snapshot import read_snapshot
-from ..queues.engine_choice import open_engine
+from ..queues.engine_choice import FILE, engine_of, open_engine
 from .offline_log import Findings, OfflineLog, check_offline, open_log
 
 NO_COPY: Final = "no replica's store was given"
@@ -171,7 +171,8 @@ def _fill_queues(store: OfflineLog, found: Findings, done: Repaired) -> None:
     whole = [*done.whole, *done.copied]
     if not whole and not found.units:
         return
-    with closing(open_engine(store.directory, StoreConfig())) as queues:
+    config = StoreConfig(consume_queue=engine_of(store.directory) or FILE)
+    with closing(open_engine(store.directory, config)) as queues:
         queues.begin(log_end=PhysicalOffset(store.end), reflected=store.end, unclean=False)
         for begin, end in whole:
             for run in walk(store.log, store.kernel, begin, end, ()):

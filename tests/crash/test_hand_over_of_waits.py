@@ -216,6 +216,14 @@ def test_a_store_that_is_open_killed_or_a_replicas_is_refused(tmp_path: Path) ->
         hand_over(str(tmp_path / "s"), CONFIG, clock=clock)
 
 
+def test_queues_in_rocksdb_are_converted_first(tmp_path: Path) -> None:
+    with make_store(tmp_path, consume_queue="rocksdb") as store:
+        put(store, "t", 0, message("t", b"1"))
+    with pytest.raises(StoreFormatError, match=r"run zenit store convert .* --to file first"):
+        hand_over(str(tmp_path), CONFIG, clock=StillClock(NOW_MS))
+    assert not (tmp_path / MARK_FILE).exists()
+
+
 def test_one_that_cannot_be_read_is_counted_and_the_others_come(tmp_path: Path) -> None:
     waiting = fill(tmp_path)
     log = tmp_path / "commitlog" / f"{0:020d}"

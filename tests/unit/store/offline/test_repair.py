@@ -116,6 +116,20 @@ def test_what_was_left_out_of_a_queue_comes_back_into_it(
     assert bodies(directory) == list(range(COUNT))
 
 
+def test_queues_in_rocksdb_get_back_what_was_left_out_too(tmp_path: Path) -> None:
+    directory, other = tmp_path / "s", tmp_path / "other"
+    settings = {"segment_bytes": SEGMENT_BYTES, "consume_queue": "rocksdb"}
+    with make_store(directory, **settings) as store:
+        placed = [put(store, "t", 0, message("t", b"%06d" % n + b"b" * 1500)) for n in range(9)]
+    shutil.copytree(directory, other)
+    spoil(directory, int(placed[4].physical_offset))
+    shutil.rmtree(directory / "consumequeue")
+    for expected in ([0, 1, 2, 3, 5, 6, 7, 8], list(range(9))):
+        with make_store(directory, **settings) as store:
+            assert [int(record.body[:6]) for record in read_queue(store, "t", 0)] == expected
+        assert repaired(directory, other).left == []
+
+
 def test_what_is_whole_again_leaves_the_quarantine(written: tuple[Path, list[int]], two: tuple[Path, Path]) -> None:
     directory, _ = two
     place, end, behind = written[1][50:53]
