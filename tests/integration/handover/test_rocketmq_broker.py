@@ -26,6 +26,7 @@ from zenitmq.model.queue import QueueOffset
 from zenitmq.model.route import TopicConfig
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.message_store import Placed
+from zenitmq.store.offline.convert import convert_store
 
 HERE = Path(__file__).parent
 SEGMENT = 1 << 17
@@ -148,10 +149,16 @@ def fill_pops(directory: Path) -> None:
 
 
 @pytest.mark.timeout(400)  # 30 s of a machine that does nothing else
-def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(jars: Path, tmp_path: Path) -> None:
+def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(
+    jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first queues were in RocksDB, and in the end they are again."""
     directory = tmp_path / "s"
-    fill(directory)
-    sixth, sixth_ms, half = fill_queues(directory)
+    with monkeypatch.context() as at_first:
+        at_first.setitem(SMALL, "consume_queue", "rocksdb")
+        fill(directory)
+        sixth, sixth_ms, half = fill_queues(directory)
+    convert_store(str(directory), "file", CONFIG, report=lambda _done, _total: None)
     fill_pops(directory)
     document = hand_over(str(directory), CONFIG, clock=SystemClock())
     due = {0, 1, *LATER, *LEVELS}
@@ -226,3 +233,7 @@ def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(jars: Pat
         (parked,) = (scene.transactions.found_at(entry) for entry in scene.transactions.listed(0, 9))
         assert parked is not None
         assert (parked[0].topic, parked[0].body) == (UNDECIDED_TOPIC, b"pay1")
+    assert convert_store(str(directory), "rocksdb", CONFIG, report=lambda _done, _total: None)["gaps"] == 0
+    monkeypatch.setitem(SMALL, "consume_queue", "rocksdb")
+    with make_store(directory, segment_bytes=SEGMENT) as store:
+        assert [record.body for record in read_queue(store, "read", 0)][9:] == [b"9", b"new"]
