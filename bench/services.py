@@ -6,15 +6,20 @@ import logging
 import os
 import signal
 import threading
-from typing import Any
+from typing import Any, Final
 
 from ..broker import service as broker_service
 from ..broker.config import BrokerConfig
+from ..broker.statistics import read_anonymous_bytes
+from ..model.clock import process_cpu_ns
 from ..namesrv.config import NameServerConfig
 from ..namesrv.service import NameServer
 from ..store.config import StoreConfig
 from .own_cluster import ServiceJob
 from .processes import WorkerChannel
+
+USAGE: Final = "usage"
+"""A word to a service: how much it has used so far."""
 
 
 def serve_namesrv(job: ServiceJob, channel: WorkerChannel) -> None:
@@ -37,8 +42,9 @@ def _end_with_parent(channel: WorkerChannel, facts: dict[str, Any]) -> None:
     def watch() -> None:
         """Thread: when the parent closes our input, sends the process the signal that stops its service."""
         channel.ready(facts)
-        while channel.next_word():
-            pass
+        while word := channel.next_word():
+            if word == USAGE:
+                channel.result({"cpu_seconds": process_cpu_ns() / 1e9, "memory_bytes": read_anonymous_bytes()})
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -44,7 +44,7 @@ class NameServerConfig:
         maximum=600_000,
     )
     brokers_max: int = setting(
-        1_000, "brokers that may be registered at a time; more are refused", minimum=1, maximum=100_000
+        10_000, "brokers that may be registered at a time; more are refused", minimum=1, maximum=100_000
     )
     topics_max: int = setting(
         500_000,
