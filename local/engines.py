@@ -7,8 +7,6 @@ comes after it. A `local` one closes its directory with the last client that hol
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 from typing import Final
 
@@ -17,6 +15,7 @@ from ..client.connection.engine_url import LOCAL, MEMORY, EngineUrl
 from ..model.errors import InvalidParameter
 from ..store.config import StoreConfig
 from .engine import EngineThreads
+from .memory_directory import MemoryDirectory
 
 MEMORY_STORE: Final = StoreConfig(
     segment_bytes=16 << 20,
@@ -28,8 +27,6 @@ MEMORY_STORE: Final = StoreConfig(
 LOCAL_STORE: Final = StoreConfig(
     segment_bytes=64 << 20, preallocate_segments=1, index_slots=500_000, index_entries=2_000_000
 )
-_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # a file system that is memory; the directory in it is ours alone
-
 _running: dict[EngineUrl, HeldEngine] = {}
 _has_run = False  # an engine, in this process
 _is_child = False  # forked from a process in which one has
@@ -42,8 +39,8 @@ class HeldEngine:
     def __init__(self, url: EngineUrl) -> None:
         self._url = url  # its directory has no other name here
         self._holds = 0
-        self._own = _memory_directory() if url.scheme == MEMORY else None
-        directory = self._own or url.place
+        self._own = MemoryDirectory() if url.scheme == MEMORY else None
+        directory = url.place if self._own is None else self._own.path
         try:
             self._engine = EngineThreads(directory, LOCAL_STORE if self._own is None else MEMORY_STORE, name=url.scheme)
             self._engine.__enter__()
@@ -81,7 +78,7 @@ class HeldEngine:
 
     def _remove(self) -> None:
         if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
+            self._own.remove()
 
 
 def open_engine(url: EngineUrl) -> HeldEngine:
@@ -111,11 +108,6 @@ def close_all() -> None:
         engines = list(_running.values())
     for engine in engines:
         engine.drop()
-
-
-def _memory_directory() -> str:
-    place = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
-    return tempfile.mkdtemp(prefix="zenit-memory-", dir=place)
 
 
 def _forget() -> None:
