@@ -99,6 +99,12 @@ class BenchOptions:
     keys: int = option(0, "Keys of each message, besides its unique id.", _TAGGED, between=(0, 16))
     tags: bool = option(False, "Give each message a tag.", _TAGGED)
     index: bool = option(True, "Key index in a cluster that the run starts.", _STARTED, flag="--index/--no-index")
+    consume_queue: str = option(
+        "file",
+        "What keeps the consume queues in a cluster that the run starts: file or rocksdb.",
+        _STARTED,
+        choices=("file", "rocksdb"),
+    )
     untouched: bool = option(False, "Take whole polls; read no message.", ("consume",))
     rate: int = option(10_000, "Messages sent each second, on a fixed schedule.", ("e2e",), between=(1, 10_000_000))
     push: bool = option(False, "Measure to the handler of a push consumer, not to a poll.", ("e2e",))

@@ -147,12 +147,17 @@ def cache_spares(store_directory: str) -> None:
 Pages = Literal["fresh", "filling", "recycled"]
 
 
-def store_settings(files: LogFiles, *, flush: str, index: bool, pages: Pages) -> dict[str, Any]:
+def store_settings(files: LogFiles, *, flush: str, index: bool, pages: Pages, engine: str = "file") -> dict[str, Any]:
     """The [store] table of a measured broker.
 
     `pages`: "recycled" keeps files beyond `retained_bytes` for reuse, in a store that was "filling" until then.
     """
-    settings: dict[str, Any] = {"segment_bytes": files.segment_bytes, "flush_mode": flush, "index_enabled": index}
+    settings: dict[str, Any] = {
+        "segment_bytes": files.segment_bytes,
+        "flush_mode": flush,
+        "index_enabled": index,
+        "consume_queue": engine,
+    }
     if pages != "fresh":
         slots = files.index_entries // _ENTRIES_PER_SLOT
         settings |= {"index_entries": files.index_entries, "index_slots": slots}

@@ -132,7 +132,7 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
 
     `files`: of one that is started. Raises InvalidParameter if a named cluster does not fit the options.
     """
-    own = options.own_cluster or options.warm or not options.index
+    own = options.own_cluster or options.warm or not options.index or options.consume_queue != "file"
     if own and options.namesrv is not None:
         raise InvalidParameter(
             "--namesrv", options.namesrv, "none: warm files and settings need a cluster of their own"
@@ -151,7 +151,11 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
         report(BenchProgress(phase="start cluster", elapsed_seconds=0.0, total_seconds=0.0))
         with OwnCluster(directory, files) as cluster:
             pages: Pages = "filling" if options.warm else "fresh"
-            cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages=pages))
+            cluster.start_broker(
+                store_settings(
+                    files, flush=options.flush, index=options.index, engine=options.consume_queue, pages=pages
+                )
+            )
             with _topic(client, options, cluster.namesrv, cluster) as target:
                 yield target
 

@@ -58,6 +58,8 @@ def _fill(bench: Bench) -> Measured:
 def _start(cluster: OwnCluster, options: BenchOptions) -> float:
     """Starts the broker; returns the seconds until it answers."""
     begin_ns = monotonic_ns()
-    settings = store_settings(cluster.files, flush=options.flush, index=options.index, pages="fresh")
+    settings = store_settings(
+        cluster.files, flush=options.flush, index=options.index, engine=options.consume_queue, pages="fresh"
+    )
     cluster.start_broker(settings, seconds=_READY_SECONDS)
     return (monotonic_ns() - begin_ns) / 1e9

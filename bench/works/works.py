@@ -304,7 +304,9 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     options, files = bench.options, cluster.files
     write_log(bench, files, files.fill_bytes, size_min=_FILL_BODY_BYTES)
     cluster.stop_broker()
-    cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages="recycled"))
+    cluster.start_broker(
+        store_settings(files, flush=options.flush, index=options.index, engine=options.consume_queue, pages="recycled")
+    )
     bench.target.wait_route()
     write_log(bench, files, files.settle_bytes)
     deadline = monotonic_ms() + _RECYCLE_MS

@@ -64,7 +64,9 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
 def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledCluster]:
     """A healthy group, which is removed afterwards."""
     pages: Pages = "recycled" if options.warm else "fresh"
-    settings = store_settings(GROUP_FILES, flush=options.flush, index=options.index, pages=pages)
+    settings = store_settings(
+        GROUP_FILES, flush=options.flush, index=options.index, engine=options.consume_queue, pages=pages
+    )
     if options.directory is not None:
         os.makedirs(options.directory, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="zenit-bench-", dir=options.directory) as directory:

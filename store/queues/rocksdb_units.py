@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
@@ -30,7 +31,7 @@ from rocksdict import (
 )
 
 from ...model.errors import StoreFormatError, StoreLocked
-from .unit_rows import OFFSET_FAMILY, bounds, offset_of, unit_key
+from .unit_rows import OFFSET_FAMILY, bounds, offset_of, unit_key, unit_keys
 
 SCAN_THRESHOLD: Final = 64
 """Up to so many units are read by their keys, more by an iterator."""
@@ -51,14 +52,19 @@ def is_rocksdb(directory: str) -> bool:
 class UnitBatch:
     """Changes that are written together. `count`: how many."""
 
-    __slots__ = ("_ends", "count", "put", "whole")
+    __slots__ = ("_ends", "_put", "count", "whole")
 
     def __init__(self, ends: Callable[[], Any]) -> None:
         """`ends()`: the handle of the offset family. Kept, it would keep a closed RocksDB open."""
         self.whole: Any = WriteBatch(raw_mode=True)
         self._ends = ends
-        self.put: Callable[[bytes, bytes], None] = self.whole.put  # of a unit; the caller counts
+        self._put = self.whole.put
         self.count = 0
+
+    def put_units(self, keys: list[bytes], values: list[bytes]) -> None:
+        """Rows of the default family."""
+        deque(map(self._put, keys, values), maxlen=0)
+        self.count += len(keys)
 
     def put_end(self, key: bytes, value: bytes) -> None:
         """A row of the offset family."""
@@ -162,7 +168,7 @@ class RocksDbUnits:
     def values(self, prefix: bytes, begin: int, end: int) -> list[bytes | None]:
         """The rows of the units [begin, end); None for each that is not there."""
         if end - begin <= SCAN_THRESHOLD:
-            keys: Any = [unit_key(prefix, at) for at in range(begin, end)]
+            keys: Any = unit_keys(prefix, begin, end)
             return cast("list[bytes | None]", self._guarded(lambda: self._db.get(keys)))
         return self._scanned(prefix, begin, end)
 

@@ -5,11 +5,13 @@ A row that is missing between two others, since its record was damaged, reads as
 
 from __future__ import annotations
 
+from typing import cast
+
 from ...model.queue import QueueOffset
 from ...record.layout import UNIT
 from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .rocksdb_units import RocksDbUnits
-from .unit_rows import queue_prefix, stored_ms_of
+from .unit_rows import queue_prefix, stored_ms_of, units_of
 
 
 class RowQueue(QueuePlaces):
@@ -69,7 +71,7 @@ class RowQueue(QueuePlaces):
         end = min(self.next_offset, queue_offset + units_max)
         values = self.units.values(self.prefix, queue_offset, end)
         if None not in values:
-            return b"".join([value[:UNIT_BYTES] for value in values if value is not None])
+            return units_of(cast("list[bytes]", values))
         return b"".join(self._filled(values, end))
 
     def _filled(self, values: list[bytes | None], end: int) -> list[bytes]:

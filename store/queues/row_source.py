@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from ...record.layout import UNIT
 from .queue_engine import NO_UNIT
 from .queue_places import FILLER_SIZE, UNIT_BYTES
 from .rocksdb_units import RocksDbUnits
-from .unit_rows import decode_end, end_key, queue_prefix
+from .unit_rows import decode_end, end_key, queue_prefix, units_of
 
 _GAP = UNIT.pack(0, FILLER_SIZE, 0)
 
@@ -26,7 +28,7 @@ class RowSource:
         prefix = queue_prefix(topic, queue_id)
         values = self._rows.values(prefix, queue_offset, queue_offset + count)
         if None not in values:
-            return b"".join([value[:UNIT_BYTES] for value in values if value is not None])
+            return units_of(cast("list[bytes]", values))
         newest = self._offset(topic, queue_id, is_max=True)
         first = self._rows.first(prefix, 0)
         kept = range(0 if first is None else first[0], newest + 1)

@@ -33,14 +33,15 @@ from .row_queue import RowQueue
 from .row_source import RowSource
 from .unit_rows import (
     POSITION_KEY,
-    TIME,
     bounds,
     decode_end,
     decode_position,
     end_key,
     end_value,
     position_value,
+    rows,
     unit_key,
+    unit_keys,
 )
 
 logger = logging.getLogger(__name__)
@@ -302,12 +303,9 @@ class RowTable:
             if queue_offset:
                 self._put_first(queue, int.from_bytes(data[:8], "big"), queue_offset)
         begin = max(queue_offset, queue.first_offset)  # a replay may begin before the first kept unit
-        time, prefix, batch_put = TIME.pack(store_timestamp_ms), queue.prefix, self._batch.put
-        at = (begin - queue_offset) * UNIT_BYTES
-        for offset in range(begin, end):
-            batch_put(unit_key(prefix, offset), data[at : at + UNIT_BYTES] + time)
-            at += UNIT_BYTES
-        self._batch.count += max(0, end - begin)
+        if begin < end:
+            values = rows(data[(begin - queue_offset) * UNIT_BYTES :], store_timestamp_ms)
+            self._batch.put_units(unit_keys(queue.prefix, begin, end), values)
         if end > queue.staged_next:
             queue.staged_next = end
             queue.staged_physical = int.from_bytes(data[-UNIT_BYTES : 8 - UNIT_BYTES], "big")

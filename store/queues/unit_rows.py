@@ -15,6 +15,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from .queue_places import UNIT_BYTES
 
 OFFSET_FAMILY: Final = "offset"
@@ -55,9 +57,21 @@ def bounds(prefix: bytes) -> tuple[bytes, bytes]:
     return prefix[:-1] + _BELOW, prefix[:-1] + _ABOVE
 
 
-def row(unit: bytes, store_timestamp_ms: int) -> bytes:
-    """The value of one unit."""
-    return unit + TIME.pack(store_timestamp_ms)
+def unit_keys(prefix: bytes, begin: int, end: int) -> list[bytes]:
+    """The keys of the units [begin, end) of a queue."""
+    numbers = struct.pack(f">{end - begin}Q", *range(begin, end))
+    return [prefix + number for (number,) in struct.iter_unpack("8s", numbers)]
+
+
+def rows(units: bytes, store_timestamp_ms: int) -> list[bytes]:
+    """The values of units of one store time."""
+    time = TIME.pack(store_timestamp_ms)
+    return [unit + time for (unit,) in struct.iter_unpack("20s", units)]
+
+
+def units_of(values: list[bytes]) -> bytes:
+    """The units in these values."""
+    return np.frombuffer(b"".join(values), np.uint8).reshape(-1, ROW_BYTES)[:, :UNIT_BYTES].tobytes()
 
 
 def stored_ms_of(value: bytes) -> int:
