@@ -37,8 +37,8 @@ class StoreConfig:
     consume_queue: str = setting(
         "file",
         "what keeps the consume queues. file: fastest, up to some ten thousand queues; rocksdb: for very many. A store needs"
-        " the one that made its queues; zenit store convert changes it",
-        choices=("file", "rocksdb"),
+        " the one that made its queues; zenit store convert changes it. both: the other one follows, compared, until it is set",
+        choices=("file", "rocksdb", "both"),
     )
     queue_file_units: int = setting(
         300_000, "messages that one consume queue file indexes (20 bytes each, sparse)", minimum=16, maximum=10_000_000

@@ -18,8 +18,8 @@ from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import GetResult
 from zenitmq.store.message_store import MessageStore, Placed
 from zenitmq.store.queues.queue_engine import QUEUE_FOLDER
-from zenitmq.store.queues.rocksdb_units import RocksDbUnits, is_rocksdb
-from zenitmq.store.queues.unit_rows import decode_end
+from zenitmq.store.queues.rows.rocksdb_units import RocksDbUnits, is_rocksdb
+from zenitmq.store.queues.rows.unit_rows import decode_end
 
 HOST = HostAddress.parse("127.0.0.1", 10911)
 ALL_TIME = {"begin_ms": 0, "end_ms": 1 << 62}

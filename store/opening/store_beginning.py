@@ -33,7 +33,7 @@ from ..integrity.quarantine import write_facts
 from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, SPARE_FOLDER
 from ..log.segment import create_allocated, make_directory, segment_name, sync_directory, write_fully
 from ..log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
-from ..queues.conversion import CONVERTING_FOLDER, OLD_QUEUE_FOLDER
+from ..queues.conversion import CONVERTING_FOLDER, OLD_QUEUE_FOLDER, SHADOW_FOLDER
 from ..queues.deleted_queues import DELETED_FOLDER
 from ..queues.engine_choice import open_engine
 from ..queues.queue_engine import QUEUE_FOLDER
@@ -60,6 +60,7 @@ def erase_store(directory: str) -> None:
             QUEUE_FOLDER,
             OLD_QUEUE_FOLDER,
             CONVERTING_FOLDER,
+            SHADOW_FOLDER,
             DELETED_FOLDER,
             INDEX_FOLDER,
             TIMER_FOLDER,

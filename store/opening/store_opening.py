@@ -156,7 +156,7 @@ def open_store(
         _recycle_in_worker(parts, upkeep)
         unwinding.pop_all()
     others = tuple(_interest(dispatcher) for dispatcher in dispatchers)
-    opened = Opened(log, queues, index, quarantine, others, queues.reflected(), upkeep, confirmation, foreign_end)
+    opened = Opened(log, queues, index, quarantine, others, queues.complete_below, upkeep, confirmation, foreign_end)
     adopt(opened)
     opened.replayed = _replay(parts, dispatchers, opened)
     logger.info(
@@ -257,7 +257,7 @@ def _replay(parts: _Parts, dispatchers: Sequence[Dispatcher], opened: Opened) ->
         if isinstance(dispatcher, SettledDispatcher):
             dispatcher.settle(log.begin, log.written)
     replayed = replay(log, parts.kernel, [*own, *dispatchers], opened.quarantine.ranges)
-    queues.advance(log.written)
+    queues.on_replayed(log.written)
     if index is not None:
         index.advance(log.written)
     for _, _, _, advance in opened.others:

@@ -1,6 +1,7 @@
 """The last step of a conversion of a store's queues to another engine, and what a crash in it leaves.
 
     1  converting/consumequeue    made, compared, durable           interrupted before: it is made anew
+       (or shadow/consumequeue, which followed the old ones: queue_pair)
     2  consumequeue -> consumequeue.old
     3  converting/consumequeue -> consumequeue                      interrupted between: the next opening does it
     4  consumequeue.old and converting are deleted                  interrupted: the next opening does it
@@ -18,6 +19,7 @@ from ..log.segment import sync_directory
 from .queue_engine import QUEUE_FOLDER
 
 CONVERTING_FOLDER: Final = "converting"
+SHADOW_FOLDER: Final = "shadow"
 OLD_QUEUE_FOLDER: Final = f"{QUEUE_FOLDER}.old"
 
 
@@ -31,7 +33,7 @@ def begin_conversion(directory: str) -> str:
 
 
 def adopt_converted(directory: str) -> None:
-    """The new queues, which are durable, take the place of the old ones. Raises OSError."""
+    """The new queues, which are durable, or else the shadow, take the place of the old ones. Raises OSError."""
     os.rename(os.path.join(directory, QUEUE_FOLDER), os.path.join(directory, OLD_QUEUE_FOLDER))
     sync_directory(directory)
     finish_conversion(directory)
@@ -43,8 +45,11 @@ def finish_conversion(directory: str) -> None:
     if not os.path.isdir(old):
         return
     queues = os.path.join(directory, QUEUE_FOLDER)
+    shadow = os.path.join(directory, SHADOW_FOLDER)
     if not os.path.isdir(queues):
-        os.rename(os.path.join(new, QUEUE_FOLDER), queues)
+        made = next(found for found in (new, shadow) if os.path.isdir(os.path.join(found, QUEUE_FOLDER)))
+        os.rename(os.path.join(made, QUEUE_FOLDER), queues)
         sync_directory(directory)
     shutil.rmtree(old)
-    shutil.rmtree(new, ignore_errors=True)
+    for folder in (new, shadow):
+        shutil.rmtree(folder, ignore_errors=True)

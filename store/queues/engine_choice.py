@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from ...model.errors import StoreFormatError
 from ..config import StoreConfig, parse_delay_levels
-from .conversion import finish_conversion
+from .conversion import adopt_converted, finish_conversion
+from .deleted_queues import DELETED_FOLDER
 from .queue_engine import QUEUE_FOLDER, QueueEngine, UnitSource
+from .queue_pair import QueuePair, is_shadow_whole, shadow_of
 from .queue_places import UNIT_BYTES
 from .queue_table import QueueTable, find_queue_file_bytes, list_queues
-from .rocksdb_units import RocksDbUnits, is_rocksdb
-from .row_source import RowSource
-from .row_table import RowTable
+from .rows.rocksdb_units import RocksDbUnits, is_rocksdb
+from .rows.row_source import RowSource
+from .rows.row_table import RowTable
+from .rows.unit_rows import decode_end
 from .unit_files import UnitFiles
-from .unit_rows import decode_end
 
 FILE: Final = "file"
 ROCKSDB: Final = "rocksdb"
+BOTH: Final = "both"
 
 
 def engine_of(directory: str) -> str | None:
@@ -38,15 +42,40 @@ def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, as
     Raises StoreLocked, OSError, and StoreFormatError, also if another engine made the queues.
     """
     finish_conversion(directory)
-    made_by = engine_of(directory)
-    if made_by not in (None, config.consume_queue):
+    delays_ms = () if as_put else parse_delay_levels(config.delay_levels)
+    made_by, wanted = engine_of(directory), config.consume_queue
+    if wanted == BOTH:
+        first_name = made_by or FILE
+        first = _open(directory, config, first_name, delays_ms, spare_bytes=spare_bytes)
+        try:
+            shadow = _open(shadow_of(directory), config, ROCKSDB if first_name == FILE else FILE, delays_ms)
+        except BaseException:
+            first.close()
+            raise
+        return QueuePair(directory, first, shadow)
+    if made_by in (None, wanted):
+        shutil.rmtree(shadow_of(directory), ignore_errors=True)  # it would no longer follow
+    elif is_shadow_whole(directory):
+        _switch(directory)
+    else:
         raise StoreFormatError(
             os.path.join(directory, QUEUE_FOLDER),
             f'these queues are opened by the engine "{made_by}": set store.consume_queue = "{made_by}", or stop the broker and'
-            f" run zenit store convert --to {config.consume_queue}",
+            f" run zenit store convert --to {wanted}",
         )
-    delays_ms = () if as_put else parse_delay_levels(config.delay_levels)
-    return _open(directory, config, config.consume_queue, delays_ms, spare_bytes=spare_bytes)
+    return _open(directory, config, wanted, delays_ms, spare_bytes=spare_bytes)
+
+
+def _switch(directory: str) -> None:
+    """The shadow takes the first engine's place. Raises StoreFormatError, OSError."""
+    for store in (directory, shadow_of(directory)):
+        deleted = os.path.join(store, DELETED_FOLDER)
+        if os.path.isdir(deleted) and os.listdir(deleted):
+            raise StoreFormatError(
+                deleted,
+                'the deletion of a topic is not confirmed yet; run with store.consume_queue = "both" until it is',
+            )
+    adopt_converted(directory)
 
 
 def open_for_reading(directory: str, config: StoreConfig) -> QueueEngine:

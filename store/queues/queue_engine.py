@@ -1,8 +1,8 @@
 """What the store asks of its consume queues, whatever keeps them: an engine is one implementation of these protocols.
 
-    QueueEngine    all queues of a store; a Dispatcher      files: queue_table      RocksDB: row_table
-    QueuePlaces    one queue: which record is message n            consume_queue             row_queue
-    UnitSource     units as they are kept, by place                unit_files                row_source
+    QueueEngine    all queues of a store; a Dispatcher      files: queue_table      RocksDB: rows/row_table
+    QueuePlaces    one queue: which record is message n            consume_queue             rows/row_queue
+    UnitSource     units as they are kept, by place                unit_files                rows/row_source
 
 Nobody asks which engine it is (`engine_choice` chooses). A unit is 20 bytes everywhere (queue_places). Pure.
 """
@@ -126,6 +126,13 @@ class QueueEngine(Protocol):
 
     def advance(self, end: int) -> None:
         """All units below `end` were put."""
+
+    def on_replayed(self, end: int) -> None:
+        """The replay at a start came to the log's end."""
+
+    @property
+    def complete_below(self) -> PhysicalOffset:
+        """Before a replay: the queues that are read reflect the log up to there, deletions of topics too."""
 
     def on_run(self, run: Run) -> None:
         """`put` and `advance` if the run's records are visible, else `advance`."""

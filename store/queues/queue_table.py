@@ -248,6 +248,15 @@ class QueueTable:
             self.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)
         self.advance(run.end)
 
+    def on_replayed(self, end: int) -> None:
+        """The replay at a start came to the log's end."""
+        self.advance(end)
+
+    @property
+    def complete_below(self) -> PhysicalOffset:
+        """What the queues reflect."""
+        return self._reflected
+
     def fill_in(self, run: Run) -> None:
         """Takes the units of records that were damaged and are whole again, if their queue has only filler in their place.
 

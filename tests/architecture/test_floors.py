@@ -50,7 +50,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "mmap": ("store/log/segment.py",),
     "time": ("model/clock.py",),
     "kazoo": ("controller/zookeeper.py",),
-    "rocksdict": ("store/rocksdb_*.py", "store/queues/rocksdb_*.py"),
+    "rocksdict": ("store/rocksdb_*.py", "store/queues/rows/rocksdb_*.py"),
     "pyspark": ("pipeline/*.py",),
     "pyarrow": ("pipeline/*.py",),
     "typer": ("cli/*.py",),

@@ -16,15 +16,15 @@ from zenitmq.store.queues.engine_choice import engine_of, open_engine, open_for_
 from zenitmq.store.queues.queue_engine import NO_UNIT, QueueEngine, WrongUnit
 from zenitmq.store.queues.queue_places import FILLER_SIZE
 from zenitmq.store.queues.queue_witness import QueueWitness
-from zenitmq.store.queues.rocksdb_units import SCAN_THRESHOLD, RocksDbUnits
-from zenitmq.store.queues.row_table import RowTable
+from zenitmq.store.queues.rows.rocksdb_units import SCAN_THRESHOLD, RocksDbUnits
+from zenitmq.store.queues.rows.row_table import RowTable
 
 END = 1 << 40
 BYTES = 100  # of each record
 NOTHING = memoryview(b"")
 
 
-@pytest.fixture(params=["file", "rocksdb"])
+@pytest.fixture(params=["file", "rocksdb", "both"])
 def config(request: pytest.FixtureRequest) -> StoreConfig:
     return StoreConfig(consume_queue=request.param, queue_file_units=16)
 
@@ -35,6 +35,10 @@ def queues(tmp_path: Path, config: StoreConfig):
     opened.begin(log_end=END, reflected=0, unclean=False)
     yield opened
     opened.close()
+
+
+def made_by(config: StoreConfig) -> str:
+    return "rocksdb" if config.consume_queue == "rocksdb" else "file"
 
 
 def units(first_place: int, count: int, code: int = 7) -> bytes:
@@ -88,7 +92,7 @@ def test_what_is_put_is_read_by_units_by_runs_and_after_a_start(queues, tmp_path
     assert queues.get("t", 3).read(98, 9) == units(9800, 2)
     assert queues.get("t", 4) is None
     queues.close()
-    assert (engine_of(str(tmp_path)), topics_with_queues(str(tmp_path))) == (config.consume_queue, {"t"})
+    assert (engine_of(str(tmp_path)), topics_with_queues(str(tmp_path))) == (made_by(config), {"t"})
 
 
 def test_a_replay_changes_nothing(queues) -> None:
@@ -266,7 +270,7 @@ def test_another_engine_s_queues_are_refused_by_its_name(queues, tmp_path, confi
     put(queues, "t", 0, 0, 0, 1)
     queues.close()
     other = "file" if config.consume_queue == "rocksdb" else "rocksdb"
-    with pytest.raises(StoreFormatError, match=f'opened by the engine "{config.consume_queue}"'):
+    with pytest.raises(StoreFormatError, match=f'opened by the engine "{made_by(config)}"'):
         open_engine(str(tmp_path), StoreConfig(consume_queue=other))
 
 

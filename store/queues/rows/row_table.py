@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from ...model.names import SCHEDULE_TOPIC
-from ...model.queue import PhysicalOffset
-from ...record.codes import RECORD_OVERHEAD_BYTES
-from ..log.segment import NO_SPACE
+from ....model.names import SCHEDULE_TOPIC
+from ....model.queue import PhysicalOffset
+from ....record.codes import RECORD_OVERHEAD_BYTES
+from ...log.segment import NO_SPACE
+from ..dispatch import Run
+from ..queue_engine import QUEUE_FOLDER, QueueKey, WrongUnit, goes_to_queue, with_deliver_times
+from ..queue_places import UNIT_BYTES, QueuePlaces
 from .deleted_rows import QueueNote, notes_behind, purge_notes, write_note
-from .dispatch import Run
-from .queue_engine import QUEUE_FOLDER, QueueKey, WrongUnit, goes_to_queue, with_deliver_times
-from .queue_places import UNIT_BYTES, QueuePlaces
 from .rocksdb_units import RocksDbUnits
 from .row_queue import RowQueue
 from .row_source import RowSource
@@ -263,6 +263,15 @@ class RowTable:
         self._put_end = PhysicalOffset(max(self._put_end, run.end))
         if self._batch.count >= BATCH_UNITS:
             self._write()
+
+    def on_replayed(self, end: int) -> None:
+        """The replay at a start came to the log's end."""
+        self.advance(end)
+
+    @property
+    def complete_below(self) -> PhysicalOffset:
+        """What the queues reflect."""
+        return self._reflected
 
     def fill_in(self, run: Run) -> None:
         """See QueueEngine."""

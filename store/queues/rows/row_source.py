@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from ...record.layout import UNIT
-from .queue_engine import NO_UNIT
-from .queue_places import FILLER_SIZE, UNIT_BYTES
+from ....record.layout import UNIT
+from ..queue_engine import NO_UNIT
+from ..queue_places import FILLER_SIZE, UNIT_BYTES
 from .rocksdb_units import RocksDbUnits
 from .unit_rows import decode_end, end_key, queue_prefix, units_of
 

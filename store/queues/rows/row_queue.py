@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from ...model.queue import QueueOffset
-from ...record.layout import UNIT
-from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
+from ....model.queue import QueueOffset
+from ....record.layout import UNIT
+from ..queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .rocksdb_units import RocksDbUnits
 from .unit_rows import queue_prefix, stored_ms_of, units_of
 

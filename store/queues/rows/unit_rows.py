@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from .queue_places import UNIT_BYTES
+from ..queue_places import UNIT_BYTES
 
 OFFSET_FAMILY: Final = "offset"
 ROW_BYTES: Final = 28

@@ -30,7 +30,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from ...model.errors import StoreFormatError, StoreLocked
+from ....model.errors import StoreFormatError, StoreLocked
 from .unit_rows import OFFSET_FAMILY, bounds, offset_of, unit_key, unit_keys
 
 SCAN_THRESHOLD: Final = 64

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...model.errors import StoreFormatError
-from ..log.segment import NAME_DIGITS, make_directory, sync_directory
-from .deleted_queues import DELETED_FOLDER
+from ....model.errors import StoreFormatError
+from ...log.segment import NAME_DIGITS, make_directory, sync_directory
+from ..deleted_queues import DELETED_FOLDER
 
 _FIELDS: Final = 4
 

@@ -1,0 +1,1 @@
+"""Consume queues as rows of RocksDB."""
