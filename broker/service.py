@@ -192,7 +192,7 @@ class Broker:
             arena=self._arena,
         )
         self._state.on_topic_deleted = self._store.delete_topic
-        self._state.on_taken_over = lambda: settle_popped(self._store, self._state)
+        self._state.on_taken_over = lambda since: settle_popped(self._store, self._state, since)
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
         self._halves.locate = lambda place: self._store.position_of(HALF_TOPIC, place[0], QueueOffset(place[1]))

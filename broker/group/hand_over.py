@@ -290,7 +290,7 @@ def _rewrite_waits(
             dispatchers=(state, index, half_index),
         )
         state.on_topic_deleted = store.delete_topic
-        state.on_taken_over = lambda: settle_popped(store, state)
+        state.on_taken_over = lambda since: settle_popped(store, state, since)
         opened.enter_context(store)
         state.on_opened(store.written, lambda: store.flushed)
         for one in (index, half_index):

@@ -6,7 +6,7 @@ all that was ever handed out, and the group's retry topic for the others: `%RETR
     hand over   copies of all that is not done --> the retry topic; offset of the group there = the first copy, in the queues =
                 the first message that nobody looked at. Here the messages stay as they are
     come back   by the offsets that RocketMQ wrote: the messages whose copies were consumed are done, and the group goes on
-                where it is now
+                where it is now. What RocketMQ had leased when it stopped is available again (rocketmq_leases)
 
 A copy says in POP_LEASE what it is of: `topic queue-id queue-offset`. RocketMQ copies that with the properties when it hands
 the copy out again, so the last copy counts. A repetition writes nothing if the retry topic holds just what it should. What
@@ -18,21 +18,21 @@ Ordered groups: their messages have to stay in their order, so the group begins 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Mapping
 
-from ...model.errors import CorruptRecordError, MessageNotFound
-from ...model.names import retry_topic
+from ...model.names import RETRY_PREFIX, retry_topic
 from ...model.properties import FIRST_POP_TIME, POP_LEASE, SEQUENCE
-from ...model.queue import QueueOffset
 from ...model.route import PERMISSION_READ_WRITE, TopicConfig
-from ...record.kernel import StoredMessage, decode_record
+from ...record.kernel import StoredMessage
 from ...record.new_record import NewRecord
 from ...record.sys_flag import NOT_COPIED
 from ...store.message_store import MessageStore
 from ..state.admission import queue_count
 from ..state.pop_queue import Name, PopQueue, indices
+from ..state.pop_table import QueueKey
 from ..state.retry_policy import RETRIES_MAX_MAX
 from ..state.state_log import OFFSETS, TOPICS, StateLog
+from .rocketmq_leases import leased_at_rocketmq, message_at, messages_of
 
 Origin = tuple[str, int, int]
 """(topic, queue id, queue offset) of a message."""
@@ -68,9 +68,10 @@ def hand_on_popped(store: MessageStore, state: StateLog) -> int:
     return count
 
 
-def settle_popped(store: MessageStore, state: StateLog) -> None:
-    """RocketMQ has had the store, and wrote the offsets. Before anything is popped."""
+def settle_popped(store: MessageStore, state: StateLog, since: int) -> None:
+    """RocketMQ has had the store: it wrote the log from `since` on, and the offsets. Before anything is popped."""
     table = state.offset_table
+    leased = leased_at_rocketmq(store, table, since)
     consumed: dict[tuple[str, str], set[Origin]] = {}
     for key, queue in list(state.pop_table.all_queues()):
         group, topic, queue_id = key
@@ -81,13 +82,15 @@ def settle_popped(store: MessageStore, state: StateLog) -> None:
             over = [(offset, name) for offset, _, name in _open(queue) if offset < committed]
         else:
             if (group, topic) not in consumed:
-                reached = table.offset(group, _retry_topic(group, topic), 0)
-                consumed[group, topic] = _consumed(store, group, topic, reached)
+                consumed[group, topic] = _consumed(store, state, group, topic, leased)
             done = consumed[group, topic]
             over = [(offset, name) for offset, _, name in _open(queue) if (topic, queue_id, offset) in done]
         for offset, name in over:
             state.pop_table.on_buried(key, offset, name)
         queue.next = max(queue.next, committed)
+    for key, offsets in leased.items():
+        if not key[1].startswith(RETRY_PREFIX):
+            state.pop_table.on_taken_back(key, offsets, next_offset=max(0, table.offset(*key)))
 
 
 def _keeps_order(queue: PopQueue) -> bool:
@@ -123,7 +126,7 @@ def _write_copies(
         return None
     end = int(store.max_offset(name, 0))
     begin = min(end, max(int(store.min_offset(name, 0)), state.offset_table.offset(group, name, 0)))
-    held = [(_origin(message), message) for message in _messages(store, name, begin)]
+    held = [(_origin(message), message) for message in messages_of(store, name, 0, begin)]
     own = {origin: message for origin, message in held if origin[0] == name}
     live = wanted.keys() | own.keys()
     if len(held) == len(live) and live == {origin for origin, _ in held}:
@@ -134,7 +137,7 @@ def _write_copies(
     for origin, message in own.items():
         store.stage_record(_copy(message, name, origin, message.reconsume_times))
     for origin, attempts in list(wanted.items()):
-        original = _message_at(store, *origin)
+        original = message_at(store, *origin)
         if original is None:
             del wanted[origin]
             continue
@@ -161,12 +164,15 @@ def _copy(message: StoredMessage, name: str, origin: Origin, attempts: int) -> N
     )
 
 
-def _consumed(store: MessageStore, group: str, topic: str, committed: int) -> set[Origin]:
+def _consumed(
+    store: MessageStore, state: StateLog, group: str, topic: str, leased: Mapping[QueueKey, set[int]]
+) -> set[Origin]:
     """Of the group's messages in the topic: those whose last copy in the retry topic is consumed."""
     name = _retry_topic(group, topic)
+    reached, held = state.offset_table.offset(group, name, 0), leased.get((group, name, 0), set())
     begin = int(store.min_offset(name, 0))
-    last = {_origin(message): message.queue_offset for message in _messages(store, name, begin)}
-    return {origin for origin, offset in last.items() if offset < committed}
+    last = {_origin(message): message.queue_offset for message in messages_of(store, name, 0, begin)}
+    return {origin for origin, offset in last.items() if offset < reached and offset not in held}
 
 
 def _origin(message: StoredMessage) -> Origin:
@@ -175,19 +181,3 @@ def _origin(message: StoredMessage) -> Origin:
     if topic and len(words) == 2 and all(word.isascii() and word.isdecimal() for word in words):
         return topic, int(words[0]), int(words[1])
     return message.topic, message.queue_id, message.queue_offset
-
-
-def _messages(store: MessageStore, topic: str, begin: int) -> Iterator[StoredMessage]:
-    """Of queue 0, as far as they can be read."""
-    for offset in range(begin, int(store.max_offset(topic, 0))):
-        message = _message_at(store, topic, 0, offset)
-        if message is not None:
-            yield message
-
-
-def _message_at(store: MessageStore, topic: str, queue_id: int, offset: int) -> StoredMessage | None:
-    position = store.position_of(topic, queue_id, QueueOffset(offset))
-    try:
-        return None if position is None else decode_record(store.record_at(position))
-    except (CorruptRecordError, MessageNotFound):
-        return None

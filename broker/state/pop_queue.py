@@ -204,6 +204,11 @@ class PopQueue:
                     return checkpoint
         return None
 
+    def take_back(self, offset: int) -> None:
+        """Another broker had leased it: it is available, after one attempt."""
+        if offset not in self.available:
+            self._add(offset, 1)
+
     def _add(self, offset: int, attempts: int) -> None:
         if offset not in self.available:
             heappush(self._order, offset)

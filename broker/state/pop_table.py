@@ -10,7 +10,7 @@ What was acknowledged a moment ago is remembered: to acknowledge it once more su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -248,6 +248,15 @@ class PopTable:
             before = queue.entries
             self._settle(queue, queue.on_ended(offset, name))
             self.entries += queue.entries - before
+
+    def on_taken_back(self, key: QueueKey, offsets: Iterable[int], *, next_offset: int) -> None:
+        """Another broker had the store, and these were leased there: they are available, after one attempt. `next_offset`:
+        where a queue of which nothing was ever popped goes on."""
+        queue = self._queues.setdefault(key, PopQueue(key, next_offset))
+        before = queue.entries
+        for offset in offsets:
+            queue.take_back(offset)
+        self.entries += queue.entries - before
 
     def on_moved(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """An operator moved the group in a queue: nothing of it is leased any more, and it goes on there."""

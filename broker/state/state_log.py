@@ -109,7 +109,9 @@ class StateLog:
         self.producer_table = producers
         self.on_topic_changed: Callable[[str], None] = _nothing_of_it
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
-        self.on_taken_over: Callable[[], None] = _nothing  # RocketMQ wrote the offsets, and nothing has come since
+        self.on_taken_over: Callable[[int], None] = (
+            _nothing_from  # RocketMQ wrote the offsets, and the log from there on
+        )
         config = os.path.join(directory, "config")
         tables: dict[str, Table] = {
             TOPICS: self.topic_table,
@@ -173,7 +175,7 @@ class StateLog:
         if max(self._loaded.values()) > written:
             self._applied = written
             if self._loaded[OFFSETS] == EVERYTHING:
-                self.on_taken_over()
+                self.on_taken_over(self._loaded[POPS] if self._loaded[POPS] < EVERYTHING else 0)
             self._write(written)
             for _, path, _ in self._files:
                 if os.path.exists(path + ".bak"):
@@ -351,7 +353,7 @@ def _new_incarnation() -> int:
     return secrets.randbits(INCARNATION_BITS) or 1
 
 
-def _nothing() -> None:
+def _nothing_from(end: int) -> None:
     """Used until the service has wired it."""
 
 

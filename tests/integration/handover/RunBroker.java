@@ -5,10 +5,10 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Properties;
-import java.util.concurrent.CompletableFuture;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
@@ -19,6 +19,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.protocol.RequestCode;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.EndTransactionRequestHeader;
+import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.MessageStore;
@@ -180,7 +181,7 @@ public class RunBroker {
             }
             empty = 0;
             var fields = reply.getExtFields();
-            var starts = org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil.parseStartOffsetInfo(
+            var starts = ExtraInfoUtil.parseStartOffsetInfo(
                     fields.get("startOffsetInfo"));
             for (MessageExt message : MessageDecoder.decodesBatch(ByteBuffer.wrap(reply.getBody()), true, true, true)) {
                 found.append(' ').append(text(message)).append('/').append(message.getReconsumeTimes());
@@ -188,17 +189,20 @@ public class RunBroker {
                 if (!acks) {
                     continue;
                 }
-                String key = org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil.getStartOffsetInfoMapKey(
-                        message.getTopic(), message.getQueueId());
+                // one of a retry topic comes under its first topic, with its check point
+                String checkPoint = message.getProperty(MessageConst.PROPERTY_POP_CK);
+                if (checkPoint == null) {
+                    String key = ExtraInfoUtil.getStartOffsetInfoMapKey(message.getTopic(), message.getQueueId());
+                    checkPoint = ExtraInfoUtil.buildExtraInfo(starts.get(key), Long.parseLong(fields.get("popTime")),
+                            Long.parseLong(fields.get("invisibleTime")), Integer.parseInt(fields.get("reviveQid")),
+                            message.getTopic(), "broker-a", message.getQueueId(), message.getQueueOffset());
+                }
                 AckMessageRequestHeader ack = new AckMessageRequestHeader();
                 ack.setConsumerGroup(group);
-                ack.setTopic(message.getTopic());
+                ack.setTopic(ExtraInfoUtil.getRealTopic(ExtraInfoUtil.split(checkPoint), message.getTopic(), group));
                 ack.setQueueId(message.getQueueId());
                 ack.setOffset(message.getQueueOffset());
-                ack.setExtraInfo(org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil.buildExtraInfo(
-                        starts.get(key), Long.parseLong(fields.get("popTime")), Long.parseLong(fields.get("invisibleTime")),
-                        Integer.parseInt(fields.get("reviveQid")), message.getTopic(), "broker-a", message.getQueueId(),
-                        message.getQueueOffset()));
+                ack.setExtraInfo(checkPoint);
                 RemotingCommand done = ask(RemotingCommand.createRequestCommand(RequestCode.ACK_MESSAGE, ack));
                 if (done.getCode() != 0) {
                     found.append(" ack:").append(done.getCode()).append(done.getRemark());

@@ -11,10 +11,11 @@ from pop_scene import Scene
 from store_kit import StillClock, make_store, read_queue
 
 from zenitmq.broker.group.hand_over import hand_over
+from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.record.kernel import StoredMessage
 from zenitmq.record.new_record import NewRecord
 
-RETRY = "%RETRY%g_t"
+RETRY, REVIVE = "%RETRY%g_t", "rmq_sys_REVIVE_LOG_zenit"
 SIZES = {"segment_bytes": CONFIG.segment_bytes}
 
 
@@ -105,6 +106,56 @@ def test_back_here_what_rocketmq_consumed_is_done_and_the_rest_comes_once(tmp_pa
     rocketmq(tmp_path, clock, {"t@g": {"0": 8}, f"{RETRY}@g": {"0": 2}}, revived)
     assert sorted(popped_here(tmp_path, clock)) == [b"3", b"4", b"8", b"9"]
     assert popped_here(tmp_path, clock) == []
+
+
+def check_point(first: int, pop_ms: int, *distances: int, topic: str = "t") -> NewRecord:
+    """As RocketMQ remembers what it leases."""
+    said = {"bm": 0, "c": "g", "d": distances, "n": len(distances), "pt": pop_ms, "q": 0, "so": first, "t": topic}
+    return revive_record("ck", said)
+
+
+def revive_record(tag: str, said: dict[str, object], topic: str = TIMER_TOPIC) -> NewRecord:
+    properties = {"REAL_TOPIC": REVIVE, "REAL_QID": "0", "TAGS": tag, "TIMER_OUT_MS": "1"}
+    return NewRecord(topic, 0, json.dumps(said).encode(), properties=properties)
+
+
+def test_what_rocketmq_had_leased_is_available_here(tmp_path: Path) -> None:
+    """Of the queue 6 and 7, of which 6 is acknowledged; of the copies 1, and 3, which is acknowledged; 8, which it has seen to
+    itself; two records say nothing."""
+    clock = StillClock()
+    fill(tmp_path, clock)
+    hand_over(str(tmp_path), CONFIG, clock=clock)
+    of_queue, of_copies = (
+        {"c": "g", "q": 0, "so": 6, "pt": 5, "t": "t"},
+        {"c": "g", "q": 0, "so": 0, "pt": 6, "t": RETRY},
+    )
+    rocketmq(
+        tmp_path,
+        clock,
+        {"t@g": {"0": 9}, f"{RETRY}@g": {"0": 2}, f"{REVIVE}@CID_RMQ_SYS_REVIVE_GROUP": {"0": 1}},
+        check_point(6, 5, 0, 1),
+        revive_record("ack", {**of_queue, "ao": 6}),
+        check_point(0, 6, 0, 1, topic=RETRY),
+        revive_record("bAck", {**of_copies, "aol": [1]}),
+        check_point(8, 7, 0),
+        NewRecord(REVIVE, 0, check_point(8, 7, 0).body, properties={"TAGS": "ck"}),
+        revive_record("ck", {"c": "g"}),
+        NewRecord(TIMER_TOPIC, 0, b"no JSON", properties={"REAL_TOPIC": REVIVE, "TAGS": "ck"}),
+    )
+    assert sorted(popped_here(tmp_path, clock)) == [b"1", b"4", b"7", b"9"]
+    assert popped_here(tmp_path, clock) == []
+
+
+def test_a_store_of_rocketmqs_has_its_leases_here(tmp_path: Path) -> None:
+    clock = StillClock()
+    with Scene(tmp_path, clock, **SIZES) as scene:
+        scene.create()
+        scene.turn()
+        scene.send(*(b"%d" % number for number in range(4)))
+        scene.turn()
+    rocketmq(tmp_path, clock, {"t@g": {"0": 3}}, check_point(0, 5, 0, 2))
+    (tmp_path / "config" / "popLeases.json").unlink()
+    assert sorted(popped_here(tmp_path, clock)) == [b"0", b"2", b"3"]
 
 
 def test_back_here_at_once_nothing_has_changed(tmp_path: Path) -> None:
