@@ -101,7 +101,7 @@ class Fleet:
         return BrokerHeartbeat(CLUSTER, name, broker_id, address, 1, CLUSTER_ID, version=VERSION)
 
 
-class Load:
+class NameServerLoad:
     """What the fleet and its clients ask one name server. One thread; answers come in another."""
 
     def __init__(self, address: str) -> None:
@@ -148,7 +148,7 @@ class Load:
 class GroupsBench:
     """One run. `usage()`: what the name server has used so far."""
 
-    def __init__(self, fleet: Fleet, load: Load, usage: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, fleet: Fleet, load: NameServerLoad, usage: Callable[[], dict[str, Any]]) -> None:
         self._fleet = fleet
         self._load = load
         self._usage = usage
@@ -257,7 +257,7 @@ def main() -> None:
         with BenchWorker("namesrv", job) as server:
             namesrv = str(server.wait_ready(READY_S)["address"])
             server.go()
-            load = Load(namesrv)
+            load = NameServerLoad(namesrv)
             try:
                 bench = GroupsBench(fleet, load, lambda: server.ask(USAGE, READY_S))
                 document = {
