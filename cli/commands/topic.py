@@ -26,7 +26,12 @@ def register(app: typer.Typer) -> None:
 
 def create(
     name: Name,
-    queues: Annotated[int, typer.Option(min=1, help="Queues at each replica group.")] = 8,
+    queues: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Queues at each replica group; else as many as it has, 8 if it is new.", show_default=False
+        ),
+    ] = None,
     order: Annotated[
         bool, typer.Option("--order", help="Ordered: its queues stay at their brokers while one is down.")
     ] = False,
@@ -34,14 +39,15 @@ def create(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Create a topic at every broker; an existing one gets these settings, and --queues never removes queues."""
+    """Create a topic at every broker; an existing one gets these settings, and its queues stay."""
     attributes = parse_pairs(attr, "--attr")
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
         admin.create_topic(name, queues=queues, order=order, attributes=attributes)
-    document = {"topic": name, "queues": queues, "order": order, "attributes": attributes}
-    show(document, as_json, lambda: typer.echo(f"topic {name} has {queues} queues at each replica group"))
+        count = queues or max(data.write_queues for data in admin.route(name).queues)
+    document = {"topic": name, "queues": count, "order": order, "attributes": attributes}
+    show(document, as_json, lambda: typer.echo(f"topic {name} has {count} queues at each replica group"))
 
 
 def update(

@@ -28,6 +28,7 @@ from .admin_calls import AdminCalls, masters_of
 from .admin_merge import Document, merge_topic_queues, merge_topics
 
 LOOK_AGAIN_MS: Final = 20
+NEW_TOPIC_QUEUES: Final = 8
 
 
 class TopicAdmin(AdminCalls):
@@ -37,7 +38,7 @@ class TopicAdmin(AdminCalls):
         self,
         topic: str,
         *,
-        queues: int = 8,
+        queues: int | None = None,
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
         brokers: Iterable[str] | None = None,
@@ -46,14 +47,27 @@ class TopicAdmin(AdminCalls):
     ) -> None:
         """Creates a topic at every master, or at the named ones, or updates its settings; returns when it is routed.
 
-        `queues`: at each of them. `permission`: 2 = write, 4 = read, 6 = both. `attributes`: your own texts, stored with
+        `queues`: at each of them; None: as many as it has there, 8 where it is new. `permission`: 2 = write, 4 = read, 6 = both. `attributes`: your own texts, stored with
         the topic. Raises InvalidName, InvalidParameter, NoRoute if there is no master, RequestTimeout.
         """
         deadline_ms = self._deadline(timeout)
-        request = CreateTopic(check_topic(topic), queues, queues, permission, order, settings_of(attributes))
+        check_topic(topic)
         chosen = await self._chosen_masters(brokers, deadline_ms)
-        await self._ask_each(chosen, request, deadline_ms)
-        await self._wait_routed(topic, dict.fromkeys(chosen, queues), deadline_ms)
+        held = await self._queue_counts(topic, deadline_ms) if queues is None else {}
+        counts = {name: held.get(name, NEW_TOPIC_QUEUES) if queues is None else queues for name in chosen}
+        for name, address in chosen.items():
+            count = counts[name]
+            request = CreateTopic(topic, count, count, permission, order, settings_of(attributes))
+            await self._call(address, request, deadline_ms)
+        await self._wait_routed(topic, counts, deadline_ms)
+
+    async def _queue_counts(self, topic: str, deadline_ms: int) -> dict[str, int]:
+        """{broker name: number of queues} of a topic; empty if there is no such topic."""
+        try:
+            route = await self._fresh_route(topic, deadline_ms)
+        except (TopicNotFound, NoRoute):
+            return {}
+        return {data.broker_name: max(data.read_queues, data.write_queues) for data in route.queues}
 
     async def _update_topic(
         self,

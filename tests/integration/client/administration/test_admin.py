@@ -25,6 +25,15 @@ from zenitmq.model.errors import LocalProtocolError, NoRoute
 TOPIC = "trades"
 
 
+def test_a_topic_that_is_there_keeps_its_queues_unless_told_otherwise(admin: Admin) -> None:
+    counts = []
+    for queues in (3, None, 4):
+        admin.create_topic("kept", queues=queues)
+        counts.append(len(admin.queues("kept")))
+    admin.create_topic("new")
+    assert (counts, len(admin.queues("new"))) == ([3, 3, 4], 8)
+
+
 def test_topics(admin: Admin, producer: Producer) -> None:
     assert TOPIC in admin.topics()
     (config,) = [config for config in admin.topic_configs() if config["name"] == TOPIC]
