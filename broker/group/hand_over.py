@@ -56,7 +56,7 @@ from ...store.opening.small_file import SYSTEM_FILES
 from ...store.opening.snapshot import write_snapshot
 from ...store.opening.store_files import StoreLock, read_abort
 from ...store.opening.store_opening import find_segment_bytes
-from ...store.queues.engine_choice import ROCKSDB, engine_of
+from ...store.queues.engine_choice import FILE, ROCKSDB, engine_of
 from ...store.queues.queue_table import find_queue_file_bytes
 from ...store.rocksdb_waits import TIMER_FOLDER, WaitStore
 from ..delay.delays import Delays
@@ -261,6 +261,7 @@ def _rewrite_waits(
 ) -> _Handed:
     config = replace(
         config,
+        consume_queue=FILE,  # whatever follows it would not know what RocketMQ writes
         index_enabled=config.index_enabled and os.path.isdir(os.path.join(directory, INDEX_FOLDER)),
         preallocate_segments=0,
         recycle_segments=0,

@@ -224,6 +224,18 @@ def test_queues_in_rocksdb_are_converted_first(tmp_path: Path) -> None:
     assert not (tmp_path / MARK_FILE).exists()
 
 
+def test_queues_that_follow_in_rocksdb_are_dropped(tmp_path: Path) -> None:
+    """They would not know what RocketMQ writes."""
+    config = replace(CONFIG, consume_queue="both")
+    with make_store(tmp_path, consume_queue="both", segment_bytes=SEGMENT) as store:
+        put(store, "t", 0, message("t", b"1"))
+    assert (tmp_path / "shadow").exists()
+    hand_over(str(tmp_path), config, clock=StillClock(NOW_MS))
+    assert not (tmp_path / "shadow").exists()
+    with make_store(tmp_path, segment_bytes=SEGMENT) as store:
+        assert [record.body for record in read_queue(store, "t", 0)] == [b"1"]
+
+
 def test_one_that_cannot_be_read_is_counted_and_the_others_come(tmp_path: Path) -> None:
     waiting = fill(tmp_path)
     log = tmp_path / "commitlog" / f"{0:020d}"
