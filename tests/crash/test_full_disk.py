@@ -6,6 +6,7 @@ import threading
 from collections import deque
 
 import pytest
+from store_kit import make_store, message, put, read_queue
 
 from zenitmq.model.errors import StoreNotWriteable
 from zenitmq.store.log.commit_log import CommitLog
@@ -98,3 +99,39 @@ def test_what_waits_is_written_again_once_there_is_room(disk_of_timers):
     store.write([(6, reflected)], reflected + 1)
     store.flush()
     store.close()
+
+
+@pytest.fixture
+def larger_disk(tmp_path):
+    """One with room for RocksDB to open again."""
+    yield from mounted(tmp_path, "size=24m")
+
+
+def test_rows_of_queues_wait_for_room_and_are_read_meanwhile(larger_disk):
+    with make_store(
+        larger_disk / "s", consume_queue="rocksdb", segment_bytes=1 << 20, index_enabled=False
+    ) as store:  # the segment has its room
+        put(store, "t", 0, message("t", b"first"))
+        store.flush_all(DEADLINE_MS)
+        usage = os.statvfs(larger_disk)
+        ballast = larger_disk / "ballast"
+        ballast.write_bytes(bytes(usage.f_bavail * usage.f_frsize - 8192))
+        sent = 1
+        while not store.lacks_room:
+            put(store, "t", 0, *[message("t", b"x")] * 20)
+            sent += 20
+            assert sent < 1000
+        held = store.max_offset("t", 0)
+        assert 0 < held < sent
+        assert len(read_queue(store, "t", 0)) == held
+        with pytest.raises(StoreNotWriteable):
+            put(store, "t", 0, message("t", b"x"))
+        store.on_tick(1)
+        assert store.max_offset("t", 0) == held
+        ballast.unlink()
+        store.on_tick(2)
+        assert (store.max_offset("t", 0), store.lacks_room, store.is_poisoned) == (sent, False, False)
+        put(store, "t", 0, message("t", b"last"))
+        assert len(read_queue(store, "t", 0)) == sent + 1
+    with make_store(larger_disk / "s", consume_queue="rocksdb", segment_bytes=1 << 20, index_enabled=False) as store:
+        assert read_queue(store, "t", 0)[-1].body == b"last"

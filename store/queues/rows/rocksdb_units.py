@@ -38,8 +38,13 @@ SCAN_THRESHOLD: Final = 64
 
 _BUFFER_BYTES: Final = 64 << 20
 _CACHE_BYTES: Final = 64 << 20
+_ROOM_BYTES: Final = 16 << 20  # of the disk, for RocksDB to open again after it was full
 _FORMAT_VERSION: Final = 5  # the newest that RocketMQ's RocksDB reads
 _OWN_FILE: Final = "rocksdict-config.json"  # the binding writes it even for a reader
+
+_PUT_END: Final = "put end"
+_DELETE_END: Final = "delete end"
+_DELETE_UNITS: Final = "delete units"
 
 _T = TypeVar("_T")
 
@@ -50,33 +55,50 @@ def is_rocksdb(directory: str) -> bool:
 
 
 class UnitBatch:
-    """Changes that are written together. `count`: how many."""
+    """Changes that are written together, in this order. `count`: how many units and ranges.
 
-    __slots__ = ("_ends", "_put", "count", "whole")
+    RocksDB's own batch is used up even by a write that fails, so it is made from these when they are written.
+    """
 
-    def __init__(self, ends: Callable[[], Any]) -> None:
-        """`ends()`: the handle of the offset family. Kept, it would keep a closed RocksDB open."""
-        self.whole: Any = WriteBatch(raw_mode=True)
-        self._ends = ends
-        self._put = self.whole.put
+    __slots__ = ("_steps", "count")
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[list[bytes], list[bytes]] | tuple[str, bytes, bytes]] = []
         self.count = 0
 
     def put_units(self, keys: list[bytes], values: list[bytes]) -> None:
         """Rows of the default family."""
-        deque(map(self._put, keys, values), maxlen=0)
+        self._steps.append((keys, values))
         self.count += len(keys)
 
     def put_end(self, key: bytes, value: bytes) -> None:
         """A row of the offset family."""
-        self.whole.put(key, value, self._ends())
+        self._steps.append((_PUT_END, key, value))
 
     def delete_end(self, key: bytes) -> None:
         """Of the offset family."""
-        self.whole.delete(key, self._ends())
+        self._steps.append((_DELETE_END, key, b""))
 
     def delete_units(self, begin: bytes, end: bytes) -> None:
         """All units with keys in [begin, end)."""
-        self.whole.delete_range(begin, end)
+        self._steps.append((_DELETE_UNITS, begin, end))
+        self.count += 1
+
+    def made(self, ends: Any) -> Any:
+        """RocksDB's batch. `ends`: the handle of the offset family."""
+        batch: Any = WriteBatch(raw_mode=True)
+        for step in self._steps:
+            if len(step) == 2:
+                deque(map(batch.put, *step), maxlen=0)
+                continue
+            what, key, more = step
+            if what == _PUT_END:
+                batch.put(key, more, ends)
+            elif what == _DELETE_END:
+                batch.delete(key, ends)
+            else:
+                batch.delete_range(key, more)
+        return batch
 
 
 class RocksDbUnits:
@@ -109,10 +131,10 @@ class RocksDbUnits:
 
     def close(self) -> None:
         """Nobody reads or writes any more."""
-        with suppress(Exception):  # what a full disk refused follows from the log again
-            self._end_handle = None
-            self._ends.close()
-            self._db.close()
+        self._end_handle = None
+        for family in (self._ends, self._db):
+            with suppress(Exception):  # what a full disk refused follows from the log again
+                family.close()
         if not self._writable and not self._had_own_file:
             with suppress(OSError):
                 os.unlink(os.path.join(self.directory, _OWN_FILE))
@@ -121,18 +143,23 @@ class RocksDbUnits:
 
     def batch(self) -> UnitBatch:
         """An empty one."""
-        return UnitBatch(lambda: self._end_handle)
+        return UnitBatch()
 
     def write(self, batch: UnitBatch) -> None:
         """All of it or nothing. Raises OSError; after ENOSPC the same batch may be written again by `write_again`."""
-        self._guarded(lambda: self._db.write(batch.whole, self._write_options))
+        self._guarded(lambda: self._db.write(batch.made(self._end_handle), self._write_options))
 
     def write_again(self, batch: UnitBatch) -> None:
-        """Opens the directory anew, as RocksDB asks for after a failed write, and writes. Raises OSError."""
+        """Writes after a failed write: RocksDB may ask to be opened anew for that, which takes room itself. Raises OSError."""
+        with suppress(OSError):
+            return self.write(batch)
+        usage = os.statvfs(self.directory)
+        if usage.f_bavail * usage.f_frsize < _ROOM_BYTES:  # reads go on meanwhile
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.directory)
         with self._use:
             self.close()
             self._open()
-        self.write(batch)
+        return self.write(batch)
 
     # ---- a worker's
 

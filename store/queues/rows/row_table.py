@@ -147,7 +147,6 @@ class RowTable:
                 last = queue.unit(next_offset - 1)[0] if next_offset > first else 0
                 queue.end_at(next_offset, last)
                 self._touched[queue.key] = queue
-            self._batch.count += 1
             if self._writable and self._batch.count >= BATCH_UNITS:
                 self._write()
         self._put_end = PhysicalOffset(log_end)
@@ -328,15 +327,13 @@ class RowTable:
             self._write()
 
     def _write(self) -> None:
-        batch = self._batch
-        for queue in self._touched.values():
-            key = end_key(queue.topic, queue.queue_id, is_max=True)
-            batch.put_end(key, end_value(queue.staged_physical, queue.staged_next - 1))
-        batch.put_end(POSITION_KEY, position_value(self._put_end))
-        if self.is_blocked:
-            return
+        if not self.is_blocked:
+            self._write_batch()
+
+    def _write_batch(self) -> None:
+        self._put_ends()
         try:
-            self._rows.write(batch)
+            self._rows.write(self._batch)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
@@ -344,6 +341,13 @@ class RowTable:
             self.is_blocked = True
             return
         self._publish()
+
+    def _put_ends(self) -> None:
+        batch = self._batch
+        for queue in self._touched.values():
+            key = end_key(queue.topic, queue.queue_id, is_max=True)
+            batch.put_end(key, end_value(queue.staged_physical, queue.staged_next - 1))
+        batch.put_end(POSITION_KEY, position_value(self._put_end))
 
     def _publish(self) -> None:
         for queue in self._touched.values():
@@ -355,6 +359,7 @@ class RowTable:
     def retry_unwritten(self, end: int) -> None:
         """Writes the waiting batch if the disk has room; `end`: the end of the dispatched log."""
         self._put_end = PhysicalOffset(max(self._put_end, end))
+        self._put_ends()
         try:
             self._rows.write_again(self._batch)
         except OSError as error:
@@ -414,7 +419,6 @@ class RowTable:
             return False
         self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, low))
         self._put_first(queue, queue.unit(low)[0] if low < queue.next_offset else int(self._expired_below), low)
-        self._batch.count += 1
         queue.begin_at(low)
         return True
 
@@ -433,7 +437,6 @@ class RowTable:
             self._touched.pop(queue.key, None)
             self._batch.delete_units(*bounds(queue.prefix))
             self._delete_ends(queue)
-            self._batch.count += 1
         for table in (self._queues, self._ends, self._mins):
             table.pop(topic, None)
         self._write_if_any()
