@@ -57,7 +57,7 @@ def move(namesrv: str, topic: str, send: Callable[[Producer], object], batches: 
         polling.start()
         for _ in range(batches):
             send(producer)
-        polling.join()
+        polling.join(2 * POLL_S)
         seconds, cpu_us = (monotonic_ns() - begun_ns) / 1e9, (process_cpu_ns() - cpu_ns) / 1e3
     if polled != wanted:
         raise SystemFault(f"bench engines: {wanted} messages were sent, {polled} came")
