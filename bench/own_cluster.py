@@ -18,8 +18,8 @@ from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
 from ..store.log.commit_log import SPARE_FOLDER
 from ..store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
-from .cached_pages import touch_pages
 from .processes import BenchWorker
+from .raw.cached_pages import touch_pages
 
 _READY_S: Final = 60.0
 _ENTRIES_PER_SLOT: Final = 4  # as in the defaults

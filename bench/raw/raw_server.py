@@ -17,8 +17,8 @@ from ...remoting.base_socket import Waiter
 from ...remoting.raw_socket import RawRouter
 from ...remoting.server_socket import shared_payload
 from ...store.log.segment import MappedFile, create_allocated
-from ..cached_pages import touch_pages
 from ..processes import WorkerChannel
+from .cached_pages import touch_pages
 
 _ZEROS: Final = bytes(8)
 _WAIT_MS: Final = 50

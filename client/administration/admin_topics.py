@@ -47,8 +47,9 @@ class TopicAdmin(AdminCalls):
     ) -> None:
         """Creates a topic at every master, or at the named ones, or updates its settings; returns when it is routed.
 
-        `queues`: at each of them; None: as many as it has there, 8 where it is new. `permission`: 2 = write, 4 = read, 6 = both. `attributes`: your own texts, stored with
-        the topic. Raises InvalidName, InvalidParameter, NoRoute if there is no master, RequestTimeout.
+        `queues`: at each of them; None: as many as it has there, 8 where it is new. `permission`: 2 = write, 4 = read, 6 =
+        both. `attributes`: your own texts, stored with the topic. Raises InvalidName, InvalidParameter, NoRoute if there is no
+        master, RequestTimeout.
         """
         deadline_ms = self._deadline(timeout)
         check_topic(topic)

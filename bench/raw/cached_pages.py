@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ..store.log.segment import MappedFile
+from ...store.log.segment import MappedFile
 
 _STEP_BYTES: Final = 4096  # the smallest page size of any machine
 
