@@ -11,6 +11,7 @@ import typer
 
 from zenitmq.cli.commands.messages.produce import Tally, _send_one, key_of, messages_of
 from zenitmq.cli.options import parse_pairs, parse_time_ms
+from zenitmq.model.clock import now_ms
 from zenitmq.model.errors import MessageTooLarge, StoreNotWriteable
 
 
@@ -70,8 +71,11 @@ def test_times_are_iso_or_milliseconds() -> None:
     moment = datetime(2026, 11, 21, 9, 50, tzinfo=UTC)
     assert parse_time_ms("2026-11-21T09:50:00+00:00", "--to") == round(moment.timestamp() * 1000)
     assert parse_time_ms("1700000000123", "--to") == 1_700_000_000_123
+    assert 0 <= now_ms() - 600_000 - parse_time_ms("10m", "--since") < 60_000
     with pytest.raises(typer.BadParameter, match="yesterday"):
         parse_time_ms("yesterday", "--to")
+    with pytest.raises(typer.BadParameter):
+        parse_time_ms("10m", "--deliver-at", ago=False)
 
 
 def test_a_line_whose_send_was_interrupted_is_not_counted_as_sent() -> None:
