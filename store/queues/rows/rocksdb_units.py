@@ -33,8 +33,10 @@ from rocksdict import (
 from ....model.errors import StoreFormatError, StoreLocked
 from .unit_rows import OFFSET_FAMILY, bounds, offset_of, unit_key, unit_keys
 
-SCAN_THRESHOLD: Final = 64
-"""Up to so many units are read by their keys, more by an iterator."""
+SCAN_THRESHOLD: Final = 4
+"""Up to so many units are read by their keys, more by an iterator. Opening one takes 2 us, a key 0.7 us, a step 0.1 us: so
+none is kept for the next read, which would pin what has been deleted since.
+"""
 
 _BUFFER_BYTES: Final = 64 << 20
 _CACHE_BYTES: Final = 64 << 20
@@ -42,6 +44,7 @@ _ROOM_BYTES: Final = 16 << 20  # of the disk, for RocksDB to open again after it
 _FORMAT_VERSION: Final = 5  # the newest that RocketMQ's RocksDB reads
 _OWN_FILE: Final = "rocksdict-config.json"  # the binding writes it even for a reader
 
+_OFFSET_LIMIT: Final = 1 << 63
 _PUT_END: Final = "put end"
 _DELETE_END: Final = "delete end"
 _DELETE_UNITS: Final = "delete units"
@@ -193,7 +196,9 @@ class RocksDbUnits:
         return cast("bytes | None", self._guarded(lambda: self._db.get(unit_key(prefix, queue_offset))))
 
     def values(self, prefix: bytes, begin: int, end: int) -> list[bytes | None]:
-        """The rows of the units [begin, end); None for each that is not there."""
+        """The rows of the units [begin, end); None for each that is not there, as at an offset that no queue has."""
+        if begin < 0 or end > _OFFSET_LIMIT:
+            return [None] * (end - begin)
         if end - begin <= SCAN_THRESHOLD:
             keys: Any = unit_keys(prefix, begin, end)
             return cast("list[bytes | None]", self._guarded(lambda: self._db.get(keys)))

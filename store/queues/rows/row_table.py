@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_UNITS: Final = 1000  # a write holds the interpreter's lock, about 0.3 us a unit
 _LOOKS_FOR_ONE: Final = 32  # deleting rows of one queue takes as long as looking at so many
+_LOOKS_FOR_UNLOADED: Final = 4
 
 
 class RowTable:
@@ -65,6 +66,7 @@ class RowTable:
             str, dict[int, tuple[int, int]]
         ] = {}  # of those not loaded: (next offset, last record's place)
         self._mins: dict[str, dict[int, int]] = {}
+        self.count = 0  # of queues
         self._load_ends()
         self._taken = self._reflected = PhysicalOffset(decode_position(self._rows.end(POSITION_KEY)))
         self._put_end = self._taken  # the end of what is in the batch
@@ -74,6 +76,7 @@ class RowTable:
         self.is_blocked = False
         self._expired_below = PhysicalOffset(0)
         self._expiring: list[QueueKey] = []
+        self._expiring_topics: list[str] = []
 
     def _load_ends(self) -> None:
         topics: dict[str, str] = {}  # one string a topic, however many queues it has
@@ -83,6 +86,7 @@ class RowTable:
                 topic = topics.setdefault(end.topic, end.topic)
                 if end.is_max:
                     self._ends.setdefault(topic, {})[end.queue_id] = end.queue_offset + 1, end.physical
+                    self.count += 1
                 else:
                     self._mins.setdefault(topic, {})[end.queue_id] = end.queue_offset
 
@@ -184,7 +188,11 @@ class RowTable:
         queue = self._queues.get(topic, {}).get(queue_id)
         if queue is not None:
             return queue
-        return self._load(topic, queue_id) if queue_id in self._ends.get(topic, {}) else None
+        return self._load(topic, queue_id) if self._has(topic, queue_id) else None
+
+    def _has(self, topic: str, queue_id: int) -> bool:
+        """Whether there is such a queue that is not loaded."""
+        return queue_id in self._ends.get(topic, {})
 
     def get_or_create(self, topic: str, queue_id: int) -> RowQueue:
         """The queue; a new one exists once it has a unit."""
@@ -195,7 +203,8 @@ class RowTable:
         if queue is None:
             queue = self._make(topic, queue_id)
             self._queues.setdefault(topic, {})[queue_id] = queue
-            self._ends.get(topic, {}).pop(queue_id, None)
+            if self._ends.get(topic, {}).pop(queue_id, None) is None:
+                self.count += 1
         return queue
 
     def _make(self, topic: str, queue_id: int) -> RowQueue:
@@ -229,11 +238,6 @@ class RowTable:
     def is_loaded(self, topic: str, queue_id: int) -> bool:
         """Whether `get` needs no disk: it never does, but the queue's first unit is looked up once."""
         return queue_id not in self._ends.get(topic, {})
-
-    @property
-    def count(self) -> int:
-        """The number of queues."""
-        return sum(map(len, self._queues.values())) + sum(map(len, self._ends.values()))
 
     def kept(self) -> tuple[int, int]:
         """(number of queues with rows, 0: no file is a queue's)."""
@@ -391,36 +395,42 @@ class RowTable:
     def begin_expiry(self, log_begin: PhysicalOffset) -> None:
         """Starts an expiry."""
         self._expired_below = log_begin
-        self._expiring = [
-            (topic, queue_id)
-            for table in (self._queues, self._ends)
-            for topic, queues in table.items()
-            for queue_id in queues
-        ]
+        self._expiring, self._expiring_topics = [], list({*self._queues, *self._ends})
 
     def expire_some(self, queues_max: int) -> bool:
         """Deletes the rows of some queues whose records are below the log's begin; returns whether some are left.
 
-        Looking at a queue is much faster than deleting: `_LOOKS_FOR_ONE` of them count as one. Raises OSError; the rest is
-        then removed by the next expiry.
+        Looking at a queue is much faster than deleting: `_LOOKS_FOR_ONE` of them count as one. A queue that is not loaded
+        stays so. Raises OSError; the rest is then removed by the next expiry.
         """
         left = queues_max * _LOOKS_FOR_ONE
-        while self._expiring and left > 0 and not self.is_blocked:
-            queue = self.get(*self._expiring.pop())
-            left -= 1
-            if queue is not None and self._expire(queue):
-                left -= _LOOKS_FOR_ONE - 1
+        while left > 0 and not self.is_blocked and (self._expiring or self._expiring_topics):
+            if not self._expiring:
+                topic = self._expiring_topics.pop()
+                self._expiring = [
+                    (topic, number) for table in (self._queues, self._ends) for number in table.get(topic, ())
+                ]
+                left -= 1
+                continue
+            left -= self._expire(*self._expiring.pop())
         self._write_if_any()
-        return bool(self._expiring)
+        return bool(self._expiring or self._expiring_topics)
 
-    def _expire(self, queue: RowQueue) -> bool:
+    def _expire(self, topic: str, queue_id: int) -> int:
+        """Deletes the rows of one queue that have expired; returns how many looks that took."""
+        loaded = self._queues.get(topic, {}).get(queue_id)
+        if loaded is None and not self._has(topic, queue_id):
+            return 1
+        queue = loaded or self._make(topic, queue_id)
         first, low = queue.first_offset, queue.min_offset(self._expired_below)
         if low <= first:
-            return False
+            return 1 if loaded is not None else _LOOKS_FOR_UNLOADED
         self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, low))
         self._put_first(queue, queue.unit(low)[0] if low < queue.next_offset else int(self._expired_below), low)
         queue.begin_at(low)
-        return True
+        if loaded is None:
+            self._mins.setdefault(topic, {})[queue_id] = low
+        return _LOOKS_FOR_ONE
 
     def _write_if_any(self) -> None:
         if self._batch.count:
@@ -437,6 +447,7 @@ class RowTable:
             self._touched.pop(queue.key, None)
             self._batch.delete_units(*bounds(queue.prefix))
             self._delete_ends(queue)
+            self.count -= 1
         for table in (self._queues, self._ends, self._mins):
             table.pop(topic, None)
         self._write_if_any()
@@ -448,6 +459,7 @@ class RowTable:
     def _forget(self, topic: str, queue_id: int) -> None:
         for table in (self._queues, self._ends, self._mins):
             table.get(topic, {}).pop(queue_id, None)
+        self.count -= 1
 
     def set_topic_aside(self, topic: str, at: int) -> None:
         """The same for a deletion that ends at byte `at` of the log and may still be cut from it. Raises OSError."""

@@ -33,7 +33,7 @@ _QUEUE_ID_BYTES: Final = 4
 
 
 def _topic_prefix(topic: str) -> bytes:
-    name = topic.encode()
+    name = topic.encode("utf-8", "replace")  # a damaged record may name anything
     return _LENGTH.pack(len(name)) + _MARK + name + _MARK
 
 

@@ -173,7 +173,13 @@ def test_expired_units_go_and_offsets_stay(queues, tmp_path, config) -> None:
     assert (queue.min_offset(20_000), queue.next_offset) == (100, 100)
     queues = again(queues, tmp_path, config)
     assert (queues.get("t", 0).min_offset(20_000), queues.get("t", 0).next_offset) == (100, 100)
-    assert queues.get("t", 1).next_offset == 1
+    assert (queues.get("t", 1).next_offset, queues.count) == (1, 2)
+    put(queues, "t", 1, 1, 30_000, 2)
+    queues = again(queues, tmp_path, config)
+    queues.begin_expiry(30_100)
+    while queues.expire_some(1):
+        pass
+    assert [queues.get("t", queue_id).min_offset(30_100) for queue_id in (0, 1)] == [100, 2]
     queues.close()
 
 
@@ -181,7 +187,7 @@ def test_a_deleted_topic_leaves_others_alone_and_may_be_made_again(queues, tmp_p
     for topic in ("t", "t2", "tt"):
         put(queues, topic, 0, 0, 0, 10)
     queues.delete_topic("t")
-    assert queues.listed() == [("t2", 0), ("tt", 0)]
+    assert (queues.listed(), queues.count) == ([("t2", 0), ("tt", 0)], 2)
     put(queues, "t", 0, 0, 5000, 1)
     queues = again(queues, tmp_path, config)
     assert (places(queues), len(places(queues, "t2"))) == ([5000], 10)
@@ -252,6 +258,14 @@ def test_other_threads_read_copies_and_sources(queues, tmp_path, config) -> None
         assert witness.names("t", 0, 3, physical_offset=300, size=BYTES)
         assert not witness.names("t", 0, 3, physical_offset=400, size=BYTES)
         assert not witness.names("u", 0, 3, physical_offset=400, size=BYTES)
+        for topic, queue_id, offset in (
+            ("t", 0, -1),
+            ("t", -1, 0),
+            ("t", 0, 1 << 62),
+            ("t", 0, (1 << 63) - 1),
+            ("\udc80", 0, 0),
+        ):
+            assert not witness.names(topic, queue_id, offset, physical_offset=0, size=BYTES)
 
 
 def test_a_reader_beside_a_broker_changes_nothing(queues, tmp_path, config) -> None:
