@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tempfile
 import zlib
@@ -26,6 +27,7 @@ from zenitmq.broker.state.state_log import FILE_NAMES, StateLog
 from zenitmq.broker.state.topic_table import TopicTable
 from zenitmq.broker.waiting.copies import real_queue
 from zenitmq.client.administration.admin_calls import document_of
+from zenitmq.client.administration.message_query import Criteria, PageMerge
 from zenitmq.client.consuming.push.broadcast_offsets import _parsed
 from zenitmq.deploy.cluster_record import decode_record as decode_cluster_record
 from zenitmq.model.errors import (
@@ -377,6 +379,19 @@ _CLUSTER = {
     "shape": {},
 }
 
+_QUERY = Criteria(topic="t", key="k")
+_CURSOR = [1, _QUERY.mark(), {"broker-a": [500, 20261126000000000, 7], "broker-b": [0, 0, 0]}]
+
+
+def check_query_cursor(data: bytes, draw: Random) -> None:
+    """The cursor that a query is given: a text from wherever the user kept it."""
+    cursor = base64.urlsafe_b64encode(data).decode().rstrip("=") if draw.randrange(4) else data.decode("latin-1")
+    merge = PageMerge(_QUERY, cursor, ["broker-a"], 8)
+    again = merge.page().cursor
+    if again is not None:
+        assert PageMerge(_QUERY, again, ["broker-a"], 8).page().cursor == again
+
+
 DOCUMENT_TARGETS = (
     Target("group-node", documents(json.loads(encode_node(_NODE))), check_group_node, (GroupNodeDamaged,)),
     Target("group-seen", documents(json.loads(encode_seen(_SEEN))), check_group_seen, (GroupNodeDamaged,)),
@@ -388,6 +403,7 @@ DOCUMENT_TARGETS = (
         (RemoteProtocolError, InvalidParameter, InvalidName, NotMaster, BrokerBusy),
     ),
     Target("reply-document", documents({"queues": [1, {"a": None}]}), check_reply_document, (RemoteProtocolError,)),
+    Target("query-cursor", documents(_CURSOR), check_query_cursor, (InvalidParameter,)),
     Target("retry-policy", documents(*_POLICIES), check_retry_policy, (InvalidParameter, RemoteProtocolError)),
     Target("cluster-record", documents(_CLUSTER), check_cluster_record, (StoreFormatError,)),
     Target(
