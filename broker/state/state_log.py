@@ -71,6 +71,8 @@ LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES, POPS})
 reflect has nothing of its kind."""
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log beside it
 INCARNATION_BITS: Final = 53  # the largest number that every JSON reader keeps exact
+_STAGED_MAX: Final = 4096
+_NOTHING: Final[tuple[bytes, Document]] = (b"", {})
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay would take more than about a second
 
 
@@ -128,6 +130,7 @@ class StateLog:
             LOCKS: self.queue_locks,
             QUERIES: self.query_offsets,
         }
+        self._staged_pops: dict[int, tuple[bytes, Document]] = {}  # by the end of the record: it need not be parsed
         self._clock = clock
         self._persist_interval_ms = persist_interval_ms
         self._persisted_at_ms = clock.monotonic_ms()
@@ -152,7 +155,12 @@ class StateLog:
         It is accepted on a disk over its watermark: without commits and deletions no space would ever be freed.
         """
         body = encode_document(event)
-        return PhysicalOffset(store.stage_record(NewRecord(topic, 0, body), frees_room=True).end)
+        end = PhysicalOffset(store.stage_record(NewRecord(topic, 0, body), frees_room=True).end)
+        if topic == POPS:
+            if len(self._staged_pops) >= _STAGED_MAX:
+                self._staged_pops.clear()
+            self._staged_pops[end] = body, event
+        return end
 
     @property
     def applied(self) -> int:
@@ -192,8 +200,10 @@ class StateLog:
         if run.topic in self._loaded:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
                 version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
-                event = _event(run.topic, message.body, message.queue_offset)
                 end = PhysicalOffset(message.physical_offset + message.size_bytes)
+                body, event = self._staged_pops.pop(end, _NOTHING) if run.topic == POPS else _NOTHING
+                if body != message.body:  # somebody else's, or of a record that was never written
+                    event = _event(run.topic, message.body, message.queue_offset)
                 if is_passed_over(event, KINDS[run.topic]):
                     continue
                 if run.topic == TOPICS:
