@@ -436,8 +436,7 @@ def _broker_conf(
     directory: str, config: StoreConfig, address: HostAddress | None, segment_bytes: int, record_bytes_max: int
 ) -> dict[str, str]:
     """The settings of RocketMQ's broker that must be as they are here, or that its defaults would break."""
-    is_rocksdb = engine_of(directory) == ROCKSDB
-    queue_bytes = None if is_rocksdb else find_queue_file_bytes(directory)
+    queue_bytes = find_queue_file_bytes(directory)
     index = find_index_sizes(directory, slots=config.index_slots, entries=config.index_entries)
     path = os.path.abspath(directory)
     settings = {
@@ -450,8 +449,6 @@ def _broker_conf(
     }
     if index is not None:
         settings["maxHashSlotNum"], settings["maxIndexNum"] = map(str, index)
-    if is_rocksdb:
-        settings["storeType"] = "defaultRocksDB"
     if queue_bytes is not None:
         settings["mappedFileSizeConsumeQueue"] = str(queue_bytes)
     if address is not None:

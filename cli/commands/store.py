@@ -312,7 +312,7 @@ def convert_text(directory: str, document: dict[str, Any]) -> str:
     if document["was"] is None:
         return f"{directory}: it has no queues yet"
     if document["was"] == engine:
-        return f"{directory}: its queues are the engine {engine}'s already"
+        return f"{directory}: its queues are in {'RocksDB' if engine == EngineName.rocksdb else 'files'} already"
     queues, messages = counted(document["queues"], "queue"), counted(document["messages"], "message")
     gaps = f"; {counted(document['gaps'], 'damaged message')} not" if document["gaps"] else ""
     return f'{directory}: {queues} with {messages} converted{gaps}; set store.consume_queue = "{engine}"'

@@ -113,16 +113,24 @@ def criteria_of(
     if text is not None and key is None and message_id is None and since is None and from_offset is None:
         expected = "a time, or a queue and from_offset: a query by text reads every message back to there"
         raise InvalidParameter("since", None, expected)
+    begin_ms = 0 if since is None else ms_of_datetime(since)
+    end_ms = NO_END if until is None else ms_of_datetime(until)
+    if end_ms < begin_ms:
+        raise InvalidParameter("until", until, f"a time that is not before since ({since})")
+    queue_begin = 0 if from_offset is None else _offset_of("from_offset", from_offset)
+    queue_end = NO_END if until_offset is None else _offset_of("until_offset", until_offset)
+    if queue_end < queue_begin:
+        raise InvalidParameter("until_offset", until_offset, f"an offset that is not below from_offset ({from_offset})")
     return Criteria(
         topic=topic,
         key=_key_of("message_id", message_id) if message_id is not None else "" if key is None else _word_of(key),
         unique=message_id is not None,
         contains=b"" if text is None else _bytes_of(text),
-        begin_ms=0 if since is None else ms_of_datetime(since),
-        end_ms=NO_END if until is None else ms_of_datetime(until),
+        begin_ms=begin_ms,
+        end_ms=end_ms,
         queue=queue,
-        queue_begin=0 if from_offset is None else _offset_of("from_offset", from_offset),
-        queue_end=NO_END if until_offset is None else _offset_of("until_offset", until_offset),
+        queue_begin=queue_begin,
+        queue_end=queue_end,
     )
 
 

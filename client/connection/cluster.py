@@ -19,6 +19,7 @@ DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 ENVIRONMENT_KEY: Final = "ZENIT_NAMESRV"
 NAME_SERVERS_MAX: Final = 64
 _EXPECTED: Final = 'addresses like "127.0.0.1:9876", several separated by commas'
+_NO_ENGINE: Final = "memory:// and local:/// are inside one Python program, and only its own clients reach them"
 
 
 def name_servers(
@@ -50,7 +51,7 @@ def parse_addresses(name: str, text: str) -> tuple[str, ...]:
     if not isinstance(text, str):
         raise InvalidParameter(name, text, _EXPECTED)
     if "://" in text:
-        raise InvalidParameter(name, text, f"{_EXPECTED}; an engine is of one process, which this is not for")
+        raise InvalidParameter(name, text, f"{_EXPECTED}; {_NO_ENGINE}")
     addresses = tuple(dict.fromkeys(part for part in text.replace(",", " ").replace(";", " ").split() if part))
     if not addresses or len(addresses) > NAME_SERVERS_MAX:
         raise InvalidParameter(name, text, _EXPECTED)

@@ -21,6 +21,7 @@ from ..config import StoreConfig
 from ..integrity.quarantine import QUEUES_AT_STOP, note_facts
 from ..integrity.recovery import walk
 from ..opening.store_files import StoreLock, read_abort
+from ..opening.store_opening import has_commit_log
 from ..queues.conversion import adopt_converted, begin_conversion, finish_conversion
 from ..queues.deleted_queues import DELETED_FOLDER
 from ..queues.engine_choice import ROCKSDB, engine_of, open_engine, open_for_reading
@@ -39,8 +40,10 @@ def convert_store(directory: str, to: str, config: StoreConfig, *, report: Repor
     """{"engine", "was": None if there were no queues, "queues", "messages": units, "gaps": units that became gaps}.
 
     `report(done, in all)`: units. Nothing is done if the queues are that engine's. Raises StoreLocked if a broker has the
-    store open, StoreFormatError if its broker did not close it, or if queues differ afterwards, OSError.
+    store open, StoreFormatError if it is no store, its broker did not close it, or if queues differ afterwards, OSError.
     """
+    if not has_commit_log(directory):  # before the lock, which would make the directory
+        raise StoreFormatError(directory, "it has no commit log; name a broker's store")
     with StoreLock(directory):
         if read_abort(directory) is not None:
             raise StoreFormatError(directory, "its broker was not stopped cleanly; start it once more, and stop it")

@@ -21,7 +21,7 @@ from ..index.key_reader import KeyReader
 from ..integrity.quarantine import Quarantine
 from ..log.commit_log import CHECKSUM_FOLDER
 from ..log.segment import segment_name
-from ..queues.engine_choice import open_for_reading
+from ..queues.engine_choice import engine_of, open_for_reading
 from ..queues.queue_engine import QueueEngine
 from ..queues.queue_reader import QueueReader
 from .offline_log import DamagedRange, OfflineLog, check_offline, open_log, read_batches, read_checked, tried_again
@@ -95,6 +95,7 @@ def _inspected(directory: str) -> dict[str, Any]:
                 "entries": index.entry_count,
                 "slots": index.slots,
             },
+            "queue_engine": engine_of(directory),
             "quarantined": [{"begin": low, "end": high} for low, high in store.quarantined],
             "topics": topics,
             "pending": pending.document(),

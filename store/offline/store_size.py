@@ -15,6 +15,7 @@ from ...record.layout import store_timestamp_of
 from ..integrity.scrub_reader import ScrubReader
 from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER
 from ..opening.store_files import is_in_use
+from ..queues.engine_choice import engine_of
 from ..queues.queue_engine import QUEUE_FOLDER
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .offline import OfflineQueues
@@ -58,6 +59,7 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
             "last_stored_at_ms": _stored_ms(store, last),
         },
         "queues": {
+            "engine": engine_of(directory),
             **_files(os.path.join(directory, QUEUE_FOLDER)),
             "queues": queues.count,
             "messages": sum(entry["messages"] for entry in topics.values()),

@@ -61,7 +61,7 @@ def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, as
         raise StoreFormatError(
             os.path.join(directory, QUEUE_FOLDER),
             f'these queues are opened by the engine "{made_by}": set store.consume_queue = "{made_by}", or stop the broker and'
-            f" run zenit store convert --to {wanted}",
+            f" run zenit store convert {directory} --to {wanted}",
         )
     return _open(directory, config, wanted, delays_ms, spare_bytes=spare_bytes)
 

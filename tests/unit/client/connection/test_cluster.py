@@ -62,3 +62,8 @@ def test_default_without_any_record(tmp_path: Path) -> None:
 def test_text_that_names_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameter):
         name_servers(text, environ={}, home="/nonexistent")
+
+
+def test_an_engine_is_refused_with_who_may_reach_it() -> None:
+    with pytest.raises(InvalidParameter, match="inside one Python program, and only its own clients reach them"):
+        name_servers("memory://x", environ={}, home="/nonexistent")

@@ -11,7 +11,7 @@ from zenitmq.model.errors import StoreFormatError, StoreLocked
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.offline import convert
 from zenitmq.store.offline.convert import convert_store
-from zenitmq.store.offline.offline import verify_store
+from zenitmq.store.offline.offline import inspect_store, verify_store
 from zenitmq.store.queues import conversion
 from zenitmq.store.queues.conversion import OLD_QUEUE_FOLDER
 from zenitmq.store.queues.engine_choice import engine_of
@@ -42,7 +42,7 @@ def test_there_and_back_everything_is_as_it_was(tmp_path: Path, engine: str) -> 
     before = tree(tmp_path / "s", "consumequeue")
     document = converted(tmp_path / "s", OTHER[engine])
     assert document == {"engine": OTHER[engine], "was": engine, "queues": 4, "messages": 181, "gaps": 0}
-    assert engine_of(str(tmp_path / "s")) == OTHER[engine]
+    assert inspect_store(str(tmp_path / "s"))["queue_engine"] == OTHER[engine]
     assert verify_store(str(tmp_path / "s"))["damaged_units"] == 0
     with make_store(tmp_path / "s", consume_queue=OTHER[engine]) as store:
         assert store._opened.replayed == 0
@@ -144,6 +144,9 @@ def test_what_is_open_or_was_killed_or_is_done_is_left_alone(tmp_path: Path) -> 
         shutil.copytree(tmp_path / "s", tmp_path / "killed")
     with pytest.raises(StoreFormatError, match="not stopped cleanly"):
         converted(tmp_path / "killed", "rocksdb")
+    with pytest.raises(StoreFormatError, match="no commit log"):
+        converted(tmp_path / "elsewhere", "rocksdb")
+    assert not (tmp_path / "elsewhere").exists()
     before = tree(tmp_path / "s", ".")
     assert converted(tmp_path / "s", "file")["was"] == "file"
     assert tree(tmp_path / "s", ".") == before

@@ -284,8 +284,9 @@ def test_another_engine_s_queues_are_refused_by_its_name(queues, tmp_path, confi
     put(queues, "t", 0, 0, 0, 1)
     queues.close()
     other = "file" if config.consume_queue == "rocksdb" else "rocksdb"
-    with pytest.raises(StoreFormatError, match=f'opened by the engine "{made_by(config)}"'):
+    with pytest.raises(StoreFormatError, match=f'opened by the engine "{made_by(config)}"') as refused:
         open_engine(str(tmp_path), StoreConfig(consume_queue=other))
+    assert str(refused.value).endswith(f"zenit store convert {tmp_path} --to {other}")
 
 
 # ---- rows alone
