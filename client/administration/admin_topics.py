@@ -53,12 +53,13 @@ class TopicAdmin(AdminCalls):
         """
         deadline_ms = self._deadline(timeout)
         check_topic(topic)
+        settings = settings_of(attributes)
         chosen = await self._chosen_masters(brokers, deadline_ms)
         held = await self._queue_counts(topic, deadline_ms) if queues is None else {}
         counts = {name: held.get(name, NEW_TOPIC_QUEUES) if queues is None else queues for name in chosen}
         for name, address in chosen.items():
             count = counts[name]
-            request = CreateTopic(topic, count, count, permission, order, settings_of(attributes))
+            request = CreateTopic(topic, count, count, permission, order, settings)
             await self._call(address, request, deadline_ms)
         await self._wait_routed(topic, counts, deadline_ms)
 
