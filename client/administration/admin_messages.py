@@ -20,7 +20,7 @@ from ..connection.retry import RetryPolicy
 from ..tracing.message_trace import Finder, find_journey
 from .admin_calls import AdminCalls, addresses_of
 from .admin_merge import Document
-from .message_query import Criteria, PageMerge, QueryPage, criteria_of
+from .message_query import Criteria, PageMerge, QueryPage, criteria_of, key_of
 
 MESSAGES_MAX: Final = 1_000_000
 
@@ -73,6 +73,7 @@ class MessageAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> list[StoredMessage]:
         """Messages with this key, newest first, at most `max_messages`; `since`, `until`: stored within."""
+        key_of("key", key)  # else a None would find every message
         page = await self._query(topic, key=key, since=since, until=until, max_messages=max_messages, timeout=timeout)
         return _whole(page, max_messages, topic, self._milliseconds(timeout))
 
@@ -103,6 +104,7 @@ class MessageAdmin(AdminCalls):
         self, topic: str, message_id: str, *, max_messages: int = 64, timeout: float | None = None
     ) -> list[StoredMessage]:
         """Messages of a topic with this unique id, newest first: several if it was stored again, as in a retry topic."""
+        key_of("message_id", message_id)
         page = await self._query(topic, message_id=message_id, max_messages=max_messages, timeout=timeout)
         return _whole(page, max_messages, topic, self._milliseconds(timeout))
 

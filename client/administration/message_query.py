@@ -108,13 +108,13 @@ def criteria_of(
         raise InvalidParameter("message_id", message_id[:64], "no key besides it: a message id is enough")
     if queue is None and (from_offset is not None or until_offset is not None):
         raise InvalidParameter("queue", None, "the queue that from_offset and until_offset are of")
-    if queue is not None and queue.topic != topic:
-        raise InvalidParameter("queue", str(queue), f"a queue of topic {topic}")
+    if queue is not None and (not isinstance(queue, MessageQueue) or queue.topic != topic):
+        raise InvalidParameter("queue", str(queue), f"one of Admin.queues({topic!r})")
     if text is not None and key is None and message_id is None and since is None and from_offset is None:
         expected = "a time, or a queue and from_offset: a query by text reads every message back to there"
         raise InvalidParameter("since", None, expected)
-    begin_ms = 0 if since is None else ms_of_datetime(since)
-    end_ms = NO_END if until is None else ms_of_datetime(until)
+    begin_ms = 0 if since is None else _ms_of("since", since)
+    end_ms = NO_END if until is None else _ms_of("until", until)
     if end_ms < begin_ms:
         raise InvalidParameter("until", until, f"a time that is not before since ({since})")
     queue_begin = 0 if from_offset is None else _offset_of("from_offset", from_offset)
@@ -123,7 +123,7 @@ def criteria_of(
         raise InvalidParameter("until_offset", until_offset, f"an offset that is not below from_offset ({from_offset})")
     return Criteria(
         topic=topic,
-        key=_key_of("message_id", message_id) if message_id is not None else "" if key is None else _word_of(key),
+        key=key_of("message_id", message_id) if message_id is not None else "" if key is None else _word_of(key),
         unique=message_id is not None,
         contains=b"" if text is None else _bytes_of(text),
         begin_ms=begin_ms,
@@ -137,10 +137,11 @@ def criteria_of(
 def _word_of(key: str) -> str:
     if isinstance(key, str) and " " in key:
         raise InvalidParameter("key", key[:64], "one word: a message's keys are separated by blanks")
-    return _key_of("key", key)
+    return key_of("key", key)
 
 
-def _key_of(name: str, key: str) -> str:
+def key_of(name: str, key: str) -> str:
+    """A key or an id to look for. Raises InvalidParameter."""
     if not isinstance(key, str) or not key:
         raise InvalidParameter(name, repr(key)[:64], "a text that is not empty")
     try:
@@ -159,6 +160,12 @@ def _bytes_of(text: str | bytes) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise InvalidParameter("text", ascii(text)[:64], "text that UTF-8 can carry, or bytes") from None
+
+
+def _ms_of(name: str, moment: datetime) -> int:
+    if not isinstance(moment, datetime):
+        raise InvalidParameter(name, moment, "a datetime")
+    return ms_of_datetime(moment)
 
 
 def _offset_of(name: str, offset: int) -> int:

@@ -40,9 +40,12 @@ def parse_engine(name: str, text: str) -> EngineUrl:
         if _NAME.fullmatch(place) is None:
             raise InvalidParameter(name, text[:200], "memory://NAME: 1 to 64 of the letters a-z, A-Z, 0-9, - and _")
     elif scheme == LOCAL:
-        if not place.startswith("/") or "\0" in place:
-            raise InvalidParameter(name, text[:200], "local:///DIRECTORY: an absolute path, so three slashes")
+        is_path = place.startswith("/") and "\0" not in place
         place = posixpath.normpath(place)
+        if not is_path or not place.strip("/"):
+            raise InvalidParameter(
+                name, text[:200], 'local:///DIRECTORY: an absolute path, so three slashes, of a directory below "/"'
+            )
     else:
         raise InvalidParameter(
             name, text[:200], 'addresses like "127.0.0.1:9876", or an engine: memory://NAME, local:///DIRECTORY'

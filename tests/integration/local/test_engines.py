@@ -197,7 +197,17 @@ def test_a_child_has_no_part_in_the_engine(
 
 @pytest.mark.parametrize(
     "namesrv",
-    ["memory://no spaces", "memory://a/b", "local://relative", "local://", "embedded:///x", "redis://x", "://"],
+    [
+        "memory://no spaces",
+        "memory://a/b",
+        "local://relative",
+        "local://",
+        "local:///",
+        "local:///..",
+        "embedded:///x",
+        "redis://x",
+        "://",
+    ],
 )
 def test_a_name_that_names_no_engine_is_refused(namesrv: str) -> None:
     with pytest.raises(InvalidParameter, match=r"memory://NAME|local:///DIRECTORY"):
