@@ -28,6 +28,8 @@ def fails(*arguments: str) -> tuple[int, str]:
     "arguments",
     [
         "topic list --namesrv nonsense",
+        "message query --topic t --text x",
+        "message query --topic t --from-offset 3",
         "consume t --group g --format {nix}",
         "bench nix",
         "bench produce --size -1",
