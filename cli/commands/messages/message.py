@@ -86,9 +86,7 @@ def query(
     any later time. No group is needed, and none is changed.
     """
     if text is not None and key is None and message_id is None and since is None and from_offset is None:
-        raise typer.BadParameter(
-            "--text reads every message back to some point", param_hint="say --since or --from-offset"
-        )
+        raise typer.BadParameter("say how far back it reads: --since or --from-offset", param_hint="--text")
     if queue is None and (from_offset is not None or until_offset is not None):
         raise typer.BadParameter("say of which queue: --queue", param_hint="--from-offset, --until-offset")
     begin, end = parse_moment(since, "--since"), parse_moment(until, "--until")
