@@ -8,7 +8,6 @@ do not: so the log is read once. A unit whose record is damaged there becomes a 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,11 +21,10 @@ from ..integrity.quarantine import QUEUES_AT_STOP, note_facts
 from ..integrity.recovery import walk
 from ..opening.store_files import StoreLock, read_abort
 from ..opening.store_opening import has_commit_log
-from ..queues.conversion import adopt_converted, begin_conversion, finish_conversion
+from ..queues.conversion import adopt_converted, begin_conversion, drop_shadow, finish_conversion
 from ..queues.deleted_queues import DELETED_FOLDER
 from ..queues.engine_choice import ROCKSDB, engine_of, open_engine, open_for_reading
 from ..queues.queue_engine import QueueEngine, goes_to_queue
-from ..queues.queue_pair import shadow_of
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .offline_log import OfflineLog, open_log
 
@@ -59,7 +57,7 @@ def convert_store(directory: str, to: str, config: StoreConfig, *, report: Repor
             )
         with ExitStack() as opened:
             store = opened.enter_context(open_log(directory, config))
-            shutil.rmtree(shadow_of(directory), ignore_errors=True)
+            drop_shadow(directory)
             target = begin_conversion(directory)
             old = open_for_reading(directory, config)
             opened.callback(old.close)

@@ -20,6 +20,7 @@ from .queue_engine import QUEUE_FOLDER
 
 CONVERTING_FOLDER: Final = "converting"
 SHADOW_FOLDER: Final = "shadow"
+WHOLE_FILE: Final = "whole"
 OLD_QUEUE_FOLDER: Final = f"{QUEUE_FOLDER}.old"
 
 
@@ -32,8 +33,27 @@ def begin_conversion(directory: str) -> str:
     return target
 
 
+def drop_shadow(directory: str) -> None:
+    """Deletes a store's shadow: first what says that it is whole, since a crash may leave a part of it. Raises OSError."""
+    shadow = os.path.join(directory, SHADOW_FOLDER)
+    whole = os.path.join(shadow, WHOLE_FILE)
+    if os.path.exists(whole):
+        os.unlink(whole)
+        sync_directory(shadow)
+    shutil.rmtree(shadow, ignore_errors=True)
+
+
+def adopt_shadow(directory: str) -> None:
+    """The shadow, which is whole, takes the place of the old queues. Raises OSError."""
+    converting = os.path.join(directory, CONVERTING_FOLDER)
+    if os.path.isdir(converting):  # an interrupted conversion, which would be preferred
+        shutil.rmtree(converting)
+        sync_directory(directory)
+    adopt_converted(directory)
+
+
 def adopt_converted(directory: str) -> None:
-    """The new queues, which are durable, or else the shadow, take the place of the old ones. Raises OSError."""
+    """The new queues, which are durable, take the place of the old ones. Raises OSError."""
     os.rename(os.path.join(directory, QUEUE_FOLDER), os.path.join(directory, OLD_QUEUE_FOLDER))
     sync_directory(directory)
     finish_conversion(directory)
@@ -51,5 +71,5 @@ def finish_conversion(directory: str) -> None:
         os.rename(os.path.join(made, QUEUE_FOLDER), queues)
         sync_directory(directory)
     shutil.rmtree(old)
-    for folder in (new, shadow):
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(new, ignore_errors=True)
+    drop_shadow(directory)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from ...model.errors import StoreFormatError
 from ..config import StoreConfig, parse_delay_levels
-from .conversion import adopt_converted, finish_conversion
+from .conversion import adopt_shadow, drop_shadow, finish_conversion
 from .deleted_queues import DELETED_FOLDER
 from .queue_engine import QUEUE_FOLDER, QueueEngine, UnitSource
 from .queue_pair import QueuePair, is_shadow_whole, shadow_of
@@ -54,7 +53,7 @@ def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, as
             raise
         return QueuePair(directory, first, shadow)
     if made_by in (None, wanted):
-        shutil.rmtree(shadow_of(directory), ignore_errors=True)  # it would no longer follow
+        drop_shadow(directory)  # it would no longer follow
     elif is_shadow_whole(directory):
         _switch(directory)
     else:
@@ -75,7 +74,7 @@ def _switch(directory: str) -> None:
                 deleted,
                 'the deletion of a topic is not confirmed yet; run with store.consume_queue = "both" until it is',
             )
-    adopt_converted(directory)
+    adopt_shadow(directory)
 
 
 def open_for_reading(directory: str, config: StoreConfig) -> QueueEngine:

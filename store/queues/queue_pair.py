@@ -20,14 +20,13 @@ from typing import Final
 from ...model.queue import PhysicalOffset
 from ...record.layout import UNIT
 from ..log.segment import make_directory, sync_directory
-from .conversion import SHADOW_FOLDER
+from .conversion import SHADOW_FOLDER, WHOLE_FILE
 from .dispatch import Run
 from .queue_engine import QUEUE_FOLDER, QueueEngine, QueueKey, UnitSource, WrongUnit, goes_to_queue
 from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 
 logger = logging.getLogger(__name__)
 
-_WHOLE_FILE: Final = "whole"
 _COMPARED_UNITS: Final = 16  # of a queue's newest
 _COMPARED_QUEUES: Final = 32  # each second
 
@@ -40,7 +39,7 @@ def shadow_of(directory: str) -> str:
 def is_shadow_whole(directory: str) -> bool:
     """Whether the shadow has all that the first engine has."""
     folder = shadow_of(directory)
-    return os.path.exists(os.path.join(folder, _WHOLE_FILE)) and os.path.isdir(os.path.join(folder, QUEUE_FOLDER))
+    return os.path.exists(os.path.join(folder, WHOLE_FILE)) and os.path.isdir(os.path.join(folder, QUEUE_FOLDER))
 
 
 class QueuePair:
@@ -174,7 +173,7 @@ class QueuePair:
     def _note_whole(self) -> None:
         folder = shadow_of(self._store_directory)
         make_directory(folder)
-        with open(os.path.join(folder, _WHOLE_FILE), "wb"):
+        with open(os.path.join(folder, WHOLE_FILE), "wb"):
             pass
         sync_directory(folder)
         self._is_aligned = True

@@ -6,6 +6,7 @@ import pytest
 from store_kit import StillClock, kill, make_store, message, put, read_queue, tree
 
 from zenitmq.model.errors import StoreFormatError
+from zenitmq.store.queues.conversion import CONVERTING_FOLDER
 from zenitmq.store.queues.engine_choice import engine_of
 from zenitmq.store.queues.queue_pair import is_shadow_whole, shadow_of
 
@@ -99,6 +100,45 @@ def test_a_shadow_that_no_longer_follows_is_not_taken(tmp_path: Path, engine: st
         make_store(tmp_path / "s", consume_queue=OTHER[engine]),
     ):
         pass
+
+
+def test_an_unfinished_conversion_is_not_taken_for_the_shadow(tmp_path: Path, engine: str) -> None:
+    """A conversion that was killed leaves queues that are not whole."""
+    directory = tmp_path / "s"
+    with make_store(directory, consume_queue=engine) as store:
+        fill(store, 0, 10)
+    with make_store(directory / CONVERTING_FOLDER, consume_queue=OTHER[engine]) as store:
+        fill(store, 0, 2)
+    with make_store(directory, consume_queue="both") as store:
+        fill(store, 10, 20)
+    with make_store(directory, consume_queue=OTHER[engine]) as store:
+        assert bodies(store) == [b"%d" % number for number in range(20)]
+    assert not (directory / CONVERTING_FOLDER).exists()
+
+
+def test_a_shadow_whose_deletion_was_interrupted_is_made_anew(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed when some of the queues' files are gone."""
+    directory = tmp_path / "s"
+    for setting in (engine, "both"):
+        with make_store(directory, consume_queue=setting) as store:
+            fill(store, 0, 10)
+
+    def stop_halfway(folder: str, **_: object) -> None:
+        for found in Path(folder, "consumequeue").rglob("*"):
+            if found.is_file() and (found.suffix == ".log" or found.parent.name == "1"):
+                found.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", stop_halfway)
+        with pytest.raises(KeyboardInterrupt):
+            make_store(directory, consume_queue=engine).__enter__()
+    with make_store(directory, consume_queue="both") as store:
+        assert store._queues.differences == 0
+    with make_store(directory, consume_queue=OTHER[engine]) as store:
+        assert len(bodies(store)) == 20
 
 
 def test_a_difference_is_told(tmp_path: Path, engine: str, caplog) -> None:
