@@ -13,6 +13,7 @@ Loop thread, except `persist_some`, `purge` and what says so.
 from __future__ import annotations
 
 import copy
+import errno
 import logging
 import os
 from bisect import bisect_left
@@ -106,8 +107,14 @@ class RowTable:
         for path, topic, queues in notes_behind(self._store_directory, log_end):
             self.delete_topic(topic)
             self._make_again(topic, queues, log_end, runs_from)
-            self._rows.flush()
+            self._flush_all()
             os.unlink(path)
+        self._flush_all()
+
+    def _flush_all(self) -> None:
+        """Nothing waits for room on the disk afterwards. Raises OSError."""
+        if self.is_blocked:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.directory)
         self._rows.flush()
 
     def _make_again(
@@ -168,7 +175,7 @@ class RowTable:
                 if self._batch.count >= BATCH_UNITS:
                     self._write()
         self._write()
-        self._rows.flush()
+        self._flush_all()
 
     def _continue_at(self, topic: str, queue_id: int, next_offset: int) -> None:
         queue = self.get_or_create(topic, queue_id)

@@ -1,5 +1,6 @@
 """What every engine of consume queues promises (queue_engine), asked of each on a directory of its own."""
 
+import errno
 import json
 import os
 import shutil
@@ -361,3 +362,26 @@ def test_a_damaged_note_of_a_deletion_is_told(rows, tmp_path) -> None:
     note.write_text("{")
     with pytest.raises(StoreFormatError, match="Expecting"):
         rows.cut(100, lambda _: ())
+
+
+def test_a_full_disk_ends_a_cut_and_it_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What says which rows are to be made again is kept until they are."""
+    rows = RowTable(str(tmp_path), delays_ms=())
+    put(rows, "t", 0, 0, 100, 3)
+    rows.set_topic_aside("t", 500)
+    runs = [run_of("t", 0, 0, 100, 3)]
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RocksDbUnits, "write", refuse)
+        with pytest.raises(OSError, match="No space"):
+            rows.cut(450, lambda _: runs)
+        rows.close()
+    rows = RowTable(str(tmp_path), delays_ms=())
+    rows.cut(450, lambda _: runs)
+    queue = rows.get("t", 0)
+    assert queue is not None
+    assert queue.read(0, 9) == units(100, 3)
+    rows.close()
