@@ -43,6 +43,8 @@ def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, as
     finish_conversion(directory)
     delays_ms = () if as_put else parse_delay_levels(config.delay_levels)
     made_by, wanted = engine_of(directory), config.consume_queue
+    if made_by in (None, wanted):
+        drop_shadow(directory)  # what it follows is gone, or it would no longer follow
     if wanted == BOTH:
         first_name = made_by or FILE
         first = _open(directory, config, first_name, delays_ms, spare_bytes=spare_bytes)
@@ -52,16 +54,14 @@ def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, as
             first.close()
             raise
         return QueuePair(directory, first, shadow)
-    if made_by in (None, wanted):
-        drop_shadow(directory)  # it would no longer follow
-    elif is_shadow_whole(directory):
+    if made_by not in (None, wanted):
+        if not is_shadow_whole(directory):
+            raise StoreFormatError(
+                os.path.join(directory, QUEUE_FOLDER),
+                f'these queues are opened by the engine "{made_by}": set store.consume_queue = "{made_by}", or stop the'
+                f" broker and run zenit store convert {directory} --to {wanted}",
+            )
         _switch(directory)
-    else:
-        raise StoreFormatError(
-            os.path.join(directory, QUEUE_FOLDER),
-            f'these queues are opened by the engine "{made_by}": set store.consume_queue = "{made_by}", or stop the broker and'
-            f" run zenit store convert {directory} --to {wanted}",
-        )
     return _open(directory, config, wanted, delays_ms, spare_bytes=spare_bytes)
 
 

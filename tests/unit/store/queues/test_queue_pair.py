@@ -141,6 +141,22 @@ def test_a_shadow_whose_deletion_was_interrupted_is_made_anew(
         assert len(bodies(store)) == 20
 
 
+def test_a_shadow_of_queues_that_are_gone_is_made_anew(tmp_path: Path, engine: str) -> None:
+    """An operator moved damaged ones away, as the error says."""
+    directory = tmp_path / "s"
+    for setting in (engine, "both"):
+        with make_store(directory, consume_queue=setting) as store:
+            fill(store, 0, 10)
+    (directory / "consumequeue").rename(tmp_path / "moved")
+    with make_store(directory, consume_queue="both") as store:
+        assert len(bodies(store)) == 20
+    with make_store(tmp_path / "new", consume_queue="both") as store:
+        fill(store, 0, 10)
+    shadows = [Path(shadow_of(str(store)), "consumequeue") for store in (directory, tmp_path / "new")]
+    kinds = [{path.is_dir() for path in shadow.iterdir()} for shadow in shadows]
+    assert kinds[0] == kinds[1], "folders of queue files lie beside RocksDB's files"
+
+
 def test_a_difference_is_told(tmp_path: Path, engine: str, caplog) -> None:
     with make_store(tmp_path / "s", consume_queue=engine) as store:
         fill(store, 0, 10)
