@@ -24,7 +24,7 @@ NAMES = """stamp scan sequences decode select search stranger is-record columns 
     group-node group-seen cluster-file
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
     waiting-records checkpoint checksum-log
-    queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()
+    query-cursor queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()
 
 
 @pytest.fixture(scope="session")
