@@ -32,6 +32,7 @@ class Receiver:
 
     def __init__(self, ask: Callable[[commands.Request], Any], group: str, topic: str, is_ordered: bool) -> None:
         self.acked: set[bytes] = set()
+        self.unsure: set[bytes] = set()  # whose acknowledgement a killed master may have taken without an answer
         self.late: list[float] = []
         self._ask, self._group, self._topic, self._is_ordered = ask, group, topic, is_ordered
         self._held: dict[bytes, tuple[float, float]] = {}  # asked for, and got
@@ -39,8 +40,8 @@ class Receiver:
 
     def run(self) -> None:
         deadline = time.monotonic() + 90
-        while len(self.acked) < COUNT:
-            assert time.monotonic() < deadline, f"{self._group}: {COUNT - len(self.acked)} are missing"
+        while (count := len(self.acked | self.unsure)) < COUNT:
+            assert time.monotonic() < deadline, f"{self._group}: {COUNT - count} are missing"
             self._pop()
             threading.Event().wait(PAUSE)
 
@@ -64,12 +65,15 @@ class Receiver:
         if acks:
             rows = [(handle, sum(1 << index for index, _ in which)) for handle, which in acks.items()]
             done = self._ask(commands.AckMessages(self._group, self._topic, tuple(rows)))
+            if done is None:
+                self.unsure.update(body for which in acks.values() for _, body in which)
             for (code, _), which in zip(done[0].rows if done else (), acks.values(), strict=False):
                 if code == 0:
                     self.acked.update(body for _, body in which)
 
     def _on_message(self, body: bytes, asked: float, got: float) -> None:
         assert body not in self.acked, f"{self._group}: {body!r} was acknowledged"
+        self.unsure.discard(body)
         self._times[body] += 1
         if body in self._held:
             asked_before, got_before = self._held[body]
