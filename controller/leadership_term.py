@@ -55,7 +55,7 @@ from .group.founding import FOUND_LISTEN_MS, Founding
 from .group.group_settings import change_settings, must_flush
 from .group.group_state import alter_in_sync, remove_replica
 from .group.registration import register
-from .group.set_back import asserted_sighting, restore, sighting_at_registration, sighting_in_heartbeat
+from .group.set_back import asserted_sighting, is_set_back, restore, sighting_at_registration, sighting_in_heartbeat
 from .group_changes import Attempt, Change, GroupChanges, Write
 from .group_store import GroupStore, Stale, Unknown, Written
 from .hearing import LISTEN_MS, Hearing
@@ -159,6 +159,8 @@ class LeadershipTerm:
     def _on_found(self, name: str, found: Found) -> None:
         """The present content of a node: adopt it, and act."""
         if isinstance(found, KnownGroup):
+            if name in self._names and is_set_back(self._detection.known(name), found):
+                self._remember_own(self._detection.known(name))
             self._names.add(name)
             self._damaged.pop(name, None)
             now_ms = self._clock.monotonic_ms()
@@ -177,7 +179,7 @@ class LeadershipTerm:
             self._damaged[name] = found
 
     def _remember_own(self, known: KnownGroup) -> None:
-        """A node that this controller has known itself is gone."""
+        """A node that this controller has known itself is gone, or was set back."""
         node = known.node
         if node.group_id and node.epoch > 0:
             self._hearing.remember(node.broker_name, Sighting(node.group_id, node.epoch, known.version), has_node=True)

@@ -2,10 +2,10 @@
 
 ZooKeeper's data may be lost, or set back: a snapshot was restored, a disk copied. Replicas know better: one that
 registers or sends a heartbeat may have persisted an epoch above the node's, or have adopted a later version of the node within
-the same epoch. Such a *sighting* is stored beside the node, under the replica's group id. While one is newer
-than the node, the node does not say who has what was acknowledged: nobody writes it, nobody is elected, and no
-group is founded, whoever else registers. An operator's `restore` at or above the highest epoch ends that: its epoch is
-above all that were ever given.
+the same epoch; the controller that leads may know a later epoch, too. Such a *sighting* is stored beside the node, under the
+replica's group id. While one is newer than the node, the node does not say who has what was acknowledged: nobody writes it,
+nobody is elected, and no group is founded, whoever else registers. An operator's `restore` at or above the highest epoch
+ends that: its epoch is above all that were ever given.
 
 Only running processes know versions. So a node that was set back within one epoch is noticed only while a process lives
 that knows more, and that one is heard before a controller writes anything (leadership_term).
@@ -35,6 +35,11 @@ def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
     node = known.node
     later = sighting.epoch == node.epoch and sighting.version > known.version
     return sighting.epoch > node.epoch or (later and sighting.group_id == node.group_id)
+
+
+def is_set_back(before: KnownGroup, found: KnownGroup) -> bool:
+    """True if somebody has written an earlier epoch over a node that this controller knows: no controller does that."""
+    return found.version > before.version and found.node.epoch < before.node.epoch
 
 
 def sighting_at_registration(request: RegisterReplica, known: KnownGroup | None) -> Sighting | None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sim.group_kit import GROUP, group, heartbeat, registration, replica, report
 from sim.group_kit import proposal as plain_proposal
-from sim.model_zookeeper import Loss, ModelZooKeeper
+from sim.model_zookeeper import Content, Loss, ModelZooKeeper
 
 from zenitmq.broker.group.controller_link import WRITE_TIMEOUT_MS
 from zenitmq.broker.group.leader_search import PAUSE_MS_MAX
@@ -786,6 +786,20 @@ def test_a_heartbeat_shows_a_node_that_was_set_back_within_its_epoch() -> None:
     story.work()
     assert elected(story) == ("a", 5)
     assert restored(story, 0, 5).node().in_sync == ()
+
+
+def test_a_node_that_is_set_back_under_the_leading_controller_stops_its_group_before_any_replica_speaks() -> None:
+    """Otherwise an operator's election in the next half second gives an epoch a second time."""
+    story = Story(group(epoch=5))
+    story.beat(epoch=5)
+    story.zookeeper.groups[GROUP] = Content(encode_node(group(epoch=4)), 1)
+    story.term.on_touched(GROUP)
+    story.work()
+    assert story.known() == KnownGroup(group(epoch=4), 1)
+    asked = story.ask(story.term.on_elect, ElectMaster(GROUP, 1, "b", False))
+    story.work()
+    assert isinstance(asked.error, GroupNodeLost)
+    assert story.zookeeper.seen[GROUP] == encode_seen(Seen(GROUP, (Sighting("store-a", 5, 0),)))
 
 
 def test_sightings_that_make_no_sense_stop_their_group() -> None:
