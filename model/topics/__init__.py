@@ -1,0 +1,1 @@
+"""Topics of special kinds: light queues, lite topics."""

@@ -1,0 +1,66 @@
+"""Light queues: queues with names of their own and no settings; a message goes there beside its topic's queue. Pure.
+
+A message names them in one property, and the broker writes its offset in each of them into another, in the same order:
+
+    INNER_MULTI_DISPATCH=%LMQ%a,%LMQ%b    INNER_MULTI_QUEUE_OFFSET=5,17
+
+The record is in the log once. As a consume queue a light queue is queue 0 of the topic that its name is. The light queue of a
+*lite topic* has its parent's name in its own: `%LMQ%$parent$lite` (RocketMQ 5.5).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ..errors import InvalidName
+
+LIGHT_PREFIX: Final = "%LMQ%"
+LIGHT_QUEUES: Final = "INNER_MULTI_DISPATCH"
+LIGHT_OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
+LITE_TOPIC: Final = "__LITE_TOPIC"
+"""The property that holds a message's lite topic."""
+
+LIGHT_SEPARATOR: Final = ","
+LIGHT_QUEUES_MAX: Final = 64
+"""The most light queues that one message goes into."""
+
+LIGHT_LENGTH_MAX: Final = 255
+LITE_LENGTH_MAX: Final = 64
+
+_LIGHT = re.compile(r"%LMQ%[%|$a-zA-Z0-9_-]+", re.ASCII)
+_LITE = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
+
+
+def is_light_queue(topic: str) -> bool:
+    """True for the name of a light queue, right or wrong."""
+    return topic.startswith(LIGHT_PREFIX)
+
+
+def check_light_queue(name: str) -> str:
+    """Returns the name; raises InvalidName if it breaks the rule."""
+    if not len(LIGHT_PREFIX) < len(name) <= LIGHT_LENGTH_MAX or _LIGHT.fullmatch(name) is None:
+        raise InvalidName(
+            "light queue", name, f"%LMQ% and letters, digits, _ - % | $, at most {LIGHT_LENGTH_MAX} in all"
+        )
+    return name
+
+
+def check_lite_topic(name: str) -> str:
+    """Returns the name; raises InvalidName if it breaks the rule."""
+    if not isinstance(name, str) or not 1 <= len(name) <= LITE_LENGTH_MAX or _LITE.fullmatch(name) is None:
+        raise InvalidName("lite topic", str(name), f"letters, digits, _ and -, 1 to {LITE_LENGTH_MAX} of them")
+    return name
+
+
+def lite_queue(parent: str, lite_topic: str) -> str:
+    """The light queue of a lite topic. Both names are checked."""
+    return f"{LIGHT_PREFIX}${parent}${lite_topic}"
+
+
+def lite_topic_of(queue: str) -> tuple[str, str] | None:
+    """(parent, lite topic) of a light queue; None if it is not a lite topic's."""
+    parts = queue.split("$")
+    if len(parts) != 3 or parts[0] != LIGHT_PREFIX or not parts[1] or not parts[2]:
+        return None
+    return parts[1], parts[2]
