@@ -99,9 +99,13 @@ def encode_message(message: ExportedMessage) -> bytes:
 def decode_head(line: bytes) -> dict[str, Any]:
     """The settings of the topics in the first line. Raises ValueError."""
     document = _object(line)
-    if document.get(_HEAD) != VERSION:
+    return checked_topics(document.get(_HEAD), document.get("topics"))
+
+
+def checked_topics(version: object, topics: object) -> dict[str, Any]:
+    """`topics`, the settings by topic, if the head of an export says this version and these. Raises ValueError."""
+    if version != VERSION:
         raise ValueError(f"it does not begin an export of version {VERSION}")
-    topics = document.get("topics")
     if not isinstance(topics, dict) or not all(isinstance(settings, dict) for settings in topics.values()):
         raise ValueError("topics: expected an object of objects")
     return topics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
@@ -90,17 +91,23 @@ def export_text(document: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _writer(path: str, file: BinaryIO, topics: Mapping[str, Any]) -> ExportWriter:
-    if path.endswith(LINES):
-        from ...store.offline.export_file import LineWriter
-
-        return LineWriter(file, topics)
+def tables() -> ModuleType:
+    """The module `export_table`. Raises RequirementMissing where pyarrow is not installed."""
     from ...model.errors import RequirementMissing
 
     try:
-        from ...pipeline.export_table import TableWriter
+        from ...pipeline import export_table
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "pyarrow":
             raise
         raise RequirementMissing(str(error.name), "Parquet needs it: pip install 'zenitmq[spark]'") from None
-    return TableWriter(file, topics)
+    return export_table
+
+
+def _writer(path: str, file: BinaryIO, topics: Mapping[str, Any]) -> ExportWriter:
+    from ...store.offline.export_file import LineWriter
+
+    if path.endswith(LINES):
+        return LineWriter(file, topics)
+    writer: ExportWriter = tables().TableWriter(file, topics)
+    return writer

@@ -13,6 +13,7 @@ from ...model.export_line import ExportedMessage
 from ..options import Json, Namesrv
 from ..output import counted, note, readable_bytes, show
 from ..progress import count_progress
+from .store_export import TABLE, tables
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
@@ -23,9 +24,9 @@ WINDOW_BYTES: Final = 32 << 20
 
 
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Of zenit store export: ….jsonl.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Of zenit store export: ….jsonl or ….parquet.")],
     first: Annotated[
-        int, typer.Option("--from-line", metavar="N", min=2, help="Go on from this line of the file.")
+        int, typer.Option("--from-line", metavar="N", min=2, help="Go on from this line (a table's first row is 2).")
     ] = 2,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -38,7 +39,6 @@ def import_(
     from ...client.admin import Admin
     from ...client.administration.import_plan import is_imported, queues_needed
     from ...client.producer import Producer
-    from ...store.offline.export_file import read_export
 
     topics, highest, total = _checked(file)
     needed = queues_needed(topics, highest)
@@ -46,7 +46,7 @@ def import_(
         made = [topic for topic, queues in needed.items() if _made(admin, topic, queues, topics.get(topic, {}))]
     counts = {"sent": 0, "skipped": 0, "bytes": 0}
     reached = first
-    messages = ((number, said) for number, said in read_export(file) if number >= first)
+    messages = ((number, said) for number, said in _read(file) if number >= first)
     with Producer("zenit-cli", namesrv=namesrv, idempotent=True) as producer, count_progress("messages") as report:
         for window in _windows(messages):
             chosen = [said for _, said in window if is_imported(said.topic)]
@@ -78,15 +78,13 @@ def import_text(document: Mapping[str, Any]) -> str:
 
 def _checked(file: str) -> tuple[dict[str, Any], dict[str, int], int]:
     """(settings of the topics, {topic: its highest queue id}, messages) of a whole file. Raises StoreFormatError."""
-    from ...store.offline.export_file import read_export
-
     topics: dict[str, Any] = {}
     highest: dict[str, int] = {}
     total = 0
     with count_progress("bytes checked") as report:
         size = os.path.getsize(file)
         done = 0
-        for _, said in read_export(file):
+        for _, said in _read(file):
             if isinstance(said, ExportedMessage):
                 highest[said.topic] = max(highest.get(said.topic, 0), said.queue_id)
                 total += 1
@@ -95,6 +93,16 @@ def _checked(file: str) -> tuple[dict[str, Any], dict[str, int], int]:
             else:
                 topics = said
     return topics, highest, total
+
+
+def _read(file: str) -> Iterator[tuple[int, ExportedMessage | dict[str, Any]]]:
+    if not file.endswith(TABLE):
+        from ...store.offline.export_file import read_export
+
+        yield from read_export(file)
+        return
+    with open(file, "rb") as table:
+        yield from tables().read_table(file, table)
 
 
 def _made(admin: Admin, topic: str, queues: int, settings: Mapping[str, Any]) -> bool:

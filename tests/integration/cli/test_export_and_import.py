@@ -15,7 +15,10 @@ from zenitmq import Message, Producer
 from zenitmq.cli.commands import store_import
 from zenitmq.cli.main import application
 from zenitmq.client.admin import Admin
+from zenitmq.model.export_line import ExportedMessage
 from zenitmq.model.message import BODY_BYTES_MAX
+from zenitmq.model.properties import decode_properties
+from zenitmq.pipeline.export_table import read_table
 from zenitmq.store.offline.export_file import LineWriter, read_export
 from zenitmq.testing import LocalCluster
 
@@ -25,7 +28,9 @@ def zenit(*arguments: str):
 
 
 def messages(path: Path, topic: str) -> list:
-    return [said for _, said in read_export(str(path)) if getattr(said, "topic", None) == topic]
+    with path.open("rb") as file:
+        read = read_table(str(path), file) if path.suffix == ".parquet" else read_export(str(path))
+        return [said for _, said in read if getattr(said, "topic", None) == topic]
 
 
 def export(cluster: LocalCluster, topic: str, count: int, path: Path) -> list:
@@ -48,12 +53,19 @@ def by_queue(found: list) -> list[list[bytes]]:
     return sorted(queues.values())
 
 
+def sent_of(one: ExportedMessage) -> tuple:
+    """What its producer said."""
+    properties = decode_properties(one.properties)
+    return one.body, one.flag, *(properties[name] for name in ("TAGS", "KEYS", "region"))
+
+
 def store_of(cluster: LocalCluster) -> str:
     status = json.loads(zenit("status", "--json", "--dir", cluster.directory).stdout)
     return next(process["store_dir"] for process in status["processes"] if process["role"] == "broker")
 
 
-def test_there_and_back(one_broker: LocalCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_there_and_back(one_broker: LocalCluster, tmp_path: Path, kind: str) -> None:
     one_broker.create_topic("leaving", queues=3)
     with Producer("p", namesrv=one_broker.namesrv) as producer:
         for n in range(700):
@@ -61,7 +73,7 @@ def test_there_and_back(one_broker: LocalCluster, tmp_path: Path) -> None:
             body = b"\xff%d" % n if n % 2 else b"text %d" % n
             producer.send_async(Message("leaving", body, tags="t", keys=[f"k{n}"], properties=properties, flag=n))
         producer.flush()
-    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first, second = tmp_path / f"first.{kind}", tmp_path / f"second.{kind}"
     before = export(one_broker, "leaving", 700, first)
     with Admin(one_broker.namesrv) as admin:
         admin.delete_topic("leaving")
@@ -74,7 +86,10 @@ def test_there_and_back(one_broker: LocalCluster, tmp_path: Path) -> None:
     after = export(one_broker, "leaving", 700, second)
     assert len(before) == len(after) == 700
     assert by_queue(before) == by_queue(after)
-    assert {(one.body, one.flag) for one in before} == {(one.body, one.flag) for one in after}
+    assert {sent_of(one) for one in before} == {sent_of(one) for one in after}
+    assert len({sent_of(one) for one in after}) == 700
+    with Admin(one_broker.namesrv) as admin:
+        admin.delete_topic("leaving")
 
 
 def test_a_wrong_line_is_refused_before_anything_is_sent(one_broker: LocalCluster, tmp_path: Path) -> None:
@@ -83,6 +98,14 @@ def test_a_wrong_line_is_refused_before_anything_is_sent(one_broker: LocalCluste
     run = zenit("store", "import", str(path), "--namesrv", one_broker.namesrv)
     assert run.exit_code == 1
     assert "line 2: " in str(run.exception) + run.stderr
+
+
+def test_a_wrong_table_is_refused_before_anything_is_sent(one_broker: LocalCluster, tmp_path: Path) -> None:
+    path = tmp_path / "cut.parquet"
+    path.write_bytes(b"PAR1 and no more")
+    run = zenit("store", "import", str(path), "--namesrv", one_broker.namesrv)
+    assert run.exit_code == 1
+    assert "line 1: " in str(run.exception) + run.stderr
 
 
 def test_an_import_that_stops_says_with_which_line_it_goes_on(

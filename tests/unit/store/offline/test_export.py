@@ -179,6 +179,7 @@ def test_a_full_disk_leaves_no_file(store: Path, tmp_path, name: str) -> None:
     """A limit of the size of files stands for it: the write fails after a part of the data."""
     program = (
         "import resource, signal, sys\n"
+        "sys.dont_write_bytecode = True\n"  # what it wrote of a module would be cut, and no later process could read it
         "from zenitmq.cli.main import run\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
