@@ -6,14 +6,18 @@ comes after it. A `local` one closes its directory with the last client that hol
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from dataclasses import replace
 from typing import Final
 
 from ..client.connection import program_end
 from ..client.connection.engine_url import LOCAL, MEMORY, EngineUrl
-from ..model.errors import InvalidParameter
+from ..model.errors import InvalidParameter, ZenitError
 from ..store.config import StoreConfig
+from ..store.log.segment import disk_error
+from ..store.queues.engine_choice import FILE, engine_of
 from .engine import EngineThreads
 from .memory_directory import MemoryDirectory
 
@@ -27,6 +31,7 @@ MEMORY_STORE: Final = StoreConfig(
 LOCAL_STORE: Final = StoreConfig(
     segment_bytes=64 << 20, preallocate_segments=1, index_slots=500_000, index_entries=2_000_000
 )
+_UNUSABLE: Final = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG})
 _running: dict[EngineUrl, HeldEngine] = {}
 _has_run = False  # an engine, in this process
 _is_child = False  # forked from a process in which one has
@@ -42,8 +47,13 @@ class HeldEngine:
         self._own = MemoryDirectory() if url.scheme == MEMORY else None
         directory = url.place if self._own is None else self._own.path
         try:
-            self._engine = EngineThreads(directory, LOCAL_STORE if self._own is None else MEMORY_STORE, name=url.scheme)
+            self._engine = EngineThreads(
+                directory, _local_store(directory) if self._own is None else MEMORY_STORE, name=url.scheme
+            )
             self._engine.__enter__()
+        except OSError as error:
+            self._remove()
+            raise _unusable(url, error) from error
         except BaseException:
             self._remove()
             raise
@@ -81,9 +91,22 @@ class HeldEngine:
             self._own.remove()
 
 
+def _local_store(directory: str) -> StoreConfig:
+    """The settings for a directory: its queues are opened by the engine that made them."""
+    return replace(LOCAL_STORE, consume_queue=engine_of(directory) or FILE)
+
+
+def _unusable(url: EngineUrl, error: OSError) -> ZenitError:
+    """Why a directory could not be opened."""
+    if error.errno in _UNUSABLE:
+        where = f" ({error.filename})" if error.filename else ""
+        return InvalidParameter("namesrv", str(url), f"a directory that may be written: {error.strerror}{where}")
+    return disk_error(error, f"opening {url}")
+
+
 def open_engine(url: EngineUrl) -> HeldEngine:
-    """See `client.connection.engines.open_engine`. Raises InvalidParameter in a forked child of a program that had one:
-    RocksDB's threads are missing there, and it waits for them for ever."""
+    """See `client.connection.engines.open_engine`. Raises InvalidParameter if the directory cannot be used, and in a forked
+    child of a program that had one: RocksDB's threads are missing there, and it waits for them for ever."""
     global _has_run
     if _is_child:
         raise InvalidParameter(

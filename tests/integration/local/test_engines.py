@@ -214,12 +214,31 @@ def test_a_name_that_names_no_engine_is_refused(namesrv: str) -> None:
         Producer(namesrv=namesrv)
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
+    with pytest.raises(InvalidParameter, match=r"may be written: Not a directory \(.*file"):
         Producer(namesrv=f"local://{tmp_path}/file/store")
-    with pytest.raises(OSError, match="exists"):
+    with pytest.raises(InvalidParameter, match="may be written: File exists") as told:
         Producer(namesrv=f"local://{tmp_path}/file")
+    assert "\n" not in str(told.value)
+
+
+def test_a_directory_whose_queues_were_converted_is_opened(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    namesrv = f"local://{store}"
+    create(namesrv, "t")
+    send(namesrv, "t", b"by files")
+    zenit = str(Path(sys.executable).with_name("zenit"))
+    done = subprocess.run(
+        [zenit, "store", "convert", str(store), "--to", "rocksdb"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    send(namesrv, "t", b"by rows")
+    assert read(namesrv, "t", 2) == [b"by files", b"by rows"]
 
 
 def test_the_environment_may_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
