@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .client.simple_consumer import SimpleStatistics as SimpleStatistics
     from .client.transaction_producer import TransactionProducer as TransactionProducer
     from .client.transaction_producer import TransactionReceipt as TransactionReceipt
+    from .local.append_interceptor import AppendInterceptor as AppendInterceptor
     from .model import errors as errors
     from .model.errors import BrokerBusy as BrokerBusy
     from .model.errors import BufferFull as BufferFull
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .model.errors import ConnectionLost as ConnectionLost
     from .model.errors import CorruptRecordError as CorruptRecordError
     from .model.errors import DuplicateClient as DuplicateClient
+    from .model.errors import EngineLacks as EngineLacks
     from .model.errors import GroupConsumedOtherwise as GroupConsumedOtherwise
     from .model.errors import GroupNotFound as GroupNotFound
     from .model.errors import HandleRefused as HandleRefused
@@ -95,7 +97,8 @@ _HOMES = {
     ".client.simple_consumer": "SimpleConsumer SimpleStatistics",
     ".client.transaction_producer": "TransactionProducer TransactionReceipt",
     ".client.consuming.start_from": "FIRST LAST StartFrom",
-    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient
+    ".local.append_interceptor": "AppendInterceptor",
+    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient EngineLacks
         GroupConsumedOtherwise GroupNotFound HandleRefused InvalidName InvalidParameter LeaseExpired
         MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute NotARequest NotMaster
         OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests

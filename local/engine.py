@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from itertools import count
 from typing import Final, Self
 
 from ..broker.config import BrokerConfig
@@ -25,11 +24,10 @@ from ..namesrv.service import NameServer
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetClusterInfo
 from ..store.config import StoreConfig
+from .own_host import CLUSTER, new_host
 
 log = logging.getLogger(__name__)
 
-CLUSTER: Final = "local"
-ENGINES_MAX: Final = 0xFFFF
 START_MS: Final = 30_000
 STOP_S: Final = 30.0
 LOOK_MS: Final = 2
@@ -37,16 +35,13 @@ _NAME_SERVER_PORT: Final = 1
 _PUBLISH_PORT: Final = 2
 _BROKER_PORT: Final = 3
 
-_numbers = count(1)
-
 
 class EngineThreads:
     """A context manager: entered, clients may come. `address`: of its name server. `broker`: the one that serves now."""
 
     def __init__(self, directory: str, store: StoreConfig, *, name: str) -> None:
         """`directory`: of the store; it is made where there is none. `name`: of the broker."""
-        number = next(_numbers) % ENGINES_MAX + 1
-        self.host = f"0.0.{number >> 8}.{number & 255}"
+        self.host = new_host()
         self.address = f"{self.host}:{_NAME_SERVER_PORT}"
         self._directory = directory
         self._store = store
@@ -79,6 +74,11 @@ class EngineThreads:
 
     def __exit__(self, *_: object) -> None:
         self._running.close()
+
+    @staticmethod
+    def new_client() -> RemotingClient:
+        """A client of this engine."""
+        return RemotingClient()
 
     def _run_broker(self, config: BrokerConfig) -> None:
         """The broker's thread. As in a process of its own, a broker whose disk failed ends, and one that needs its store opened

@@ -9,15 +9,19 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from ..client.connection import program_end
-from ..client.connection.engine_url import LOCAL, MEMORY, EngineUrl
-from ..model.errors import InvalidParameter, ZenitError
+from ..client.connection.engine_url import EMBEDDED, LOCAL, MEMORY, EngineUrl
+from ..model.errors import InvalidParameter, StoreFormatError, ZenitError
+from ..remoting.client import RemotingClient
 from ..store.config import StoreConfig
 from ..store.log.segment import disk_error
 from ..store.queues.engine_choice import FILE, engine_of
+from .embedded.engine import EmbeddedEngine, OnAppended
+from .embedded.queue_logs import is_embedded
 from .engine import EngineThreads
 from .memory_directory import MemoryDirectory
 
@@ -45,11 +49,8 @@ class HeldEngine:
         self._url = url  # its directory has no other name here
         self._holds = 0
         self._own = MemoryDirectory() if url.scheme == MEMORY else None
-        directory = url.place if self._own is None else self._own.path
         try:
-            self._engine = EngineThreads(
-                directory, _local_store(directory) if self._own is None else MEMORY_STORE, name=url.scheme
-            )
+            self._engine = _engine_of(url) if self._own is None else _memory_engine(self._own.path)
             self._engine.__enter__()
         except OSError as error:
             self._remove()
@@ -58,6 +59,15 @@ class HeldEngine:
             self._remove()
             raise
         self.address = self._engine.address
+
+    def new_client(self) -> RemotingClient:
+        """See Engine."""
+        return self._engine.new_client()
+
+    def intercept(self, on_appended: OnAppended) -> Callable[[], None]:
+        """See EmbeddedEngine; of no other."""
+        assert isinstance(self._engine, EmbeddedEngine)
+        return self._engine.intercept(on_appended)
 
     def hold(self) -> HeldEngine:
         """One more holds it."""
@@ -91,9 +101,19 @@ class HeldEngine:
             self._own.remove()
 
 
-def _local_store(directory: str) -> StoreConfig:
-    """The settings for a directory: its queues are opened by the engine that made them."""
-    return replace(LOCAL_STORE, consume_queue=engine_of(directory) or FILE)
+def _memory_engine(directory: str) -> EngineThreads:
+    return EngineThreads(directory, MEMORY_STORE, name=MEMORY)
+
+
+def _engine_of(url: EngineUrl) -> EngineThreads | EmbeddedEngine:
+    """Of a directory. Raises StoreFormatError if the other kind made it."""
+    directory = url.place
+    if url.scheme == EMBEDDED:
+        return EmbeddedEngine(directory)
+    if is_embedded(directory):
+        raise StoreFormatError(directory, f"an embedded engine made it; open it by {EngineUrl(EMBEDDED, directory)}")
+    store = replace(LOCAL_STORE, consume_queue=engine_of(directory) or FILE)  # what made its queues opens them
+    return EngineThreads(directory, store, name=LOCAL)
 
 
 def _unusable(url: EngineUrl, error: OSError) -> ZenitError:
@@ -114,7 +134,7 @@ def open_engine(url: EngineUrl) -> HeldEngine:
             str(url),
             "a cluster, in a forked child of a program with engines; or start it by spawn, not by fork",
         )
-    if url.scheme == LOCAL:
+    if url.scheme != MEMORY:
         url = url._replace(place=os.path.realpath(url.place))
     with _lock:
         engine = _running.get(url)

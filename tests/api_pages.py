@@ -81,7 +81,7 @@ PAGES = (
         "`from zenitmq import ...`. How to use them: [consuming](../guide/consuming.md).",
         (
             *face("PullConsumer PushConsumer SimpleConsumer SimpleStatistics"),
-            *face("StoredMessage MessageBatch MessageQueue QueueOffset PhysicalOffset"),
+            *face("AppendInterceptor StoredMessage MessageBatch MessageQueue QueueOffset PhysicalOffset"),
             *face(
                 "ConsumeResult FlowLimits MessagesLost StartFrom FIRST LAST MessageModel CLUSTERING BROADCASTING Sql"
             ),

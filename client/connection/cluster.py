@@ -19,7 +19,9 @@ DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 ENVIRONMENT_KEY: Final = "ZENIT_NAMESRV"
 NAME_SERVERS_MAX: Final = 64
 _EXPECTED: Final = 'addresses like "127.0.0.1:9876", several separated by commas'
-_NO_ENGINE: Final = "memory:// and local:/// are inside one Python program, and only its own clients reach them"
+_NO_ENGINE: Final = (
+    "memory://, embedded:/// and local:/// are inside one Python program, and only its own clients reach them"
+)
 
 
 def name_servers(

@@ -54,7 +54,7 @@ class Connection:
         self.is_forked = False
         self.forget_in_child: set[Callable[[], object]] = set()
         self.users = 0
-        self.remoting = RemotingClient()
+        self.remoting = RemotingClient() if self._engine is None else self._engine.new_client()
         self.remoting.name_cluster(cluster_id)
         self.servers = NameServers(addresses)
         self.routes = RouteCache(self.remoting, self.servers)

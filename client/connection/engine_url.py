@@ -1,7 +1,8 @@
 """Names of engines in this process, where others have the addresses of name servers. Pure.
 
-memory://NAME       the messages are in memory, while the program runs; without a name it is "default"
-local:///DIRECTORY  the whole store in a directory; one program at a time has it
+memory://NAME          the messages are in memory, while the program runs; without a name it is "default"
+embedded:///DIRECTORY  one log a queue in a directory; one program at a time has it
+local:///DIRECTORY     the whole store in a directory; likewise
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Final, NamedTuple
 from ...model.errors import InvalidParameter
 
 MEMORY: Final = "memory"
+EMBEDDED: Final = "embedded"
 LOCAL: Final = "local"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class EngineUrl(NamedTuple):
-    """`place`: the name of a `memory` engine, the directory of a `local` one."""
+    """`place`: the name of a `memory` engine, the directory of the others."""
 
     scheme: str
     place: str
@@ -39,15 +41,17 @@ def parse_engine(name: str, text: str) -> EngineUrl:
         place = place or "default"
         if _NAME.fullmatch(place) is None:
             raise InvalidParameter(name, text[:200], "memory://NAME: 1 to 64 of the letters a-z, A-Z, 0-9, - and _")
-    elif scheme == LOCAL:
+    elif scheme in (EMBEDDED, LOCAL):
         is_path = place.startswith("/") and "\0" not in place
         place = posixpath.normpath(place)
         if not is_path or not place.strip("/"):
             raise InvalidParameter(
-                name, text[:200], 'local:///DIRECTORY: an absolute path, so three slashes, of a directory below "/"'
+                name, text[:200], f'{scheme}:///DIRECTORY: an absolute path, so three slashes, of a directory below "/"'
             )
     else:
         raise InvalidParameter(
-            name, text[:200], 'addresses like "127.0.0.1:9876", or an engine: memory://NAME, local:///DIRECTORY'
+            name,
+            text[:200],
+            'addresses like "127.0.0.1:9876", or an engine: memory://NAME, embedded:///DIRECTORY, local:///DIRECTORY',
         )
     return EngineUrl(scheme, place)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, cast
 
+from ...remoting.client import RemotingClient
 from .engine_url import EngineUrl
 
 
@@ -17,6 +18,9 @@ class Engine(Protocol):
 
     address: str
     """Of its name server, within this process."""
+
+    def new_client(self) -> RemotingClient:
+        """What reaches it."""
 
     def release(self) -> None:
         """Whoever opened it needs it no longer. Once for each opening."""

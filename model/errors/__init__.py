@@ -129,6 +129,7 @@ from .sequences import OutcomeUnknown, OutOfOrderSequence, SequenceKnownInPart
 from .settings import (
     ClusterNotStarted,
     ConfigError,
+    EngineLacks,
     HostTooNarrow,
     InvalidName,
     InvalidParameter,
@@ -171,6 +172,7 @@ __all__ = [
     "DamagedMessage",
     "DataLost",
     "DuplicateClient",
+    "EngineLacks",
     "FlushTimeout",
     "ForeignLog",
     "ForeignReplica",

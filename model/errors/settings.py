@@ -176,3 +176,18 @@ class KernelOutdated(ZenitError):
             f"{self.kernel} was compiled from other source than {self.checkout} has; compile it again: pip install -e"
             f" {self.checkout}"
         )
+
+
+class EngineLacks(ZenitError):
+    """The engine in this process cannot do that. Args: engine ("embedded://"), what, instead (what to do)."""
+
+    code = 9190
+
+    def __init__(self, engine: str, what: str, instead: str) -> None:
+        super().__init__(engine, what, instead)
+        self.engine = engine
+        self.what = what
+        self.instead = instead
+
+    def __str__(self) -> str:
+        return f"{self.engine} has no {self.what}: {self.instead}"

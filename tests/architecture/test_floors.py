@@ -22,7 +22,7 @@ BELOW: dict[str, frozenset[str]] = {
     "controller": frozenset({"model", "remoting"}),
     "client": frozenset({"model", "record", "remoting"}),
     "broker": frozenset({"model", "record", "remoting", "store", "client"}),
-    "local": frozenset({"model", "remoting", "store", "client", "broker", "namesrv"}),
+    "local": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
     "pipeline": frozenset({"model", "record", "remoting", "client"}),
     "bench": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
     "deploy": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv", "controller"}),

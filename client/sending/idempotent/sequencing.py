@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from ....model.errors import (
     BrokerBusy,
     BufferFull,
+    EngineLacks,
     InvalidName,
     InvalidParameter,
     MessageIllegal,
@@ -44,6 +45,7 @@ from ..delayed_send import Answer, DelayedAnswer
 REFUSALS: Final = (
     BrokerBusy,
     BufferFull,
+    EngineLacks,
     InvalidName,
     InvalidParameter,
     MessageIllegal,

@@ -14,6 +14,7 @@ import pytest
 from zenitmq import (
     FIRST,
     Admin,
+    EngineLacks,
     InvalidParameter,
     Message,
     NoRoute,
@@ -27,9 +28,11 @@ from zenitmq import (
     TransactionProducer,
     aio,
 )
+from zenitmq.local.embedded.refusals import LACKS
 from zenitmq.testing import LocalCluster, MemoryCluster
 
 WAIT_S = 20.0
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "in-process.md"
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +41,10 @@ def memory() -> Iterator[MemoryCluster]:
         yield running
 
 
-@pytest.fixture(params=["memory", "local", "cluster"])
+@pytest.fixture(params=["memory", "embedded", "local", "cluster"])
 def namesrv(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "local":
-        return f"local://{tmp_path}/store"
+    if request.param in ("embedded", "local"):
+        return f"{request.param}://{tmp_path}/store"
     of: MemoryCluster | LocalCluster = request.getfixturevalue("memory" if request.param == "memory" else "one_broker")
     return of.namesrv
 
@@ -124,7 +127,9 @@ def test_single_messages_are_leased_and_acknowledged(namesrv: str, topic: str) -
         consumer.ack(again, wait=True)
 
 
-def test_transactions_delays_and_conditions(namesrv: str, topic: str) -> None:
+def test_transactions_and_delays(namesrv: str, topic: str) -> None:
+    if namesrv.startswith("embedded"):
+        return  # see test_what_embedded_lacks_it_refuses_by_name
     asked = threading.Event()
 
     def check(_: object) -> Resolution:
@@ -136,22 +141,85 @@ def test_transactions_delays_and_conditions(namesrv: str, topic: str) -> None:
         Producer(namesrv=namesrv) as producer,
         PullConsumer(f"g-{topic}", namesrv=namesrv, start_from=FIRST) as consumer,
     ):
-        consumer.subscribe(topic, Sql("kind = 'wanted'"))
-        wanted = {"kind": "wanted"}
-        transactions.send(Message(topic, b"committed", properties=wanted), lambda _: Resolution.COMMIT)
-        transactions.send(Message(topic, b"dropped", properties=wanted), lambda _: Resolution.ROLLBACK)
-        transactions.begin(Message(topic, b"asked about", properties=wanted), check_after=1)
-        producer.send(Message(topic, b"delayed", properties=wanted, delay=timedelta(seconds=1)))
-        producer.send(Message(topic, b"unwanted", properties={"kind": "other"}))
+        consumer.subscribe(topic)
+        transactions.send(Message(topic, b"committed"), lambda _: Resolution.COMMIT)
+        transactions.send(Message(topic, b"dropped"), lambda _: Resolution.ROLLBACK)
+        transactions.begin(Message(topic, b"asked about"), check_after=1)
+        producer.send(Message(topic, b"delayed", delay=timedelta(seconds=1)))
         assert sorted(polled(consumer, 3)) == [b"asked about", b"committed", b"delayed"]
         assert asked.is_set()
+
+
+def test_a_consumer_gets_what_its_condition_or_its_tags_match(namesrv: str, topic: str) -> None:
+    with Producer(namesrv=namesrv) as producer:
+        producer.send_batch([Message(topic, b"%d" % n, tags=f"t{n % 3}", properties={"n": str(n)}) for n in range(300)])
+    for expression, expected in ((Sql("n >= 297"), {297, 298, 299}), ("t1 || t2", {n for n in range(300) if n % 3})):
+        with PullConsumer(f"f-{secrets.token_hex(4)}", namesrv=namesrv, start_from=FIRST) as consumer:
+            consumer.subscribe(topic, expression)
+            assert {int(body) for body in polled(consumer, len(expected))} == expected
+
+
+def test_a_request_gets_its_reply(namesrv: str, topic: str) -> None:
+    def answer() -> None:
+        with (
+            Producer(namesrv=namesrv) as producer,
+            PullConsumer(f"answers-{topic}", namesrv=namesrv, start_from=FIRST) as consumer,
+        ):
+            consumer.subscribe(topic)
+            for request in consumer:
+                producer.reply(request, b"42 for " + request.body)
+                return
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    with Producer(namesrv=namesrv, timeout=WAIT_S) as producer:
+        assert producer.request(Message(topic, b"x"), timeout=WAIT_S).body == b"42 for x"
+    answering.join(WAIT_S)
+
+
+def test_an_ordered_group_has_each_queue_at_one_member(namesrv: str, topic: str) -> None:
+    seen: dict[str, list[int]] = {}
+    lock = threading.Lock()
+
+    def handle(messages: list) -> None:
+        with lock:
+            for message in messages:
+                seen.setdefault(message.properties["key"], []).append(int(message.body))
+
+    consumers: list[PushConsumer] = []
+    for _ in range(2):
+        consumer = PushConsumer(f"o-{topic}", namesrv=namesrv, start_from=FIRST, ordered=True)
+        consumer.subscribe(topic)
+        consumer.on_message(handle)
+        consumers.append(consumer)
+    with Producer(namesrv=namesrv) as producer, consumers[0], consumers[1]:
+        for number in range(60):
+            key = f"k{number % 4}"
+            producer.send(Message(topic, b"%d" % number, properties={"key": key}), sharding_key=key)
+        wait_until(lambda: sum(map(len, seen.values())) == 60)
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+
+def test_a_group_is_moved_by_its_operator(namesrv: str, topic: str, admin: Admin) -> None:
+    group = f"m-{topic}"
+    with Producer(namesrv=namesrv) as producer, PullConsumer(group, namesrv=namesrv, start_from=FIRST) as consumer:
+        consumer.subscribe(topic)
+        producer.send_bodies(topic, [b"1", b"2"])
+        assert sorted(polled(consumer, 2)) == [b"1", b"2"]
+        consumer.commit()
+        assert {queue: lag for queue, lag in admin.lag(group).items() if lag} == {}
+    admin.reset_offset(group, topic, to="earliest")
+    with PullConsumer(group, namesrv=namesrv) as consumer:
+        consumer.subscribe(topic)
+        assert sorted(polled(consumer, 2)) == [b"1", b"2"]
 
 
 def test_an_administrator_sees_it(namesrv: str, topic: str, admin: Admin) -> None:
     with Producer(namesrv=namesrv) as producer:
         receipt = producer.send(Message(topic, b"x", keys=["order-1"]))
     assert topic in admin.topics()
-    wait_until(lambda: [message.body for message in admin.query_by_key(topic, "order-1")] == [b"x"])
+    if not namesrv.startswith("embedded"):
+        wait_until(lambda: [message.body for message in admin.query_by_key(topic, "order-1")] == [b"x"])
     assert admin.view_message(receipt.offset_message_id).message_id == receipt.message_id
     admin.delete_topic(topic)
     with Producer(namesrv=namesrv) as producer, pytest.raises((TopicNotFound, NoRoute)):
@@ -180,3 +248,43 @@ def test_what_is_wrong_is_refused(namesrv: str) -> None:
             producer.send(Message("nowhere", b"x"))
         with pytest.raises(InvalidParameter):
             producer.send(Message("nowhere", b"x"), timeout=-1)
+
+
+def lacks() -> dict[str, tuple[str, str]]:
+    """{what: (what is called for it, what to do)}: the table of the guide."""
+    rows = PAGE.read_text(encoding="utf-8").partition("| `embedded://` has no |")[2].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[: rows.index("")]]
+    return {what: (called, instead) for what, called, instead in cells}
+
+
+CALLS: dict[str, Callable[[str, str], object]] = {
+    "delayed messages": lambda namesrv, topic: sent(namesrv, Message(topic, b"x", delay=timedelta(seconds=1))),
+    "transactions": lambda namesrv, topic: committed(namesrv, topic),
+    "idempotent producers": lambda namesrv, topic: sent(namesrv, Message(topic, b"x"), idempotent=True),
+    "queries by key, message id or time": lambda namesrv, topic: Admin(namesrv).query_by_key(topic, "k"),
+    "readers of Spark": lambda namesrv, topic: None,  # they take no name of an engine at all
+}
+
+
+def sent(namesrv: str, message: Message, **options: bool) -> None:
+    with Producer(namesrv=namesrv, **options) as producer:
+        producer.send(message, timeout=2.0)
+
+
+def committed(namesrv: str, topic: str) -> None:
+    with TransactionProducer("p", lambda _: Resolution.COMMIT, namesrv=namesrv) as producer:
+        producer.send(Message(topic, b"x"), lambda _: Resolution.COMMIT)
+
+
+@pytest.mark.parametrize("what", sorted(CALLS))
+def test_what_embedded_lacks_it_refuses_by_name(what: str, tmp_path: Path) -> None:
+    namesrv, told = f"embedded://{tmp_path}/store", lacks()
+    assert set(told) == set(CALLS) == {lack.what for lack in LACKS}
+    assert told[what][1] == next(lack.instead for lack in LACKS if lack.what == what)
+    if what == "readers of Spark":
+        return
+    with Admin(namesrv) as admin:
+        admin.create_topic("t", queues=1)
+        with pytest.raises(EngineLacks, match=what) as refused:
+            CALLS[what](namesrv, "t")
+    assert told[what][1] in str(refused.value)

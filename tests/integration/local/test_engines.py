@@ -204,13 +204,14 @@ def test_a_child_has_no_part_in_the_engine(
         "local://",
         "local:///",
         "local:///..",
-        "embedded:///x",
+        "embedded://relative",
+        "embedded:///",
         "redis://x",
         "://",
     ],
 )
 def test_a_name_that_names_no_engine_is_refused(namesrv: str) -> None:
-    with pytest.raises(InvalidParameter, match=r"memory://NAME|local:///DIRECTORY"):
+    with pytest.raises(InvalidParameter, match=r"memory://NAME|(local|embedded):///DIRECTORY"):
         Producer(namesrv=namesrv)
 
 

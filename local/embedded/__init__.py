@@ -1,0 +1,1 @@
+"""The engine `embedded://`: one mapped log a queue, served in the threads of its callers."""

@@ -1,0 +1,152 @@
+"""The client's end of an embedded engine: requests are handled in the thread that makes them.
+
+Answers to `send_nowait` come in the client's I/O thread, as they do over a network: whoever sends may hold a lock that the
+answer needs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from ...model.errors import BufferFull, ClientClosed, InvalidParameter, RequestTimeout, ZenitError
+from ...remoting.channel import OnReply
+from ...remoting.client import CLOSE_TIMEOUT_MS, RemotingClient
+from ...remoting.client_socket import Payload
+from ...remoting.commands import Reply, Request, RequestFor
+from ...remoting.io_thread import check_may_wait
+from .turns import Turns
+
+_Reply = TypeVar("_Reply", bound=Reply)
+
+_numbers: Final = itertools.count(1)
+
+
+class _Answered:
+    """Where a caller waits for the answer to its call."""
+
+    __slots__ = ("_not_yet", "error", "payload", "reply")
+
+    def __init__(self) -> None:
+        self._not_yet: threading.Lock | None = None
+        self.reply: Reply | None = None
+        self.payload = b""
+        self.error: ZenitError | None = None
+
+    def set(self, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+        """The answer, in any thread."""
+        self.payload, self.error, self.reply = payload, error, reply
+        if self._not_yet is not None:
+            self._not_yet.release()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has come."""
+        return self.reply is not None or self.error is not None
+
+    def wait(self, timeout_ms: int) -> bool:
+        """False after so long without one."""
+        if not self.is_there:
+            waiting = threading.Lock()
+            waiting.acquire()
+            self._not_yet = waiting
+            return self.is_there or waiting.acquire(timeout=timeout_ms / 1000) or self.is_there
+        return True
+
+
+class DirectClient(RemotingClient):
+    """A RemotingClient of one engine."""
+
+    def __init__(self, turns: Turns, on_served: Callable[[], None]) -> None:
+        """`on_served`: called after each request, without a lock: what was appended may be told. Raises ConnectionLost."""
+        super().__init__()
+        self._turns = turns
+        self._on_served = on_served
+        self._identity = next(_numbers).to_bytes(8, "big")
+        self._on_published: list[Callable[[list[bytes]], None]] = []
+        turns.join(self._identity, self)
+
+    def call(
+        self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[_Reply, bytes]:
+        """See RemotingClient."""
+        check_may_wait("a call that waits")
+        self._check(address)
+        answered = _Answered()
+        call = self._turns.serve(self._identity, request, payload, timeout_ms, answered.set)
+        self._on_served()
+        if not answered.wait(timeout_ms):
+            self._turns.forget(call)
+            if not answered.is_there:
+                raise RequestTimeout(f"{type(request).__name__} at {address}", timeout_ms)
+        error = answered.error
+        if error is not None:
+            try:
+                raise error
+            finally:  # its traceback would keep this frame and all callers alive until a garbage collection
+                del error, answered
+        return cast("_Reply", answered.reply), answered.payload
+
+    def send_nowait(
+        self,
+        address: str,
+        request: RequestFor[_Reply],
+        payload: Payload | None,
+        *,
+        timeout_ms: int,
+        on_reply: OnReply[_Reply],
+    ) -> None:
+        """See RemotingClient."""
+        self._check(address)
+        on_answer: Any = partial(self._later, on_reply)
+        self._turns.serve(self._identity, request, payload, timeout_ms, on_answer)
+
+    def oneway(self, address: str, request: Request, payload: Payload | None = None) -> bool:
+        """See RemotingClient."""
+        self._check(address)
+        self._turns.serve(self._identity, request, payload, 0, None)
+        self._soon(self._on_served)
+        return True
+
+    def subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
+        """See RemotingClient."""
+        self._check(address)
+        self._on_published.append(on_message)
+
+    def push(self, request: Request, payload: bytes) -> None:
+        """A request of the engine's, for the I/O thread."""
+        callback = self._on_request.get(type(request))
+        if callback is not None:
+            self._soon(partial(callback, self._turns.address, request, payload))
+
+    def publish(self, topic: str) -> None:
+        """The route of a topic has changed."""
+        for on_message in self._on_published:
+            self._soon(partial(on_message, [topic.encode(), b""]))
+
+    def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """See RemotingClient."""
+        self._turns.leave(self._identity, ClientClosed("client"))
+        super().close(timeout_ms)
+
+    def _check(self, address: str) -> None:
+        if self._closed is not None:
+            raise ClientClosed(self._closed)
+        if address.rpartition(":")[0] != self._turns.address.rpartition(":")[0]:
+            raise InvalidParameter("address", address, f"{self._turns.address}, the engine that this client is of")
+
+    def _later(self, on_reply: OnReply[Any], reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+        def tell() -> None:
+            self._on_served()
+            on_reply(reply, payload, error)
+
+        self._soon(tell)
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        try:
+            self.run_soon(callback)
+        except (BufferFull, ClientClosed):
+            callback()
