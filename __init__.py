@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .client.consuming.start_from import FIRST as FIRST
     from .client.consuming.start_from import LAST as LAST
     from .client.consuming.start_from import StartFrom as StartFrom
+    from .client.lite_consumer import LiteConsumer as LiteConsumer
     from .client.producer import Producer as Producer
     from .client.pull_consumer import PullConsumer as PullConsumer
     from .client.push_consumer import PushConsumer as PushConsumer
@@ -46,12 +47,15 @@ if TYPE_CHECKING:
     from .model.errors import InvalidName as InvalidName
     from .model.errors import InvalidParameter as InvalidParameter
     from .model.errors import LeaseExpired as LeaseExpired
+    from .model.errors import LiteQuotaExceeded as LiteQuotaExceeded
+    from .model.errors import LiteTopicMissing as LiteTopicMissing
     from .model.errors import MessageIllegal as MessageIllegal
     from .model.errors import MessageNotFound as MessageNotFound
     from .model.errors import MessageTooLarge as MessageTooLarge
     from .model.errors import NoPermission as NoPermission
     from .model.errors import NoRoute as NoRoute
     from .model.errors import NotARequest as NotARequest
+    from .model.errors import NotLiteParent as NotLiteParent
     from .model.errors import NotMaster as NotMaster
     from .model.errors import OutcomeUnknown as OutcomeUnknown
     from .model.errors import RequesterGone as RequesterGone
@@ -90,6 +94,7 @@ _HOMES = {
     ".client.consuming.prefetch": "MessagesLost",
     ".client.consuming.machine_rooms": "by_machine_room nearby_machine_room",
     ".client.consuming.push.process_queue": "FlowLimits",
+    ".client.lite_consumer": "LiteConsumer",
     ".client.producer": "Producer",
     ".client.pull_consumer": "PullConsumer",
     ".client.push_consumer": "PushConsumer",
@@ -100,6 +105,7 @@ _HOMES = {
     ".local.append_interceptor": "AppendInterceptor",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient EngineLacks
         GroupConsumedOtherwise GroupNotFound HandleRefused InvalidName InvalidParameter LeaseExpired
+        LiteQuotaExceeded LiteTopicMissing NotLiteParent
         MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute NotARequest NotMaster
         OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
         TopicNotFound TransactionDecided TransactionNotFound ZenitError""",

@@ -140,6 +140,13 @@ class BrokerConfig:
         minimum=1,
         maximum=100_000_000,
     )
+    lite_subscriptions_max: int = setting(
+        1_000_000,
+        "subscriptions to lite topics that clients may have here together, each some 300 bytes of memory; how many one client"
+        " may have is set at its group (lite.sub.client.quota)",
+        minimum=1,
+        maximum=100_000_000,
+    )
     scrub_interval_ms: int = setting(
         7 * 86_400_000,
         "how long after a scrub of the log the next one begins: shorter finds rotten bits sooner, while a replica still has"

@@ -80,7 +80,7 @@ PAGES = (
         "Consuming: every name",
         "`from zenitmq import ...`. How to use them: [consuming](../guide/consuming.md).",
         (
-            *face("PullConsumer PushConsumer SimpleConsumer SimpleStatistics"),
+            *face("PullConsumer PushConsumer SimpleConsumer LiteConsumer SimpleStatistics"),
             *face("AppendInterceptor StoredMessage MessageBatch MessageQueue QueueOffset PhysicalOffset"),
             *face(
                 "ConsumeResult FlowLimits MessagesLost StartFrom FIRST LAST MessageModel CLUSTERING BROADCASTING Sql"
@@ -109,6 +109,7 @@ PAGES = (
             (AIO, "PullConsumer"),
             (AIO, "PushConsumer"),
             (AIO, "SimpleConsumer"),
+            (AIO, "LiteConsumer"),
             (AIO, "Admin"),
         ),
     ),

@@ -250,7 +250,10 @@ class Scene:
         self.parts.acknowledgements.on_committed(self.clock.monotonic_ms())
         self.parts.acknowledgements.on_promised()
         if arrivals:
-            self.pops.on_arrivals(arrivals)
+            self._on_arrivals(arrivals)
+
+    def _on_arrivals(self, queues: list[tuple[str, int]]) -> None:
+        self.pops.on_arrivals(queues)
 
     def pass_ms(self, ms: int) -> None:
         """So much later, with a look at the clock ten times a second."""

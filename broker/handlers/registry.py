@@ -6,6 +6,7 @@ from ...remoting import commands
 from ...remoting.request_rows import Row, row
 from ..delay.delay_handler import DelayHandler
 from ..filter.condition_cache import ConditionCache
+from ..lite.lite_handlers import LiteHandlers
 from ..pop.leases import Leases
 from ..pop.pop_handler import PopHandler
 from ..pop.receipt_handler import ReceiptHandler
@@ -79,6 +80,7 @@ class Handlers:
         self.pops = PopHandler(parts, conditions, self._leases)
         self._acks = ReceiptHandler(parts, self._leases)
         self._leases.on_available = self.pops.on_available
+        self._lite = LiteHandlers(parts, conditions, self._leases, self.pops)
         self._resets.on_moved = self.pops.on_moved
         self._topics.on_deleted = self._groups.on_deleted = self.pops.on_deleted
         self.statistics = BrokerStatistics(
@@ -145,7 +147,10 @@ class Handlers:
             row(commands.SendReplyMessage, self._replies.on_send_reply),
             row(commands.PullMessages, self.pulls.on_pull),
             row(commands.PopMessages, self.pops.on_pop),
-            row(commands.CancelPop, self.pops.on_cancel),
+            row(commands.CancelPop, self._lite.on_cancel),
+            row(commands.PopLite, self._lite.pops.on_pop),
+            row(commands.SubscribeLite, self._lite.subscribing.on_subscribe),
+            row(commands.SuspendLite, self._acks.on_suspend),
             row(commands.AckMessages, self._acks.on_ack),
             row(commands.ReleaseMessages, self._acks.on_release),
             row(commands.ChangeInvisible, self._acks.on_change),
@@ -191,16 +196,19 @@ class Handlers:
         """More may be read in these queues than before."""
         self.pulls.on_arrivals(queues)
         self.pops.on_arrivals(queues)
+        self._lite.on_arrivals(queues)
 
     def on_topic_deleted(self, topic: str) -> None:
         """The topic's queues are deleted."""
         self.pulls.on_topic_deleted(topic)
         self.pops.on_topic_deleted(topic)
+        self._lite.on_topic_deleted(topic)
 
     def on_fast_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
         self.pulls.on_tick(now_ms)
         self.pops.on_tick(now_ms)
+        self._lite.pops.on_tick(now_ms)
         self._leases.on_tick(now_ms)
         self._replies.on_tick(now_ms)
 
@@ -209,6 +217,7 @@ class Handlers:
         self._heartbeats.on_tick(now_ms)
         self._locks.on_tick(now_ms)
         self._holds.on_tick(now_ms)
+        self._lite.on_tick(now_ms)
 
     def on_deposed(self) -> None:
         """This broker was its group's master, and no longer is."""
@@ -217,3 +226,4 @@ class Handlers:
         self._holds.on_deposed()
         self.pops.on_deposed()
         self._leases.on_deposed()
+        self._lite.on_deposed()

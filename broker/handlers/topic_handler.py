@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ...model.errors import InvalidParameter, NoPermission, TopicNotFound
 from ...model.names import check_topic, is_system_topic
 from ...model.route import TYPE_ATTRIBUTE, TYPES, TopicConfig
+from ...model.topics.lite_settings import LITE, check_topic_attribute, is_lite_parent
 from ...remoting.commands import CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
@@ -51,6 +52,7 @@ class TopicHandler:
                 )
             if name == TYPE_ATTRIBUTE and value not in TYPES:
                 raise InvalidParameter(TYPE_ATTRIBUTE, value, f"one of {', '.join(TYPES)}")
+            check_topic_attribute(name, value)
         before = topics.configs.get(request.topic)
         config = TopicConfig(
             request.topic,
@@ -61,6 +63,12 @@ class TopicHandler:
             attributes={**(before.attributes if before else {}), **dict(request.attributes)},
         )
         check_settings(config, before, queues_max=self._queues_max)
+        if before is not None and is_lite_parent(before.attributes) != is_lite_parent(config.attributes):
+            raise InvalidParameter(
+                TYPE_ATTRIBUTE,
+                config.attributes[TYPE_ATTRIBUTE],
+                f"what it was: an existing topic does not become {LITE}, nor stop being it",
+            )
         end = self._state.stage(self._store, TOPICS, topics.event_set(config))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 

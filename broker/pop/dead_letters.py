@@ -21,13 +21,16 @@ from ..state.retry_policy import RETRIES_MAX_MAX
 from ..waiting.ends import LEASE
 
 
-def dead_letter(message: StoredMessage, group: str, attempts: int, reason: str, name: Name | None = None) -> NewRecord:
-    """The record to be stored among the group's dead letters. `attempts`: how often it was handed out; `name`: of its check
-    point, if it is leased. Raises MessageTooLarge."""
+def dead_letter(
+    message: StoredMessage, key: tuple[str, str, int], offset: int, attempts: int, reason: str, name: Name | None = None
+) -> NewRecord:
+    """The record to be stored among the group's dead letters. `key`, `offset`: the queue that it was popped from, and its
+    offset there; `attempts`: how often it was handed out; `name`: of its check point, if it is leased. Raises
+    MessageTooLarge."""
+    group, topic, queue_id = key
     origin = Origin(message.topic, message.offset_message_id)
     properties = dead_letter_properties(message.properties, origin, reason)
-    words = message.topic, message.queue_id, message.queue_offset, *(name or ())
-    lease = " ".join(map(str, words))
+    lease = " ".join(map(str, (topic, queue_id, offset, *(name or ()))))
     return NewRecord(
         topic=dead_letter_topic(group),
         queue_id=0,

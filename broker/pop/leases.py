@@ -21,11 +21,12 @@ from ...model.errors import (
 )
 from ...model.get_status import GetStatus
 from ...model.queue import PhysicalOffset, QueueOffset
+from ...model.topics.light_queues import LIGHT_PREFIX
 from ...record.kernel import StoredMessage, decode_record
 from ...store.get_result import GetResult
 from ..handlers.parts import Parts
 from ..state.pop_queue import Name
-from ..state.pop_table import Bits, Due, PopTable, QueueKey
+from ..state.pop_table import Bits, Due, Place, PopTable, QueueKey, key_of, place_of
 from ..state.redelivery_topics import wanted_dead_letter_topic
 from ..state.state_log import OFFSETS, POPS, TOPICS
 from .dead_letters import dead_letter
@@ -102,18 +103,19 @@ class Leases:
             self._see_to_due(self._clock.monotonic_ms())
 
     def _see_to(self, due: Sequence[Due], now_ms: int) -> None:
-        renewed: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+        renewed: dict[tuple[str, str], list[tuple[Place, int, int]]] = defaultdict(list)
         over: dict[tuple[str, str], list[Bits]] = defaultdict(list)
         for one in due:
             checkpoint = one.checkpoint
-            (group, topic, queue_id) = checkpoint.queue.key
+            group = checkpoint.queue.key[0]
+            topic, place = place_of(checkpoint.queue.key)
             if checkpoint.owner and self._parts.registry.identity_of(checkpoint.owner) is not None:
-                renewed[group, topic].append((queue_id, *checkpoint.name))
+                renewed[group, topic].append((place, *checkpoint.name))
             elif one.due_ms > now_ms:
                 self._table.put_back(one)
             else:
                 bits = checkpoint.queue.open_bits(checkpoint)
-                over[group, topic].append((queue_id, *checkpoint.name, bits))
+                over[group, topic].append((place, *checkpoint.name, bits))
                 self.returned += bits.bit_count()
         for (group, topic), rows in renewed.items():
             self._state.stage(self._store, POPS, self._table.event_renewed(group, topic, rows))
@@ -132,11 +134,11 @@ class Leases:
             self.ended.bits(key, name, applied) | self.acking.bits(key, name, applied)
         )
 
-    def on_unsent(self, group: str, topic: str, names: Iterable[tuple[int, Name]]) -> None:
-        """The answer with these check points, (queue id, name), reached nobody: that was no attempt."""
+    def on_unsent(self, group: str, topic: str, names: Iterable[tuple[Place, Name]]) -> None:
+        """The answer with these check points, (place, name), reached nobody: that was no attempt."""
         if not self._parts.leads():
             return
-        rows = [(queue_id, *name, self.open_bits((group, topic, queue_id), name)) for queue_id, name in names]
+        rows = [(place, *name, self.open_bits(key_of(group, topic, place), name)) for place, name in names]
         rows = [row for row in rows if row[3]]
         if not rows:
             return
@@ -148,18 +150,19 @@ class Leases:
     def give_back(self, group: str, topic: str, rows: Sequence[Bits], *, counts: bool) -> int:
         """Stages that these are to be handed out again; returns where the log will say so. Raises StoreNotWriteable."""
         end = int(self._state.stage(self._store, POPS, self._table.event_returned(group, topic, rows, counts=counts)))
-        for queue_id, begin, pop_ms, bits in rows:
-            self.ended.add((group, topic, queue_id), (begin, pop_ms), bits, end)
+        for place, begin, pop_ms, bits in rows:
+            self.ended.add(key_of(group, topic, place), (begin, pop_ms), bits, end)
         self.on_available(topic)
         return end
 
     def _commit(self) -> None:
-        """The groups' committed offsets follow: all below is handled. Retention, lag and other consumers go by them."""
+        """The groups' committed offsets follow: all below is handled. Retention, lag and other consumers go by them. Lite
+        topics have none: only this table says how far a group is."""
         begin_ms = self._clock.monotonic_ms()
         offsets = self._state.offset_table
         moved: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
         for (group, topic, queue_id), queue in self._table.all_queues():
-            if queue.next > offsets.offset(group, topic, queue_id):
+            if not topic.startswith(LIGHT_PREFIX) and queue.next > offsets.offset(group, topic, queue_id):
                 first = queue.first_open()
                 if first > offsets.offset(group, topic, queue_id):
                     moved[group].append((topic, queue_id, first, offsets.era(group, topic, queue_id)))
@@ -211,7 +214,7 @@ class Leases:
         if queue is None or offset not in queue.available or not self._parts.leads():
             return
         if isinstance(found, StoredMessage):
-            self.stage_dead_letter(found, key[0], queue.available[offset], SPENT)
+            self.stage_dead_letter(found, key, offset, queue.available[offset], SPENT)
         elif isinstance(found, MessageNotFound):
             self.give_up(key, [offset], str(found))
         elif isinstance(found, CorruptRecordError):
@@ -220,18 +223,18 @@ class Leases:
                 self.give_up(key, [offset], str(found))
 
     def stage_dead_letter(
-        self, message: StoredMessage, group: str, attempts: int, reason: str, name: Name | None = None
+        self, message: StoredMessage, key: QueueKey, offset: int, attempts: int, reason: str, name: Name | None = None
     ) -> int:
-        """Stages the copy, which ends the message in its queue; returns its end. `name`: of its check point, if it is
-        leased. Raises StoreNotWriteable."""
-        state = self._state
+        """Stages the copy, which ends the message in its queue; returns its end. `offset`: in that queue; `name`: of its
+        check point, if it is leased. Raises StoreNotWriteable."""
+        state, group = self._state, key[0]
         topic = wanted_dead_letter_topic(state.topic_table.configs, group)
         if topic is not None:
             state.stage(self._store, TOPICS, state.topic_table.event_set(topic))
         try:
-            record = dead_letter(message, group, attempts, reason, name)
+            record = dead_letter(message, key, offset, attempts, reason, name)
         except (MessageTooLarge, MessageIllegal):
-            record = dead_letter(message, group, attempts, "", name)
+            record = dead_letter(message, key, offset, attempts, "", name)
         self.buried += 1
         return int(self._store.stage_record(record).end)
 
@@ -258,8 +261,9 @@ class Leases:
             *(*key, offsets[0], len(offsets), why),
         )
         self.given_up += len(offsets)
-        rows = [(key[2], offset) for offset in offsets]
-        self._state.stage(self._store, POPS, self._table.event_ended(key[0], key[1], rows))
+        topic, place = place_of(key)
+        rows = [(place, offset) for offset in offsets]
+        self._state.stage(self._store, POPS, self._table.event_ended(key[0], topic, rows))
 
     def on_deposed(self) -> None:
         """Another broker decides from now on."""

@@ -32,7 +32,8 @@ from ..filter.condition_cache import ConditionCache
 from ..handlers.parts import Parts
 from ..handlers.pull_handler import FRAMES_MAX
 from ..state.admission import readable
-from ..state.pop_table import PopTable, QueueKey
+from ..state.pop_queue import Name
+from ..state.pop_table import Place, PopTable, QueueKey
 from ..state.state_log import GROUPS, OFFSETS, POPS
 from .leases import Leases
 from .queue_messages import BUSY_RETRY_MS, QueueMessages, Take, WorkFirst
@@ -62,7 +63,7 @@ class PopHandler:
         self._moved_until = 0  # all queues are closed until the state log has come to there
         self._turns: dict[tuple[str, str], int] = {}  # where the next pop of a group begins in a topic
         self._hold = WaitingPops(count_max=parts.config.parked_pulls_max, bytes_max=parts.config.parked_bytes_max)
-        self._recent = RecentPops()
+        self.recent = RecentPops()
         self._due: dict[str, dict[Kind, None]] = {}  # by topic: whose pops are to be looked at
         self._looking: set[str] = set()  # topics that will be looked at
         self.pops = self.messages = 0
@@ -83,7 +84,7 @@ class PopHandler:
         """Answers with messages, or parks the pop. Raises what is wrong with it."""
         request = call.request
         self._check(request)
-        if request.pop_id and self._recent.is_cancelled((request.group, request.client_id, request.pop_id)):
+        if request.pop_id and self.recent.is_cancelled((request.group, request.client_id, request.pop_id)):
             self._loop.reply(call, PopReply((), self._clock.now_ms()))
             return
         if request.sql:
@@ -114,7 +115,7 @@ class PopHandler:
         if parked is not None:
             self._answer_empty(parked)
         elif request.pop_id:
-            answered = self._recent.take(pop)
+            answered = self.recent.take(pop)
             if answered is not None:
                 self._leases.on_unsent(request.group, *answered)
         return Done()
@@ -190,7 +191,7 @@ class PopHandler:
         """Another broker hands out from now on."""
         self._closed.clear()
         self._moved_until = 0
-        self._recent.clear()
+        self.recent.clear()
         self._takes.forget_all()
         for parked in self._hold.all_waiting():
             self._answer_empty(parked)
@@ -361,28 +362,30 @@ class PopHandler:
         parts = []
         slices: list[memoryview | bytes] = []
         for take in takes:
-            popped = take.popped
-            self._closed[request.group, request.topic, popped.queue_id] = end
+            popped, queue_id = take.popped, take.key[2]
+            self._closed[take.key] = end
             count = len(popped.offsets)
             handle = ReceiptHandle(
                 self._parts.config.name,
                 request.group,
                 request.topic,
-                popped.queue_id,
+                queue_id,
                 popped.offsets[0],
                 count,
                 popped.pop_ms,
                 popped.invisible_ms,
             )
-            parts.append((popped.queue_id, count, handle.sign(self._table.key), popped.attempts))
+            parts.append((queue_id, count, handle.sign(self._table.key), popped.attempts))
             slices += take.slices
             self.messages += count
         self.pops += 1
         payload: Any = slices if len(slices) <= FRAMES_MAX else (b"".join(slices),)
         reply = PopReply(tuple(parts), self._clock.now_ms())
-        names = [(take.popped.queue_id, (take.popped.offsets[0], take.popped.pop_ms)) for take in takes]
+        names: list[tuple[Place, Name]] = [
+            (take.key[2], (take.popped.offsets[0], take.popped.pop_ms)) for take in takes
+        ]
         if request.pop_id:
-            self._recent.on_answered((request.group, request.client_id, request.pop_id), request.topic, names)
+            self.recent.on_answered((request.group, request.client_id, request.pop_id), request.topic, names)
         call.on_unsent = partial(self._leases.on_unsent, request.group, request.topic, names)
         self._parts.acknowledgements.staged.append((call, reply, end, payload))
 

@@ -1,5 +1,8 @@
 """What one queue gives a pop: what is available again first, then what nobody looked at. Loop thread.
 
+A lite topic's queue is taken as a whole: while any message of it is leased, or on its way to the dead letters, it gives
+nothing; and what is available again goes out before what nobody looked at, never with it.
+
 Nothing is changed here but notes of how far a filter looked in vain; `PopHandler` stages what goes out. Where messages may
 have to come from the disk, or a unit of the queue is damaged, `WorkFirst` says what a worker is to do before.
 """
@@ -15,6 +18,7 @@ from ...model.clock import monotonic_ns
 from ...model.errors import BrokerBusy, InvalidParameter
 from ...model.get_status import GetStatus
 from ...model.properties import SHARDING_KEY
+from ...model.topics.light_queues import is_light_queue
 from ...record.kernel import StoredMessage, decode_batch
 from ...remoting.commands import PopMessages
 from ...store.get_result import GetResult, Search
@@ -23,7 +27,7 @@ from ..handlers.parts import Parts
 from ..handlers.pull_handler import page_in_all
 from ..handlers.unit_search import SEARCH_MS, Found, UnitSearch
 from ..state.pop_queue import PopQueue
-from ..state.pop_table import Popped, PopTable, QueueKey
+from ..state.pop_table import Popped, PopTable, QueueKey, place_of
 from ..state.retry_policy import retries_max_of
 from .choice import LOOKS_MAX, OrderedChoice, key_hash, runs_of
 from .leases import Leases
@@ -41,6 +45,7 @@ PAYLOAD_BYTES_MAX: Final = 4 << 20
 class Take:
     """What one queue gives. `slices`: of the log, whole records back to back."""
 
+    key: QueueKey
     popped: Popped
     slices: list[memoryview]
 
@@ -111,7 +116,12 @@ class QueueMessages:
         misplaced = self._misplaced.pop(key, None)
         if misplaced is not None:
             self._need_right_unit(key, misplaced)
+        is_light = is_light_queue(key[1])
+        if is_light and queue is not None and queue.is_leased:
+            return None
         results, offsets, attempts = self._take_available(request, key, queue, room, room_bytes, is_warm)
+        if is_light and queue is not None and queue.available and not offsets:
+            return None
         if request.is_ordered:
             return self._take_ordered(request, key, queue, room, results, offsets, attempts, is_warm)
         next_offset = self._position(key, queue)
@@ -119,7 +129,7 @@ class QueueMessages:
             result = self._read_new(request, key, next_offset, room, room_bytes, is_warm)
             if result is not None:
                 results.append(result)
-                offsets += [message.queue_offset for message in _messages([result])]
+                offsets += _offsets(key, result.next_offset - result.count, result)
                 next_offset = result.next_offset
         if not offsets:
             return None
@@ -142,7 +152,7 @@ class QueueMessages:
         now_ms = self._clock.now_ms()
         follow_each_other = offsets[-1] - offsets[0] == len(offsets) - 1
         popped = Popped(
-            key[2],
+            place_of(key)[1],
             range(offsets[0], offsets[-1] + 1) if follow_each_other else tuple(offsets),
             now_ms if queue is None else queue.next_pop_ms(now_ms),
             request.invisible_ms,
@@ -153,7 +163,7 @@ class QueueMessages:
             passed=passed,
         )
         whole = [part for result in results for part in result.slices] if slices is None else slices
-        return Take(popped, whole)
+        return Take(key, popped, whole)
 
     def _take_available(
         self, request: PopMessages, key: QueueKey, queue: PopQueue | None, room: int, room_bytes: int, is_warm: bool
@@ -167,6 +177,8 @@ class QueueMessages:
         spent = [offset for offset, attempts in found if attempts > retries_max]
         if spent:
             self._leases.bury(key, spent)
+            if is_light_queue(key[1]):
+                return [], [], []
         usable = {offset: attempts for offset, attempts in found if attempts <= retries_max}
         if request.is_ordered:
             choice = OrderedChoice(room, set(queue.busy) | {queue.keys.get(offset, 0) for offset in spent})
@@ -178,7 +190,7 @@ class QueueMessages:
                 self._need_right_unit(key, result.misplaced)
             if result.count and not is_warm:
                 self._need_memory(key, result)
-            got = [message.queue_offset for message in _messages([result])] if result.count else []
+            got = _offsets(key, first, result)
             if got != list(range(first, first + len(got))) or not got:
                 self._leases.on_unreadable(key, result)
                 break
@@ -331,6 +343,14 @@ class QueueMessages:
                 search.give_up()
 
         raise WorkFirst(search.search, then)
+
+
+def _offsets(key: QueueKey, begin: int, result: GetResult) -> list[int]:
+    """Of its messages. Those of a light queue have the offset in their topic's queue; they follow each other from `begin` on,
+    since no filter was asked for."""
+    if is_light_queue(key[1]):
+        return list(range(begin, begin + result.count))
+    return [message.queue_offset for message in _messages([result])] if result.count else []
 
 
 def _messages(results: list[GetResult]) -> list[StoredMessage]:

@@ -19,7 +19,9 @@ from ...model.errors import (
     MessageNotFound,
     ZenitError,
 )
+from ...model.handles.lite_handle import LiteHandle
 from ...model.handles.receipt_handle import ReceiptHandle
+from ...model.topics.light_queues import LIGHT_PREFIX
 from ...record.kernel import StoredMessage
 from ...remoting.commands import (
     AckMessages,
@@ -30,12 +32,13 @@ from ...remoting.commands import (
     ForwardDeadLetter,
     GetLeases,
     ReleaseMessages,
+    SuspendLite,
 )
 from ...remoting.server import Call
 from ..handlers.parts import Parts
 from ..json_reply import reply_json
-from ..state.pop_queue import Name, PopCheckpoint, PopQueue
-from ..state.pop_table import Bits, PopTable, QueueKey
+from ..state.pop_queue import Name, PopCheckpoint, PopQueue, indices
+from ..state.pop_table import Bits, PopTable, QueueKey, key_of, place_of
 from ..state.state_log import POPS
 from .leases import Leases
 from .pop_handler import INVISIBLE_MS_MAX, INVISIBLE_MS_MIN
@@ -47,7 +50,7 @@ _GOOD: Final = (0, "")
 
 
 class ReceiptHandler:
-    """AckMessages, ReleaseMessages, ChangeInvisible, ForwardDeadLetter, GetLeases. `acked` counts messages."""
+    """AckMessages, ReleaseMessages, ChangeInvisible, SuspendLite, ForwardDeadLetter, GetLeases. `acked` counts messages."""
 
     def __init__(self, parts: Parts, leases: Leases) -> None:
         self.acked = 0
@@ -67,9 +70,9 @@ class ReceiptHandler:
             end = int(self._state.stage(self._store, POPS, event))
             self.acked += sum(row[3].bit_count() for row in bits)
             self._leases.acking.settle(self._state.applied)
-            for queue_id, begin, pop_ms, of_pop in bits:
-                self._leases.acking.add((request.group, request.topic, queue_id), (begin, pop_ms), of_pop, end)
-            if any(self._is_ordered((request.group, request.topic, row[0])) for row in bits):
+            for place, begin, pop_ms, of_pop in bits:
+                self._leases.acking.add(key_of(request.group, request.topic, place), (begin, pop_ms), of_pop, end)
+            if any(self._is_ordered(key_of(request.group, request.topic, row[0])) for row in bits):
                 self._leases.on_available(request.topic)
         self._parts.acknowledgements.staged.append((call, AckReply(rows), end, ()))
 
@@ -90,20 +93,46 @@ class ReceiptHandler:
                 "invisible_ms", request.invisible_ms, f"0, or {INVISIBLE_MS_MIN} to {INVISIBLE_MS_MAX}"
             )
         key, name, queue, checkpoint = self._open_one(request.group, request.topic, request.handle, request.index)
+        _, place = place_of(key)
         now_ms, bit = self._clock.now_ms(), 1 << request.index
         if not request.invisible_ms:
-            end = self._leases.give_back(request.group, request.topic, [(key[2], *name, bit)], counts=True)
+            end = self._leases.give_back(request.group, request.topic, [(place, *name, bit)], counts=True)
             reply = ChangedReply("", now_ms)
         else:
             pop_ms = queue.next_pop_ms(now_ms)
             lease = pop_ms, request.invisible_ms
-            event = self._table.event_changed(request.group, request.topic, key[2], name, request.index, lease)
+            changes = ((request.index, *lease),)
+            event = self._table.event_changed(request.group, request.topic, place, name, changes)
             end = int(self._state.stage(self._store, POPS, event))
             self._leases.ended.add(key, name, bit, end)
             begin = checkpoint.offsets[request.index]
-            handle = ReceiptHandle(self._parts.config.name, *key, begin, 1, *lease)
-            reply = ChangedReply(handle.sign(self._table.key), pop_ms)
+            if isinstance(place, str):
+                text = LiteHandle(place, begin, 1, pop_ms).text()
+            else:
+                text = ReceiptHandle(self._parts.config.name, *key, begin, 1, *lease).sign(self._table.key)
+            reply = ChangedReply(text, pop_ms)
         self._parts.acknowledgements.staged.append((call, reply, end, ()))
+
+    def on_suspend(self, call: Call[SuspendLite]) -> None:
+        """The message, and what came with it behind it, are held back for a while. Raises HandleRefused, LeaseExpired,
+        InvalidParameter."""
+        request = call.request
+        if not 0 <= request.delay_ms <= INVISIBLE_MS_MAX:
+            raise InvalidParameter("delay_ms", request.delay_ms, f"0 to {INVISIBLE_MS_MAX}")
+        key, name, queue, _ = self._open_one(request.group, request.topic, request.handle, request.index)
+        topic, place = place_of(key)
+        if not isinstance(place, str):
+            raise HandleRefused("of another topic")
+        bits = self._leases.open_bits(key, name) >> request.index << request.index
+        now_ms = self._clock.now_ms()
+        if not request.delay_ms:
+            end = self._leases.give_back(request.group, topic, [(place, *name, bits)], counts=False)
+        else:
+            changes = [(index, queue.next_pop_ms(now_ms), request.delay_ms) for index in indices(bits)]
+            event = self._table.event_changed(request.group, topic, place, name, changes, counts=False)
+            end = int(self._state.stage(self._store, POPS, event))
+            self._leases.ended.add(key, name, bits, end)
+        self._parts.acknowledgements.staged.append((call, ChangedReply("", now_ms), end, ()))
 
     def on_forward(self, call: Call[ForwardDeadLetter]) -> None:
         """A worker reads the message. Raises HandleRefused, LeaseExpired, BrokerBusy."""
@@ -119,7 +148,8 @@ class ReceiptHandler:
             raise found
         assert isinstance(found, StoredMessage)
         attempts = checkpoint.attempts_of(request.index) + 1
-        end = self._leases.stage_dead_letter(found, request.group, attempts, request.reason, name)
+        offset = checkpoint.offsets[request.index]
+        end = self._leases.stage_dead_letter(found, key, offset, attempts, request.reason, name)
         self._leases.ended.add(key, name, 1 << request.index, end)
         self._parts.acknowledgements.staged.append((call, Done(), end, ()))
 
@@ -128,6 +158,8 @@ class ReceiptHandler:
         now_ms = self._clock.now_ms()
         rows = []
         for (_, topic, queue_id), queue in self._table.queues_of(call.request.group):
+            if topic.startswith(LIGHT_PREFIX):
+                continue
             open_ones = list(queue.all_checkpoints())
             oldest = min((one.pop_ms for one in open_ones), default=None)
             attempts = [max(one.attempts, default=0) + 1 for one in open_ones]
@@ -154,6 +186,9 @@ class ReceiptHandler:
 
     def _handle(self, group: str, topic: str, text: str) -> tuple[QueueKey, Name, int]:
         """Which check point, and how many messages it has. Raises HandleRefused."""
+        lite = LiteHandle.parse(text)
+        if lite is not None:
+            return key_of(group, topic, lite.lite_topic), lite.name, lite.count
         handle = self._known.get(text)
         if handle is None:
             if not self._table.key:
@@ -186,7 +221,7 @@ class ReceiptHandler:
                 open_bits = self._leases.open_bits(key, name)
                 known = self._acked_bits(key, name) if may_be_acked else 0
                 if bits & open_bits:
-                    staged.append((key[2], *name, bits & open_bits))
+                    staged.append((place_of(key)[1], *name, bits & open_bits))
                 over = bits & ~open_bits & ~known
                 rows.append(_GOOD if not over else _refusal(_expired(key, name, over)))
             except ZenitError as error:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..state.pop_queue import Name
+from ..state.pop_table import Place
 
 RECENT_MAX: Final = 8192
 
@@ -17,16 +18,16 @@ PopName = tuple[str, str, int]
 
 
 class RecentPops:
-    """By (group, client, pop id): the topic and the check points, (queue id, name), that went out."""
+    """By (group, client, pop id): the topic and the check points, (place, name), that went out."""
 
     def __init__(self) -> None:
-        self._pops: dict[PopName, tuple[str, Sequence[tuple[int, Name]]] | None] = {}
+        self._pops: dict[PopName, tuple[str, Sequence[tuple[Place, Name]]] | None] = {}
 
-    def on_answered(self, pop: PopName, topic: str, names: Sequence[tuple[int, Name]]) -> None:
+    def on_answered(self, pop: PopName, topic: str, names: Sequence[tuple[Place, Name]]) -> None:
         """These went out for it."""
         self._add(pop, (topic, names))
 
-    def take(self, pop: PopName) -> tuple[str, Sequence[tuple[int, Name]]] | None:
+    def take(self, pop: PopName) -> tuple[str, Sequence[tuple[Place, Name]]] | None:
         """It is cancelled: what went out for it, once. Where nothing did, it may yet come."""
         answered = self._pops.pop(pop, None)
         if answered is None:
@@ -37,7 +38,7 @@ class RecentPops:
         """Whether it was cancelled before it came; asked once."""
         return pop in self._pops and self._pops.pop(pop) is None
 
-    def _add(self, pop: PopName, answered: tuple[str, Sequence[tuple[int, Name]]] | None) -> None:
+    def _add(self, pop: PopName, answered: tuple[str, Sequence[tuple[Place, Name]]] | None) -> None:
         self._pops[pop] = answered
         if len(self._pops) > RECENT_MAX:
             del self._pops[next(iter(self._pops))]

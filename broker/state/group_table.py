@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, StoreFormatError
+from ...model.topics.lite_settings import GROUP_ATTRIBUTES, check_group_attribute
 from .redelivery_topics import QUEUES_MAX
 from .retry_policy import RETRIES_MAX_DEFAULT, RETRIES_MAX_MAX, parse_backoff
 from .topic_table import DELETED, SET, Document
@@ -46,16 +47,23 @@ RANGES: Final[Mapping[str, tuple[int, int]]] = {
 
 
 def group_document(name: str, attributes: Sequence[tuple[str, str]], base: Mapping[str, Any] | None = None) -> Document:
-    """A group in RocketMQ's shape: `attributes` ((name, value as JSON), ...) over `base` or the defaults.
+    """A group in RocketMQ's shape: `attributes` ((name, value as JSON), ...) over `base` or the defaults. The values of
+    lite_settings' GROUP_ATTRIBUTES are plain texts.
 
     Raises InvalidParameter for a name that RocketMQ does not have, a value of another type than the default's, or an
     invalid one.
     """
     document = {**DEFAULTS, **(base or {}), "groupName": name}
     for attribute, text in attributes:
+        if attribute in GROUP_ATTRIBUTES:
+            check_group_attribute(attribute, text)
+            document["attributes"] = {**document["attributes"], attribute: text}
+            continue
         default = DEFAULTS.get(attribute)
         if default is None:
-            raise InvalidParameter("group attribute", attribute, "one of " + ", ".join(sorted(DEFAULTS)))
+            raise InvalidParameter(
+                "group attribute", attribute, "one of " + ", ".join([*sorted(DEFAULTS), *GROUP_ATTRIBUTES])
+            )
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
@@ -74,8 +82,11 @@ def _check_value(attribute: str, value: Any) -> None:
             raise InvalidParameter(attribute, value, f"{minimum} to {maximum}")
     elif attribute == "groupRetryPolicy":
         parse_backoff(value, levels_ms=())
-    elif attribute == "attributes" and not all(isinstance(text, str) for text in value.values()):
-        raise InvalidParameter(attribute, str(value)[:64], "an object of texts")
+    elif attribute == "attributes":
+        if not all(isinstance(text, str) for text in value.values()):
+            raise InvalidParameter(attribute, str(value)[:64], "an object of texts")
+        for name in value.keys() & set(GROUP_ATTRIBUTES):
+            check_group_attribute(name, value[name])
 
 
 class GroupTable:

@@ -170,11 +170,14 @@ class PopQueue:
             self._add(offsets[index], checkpoint.attempts_of(index) + counts)
         self._end(checkpoint, ended)
 
-    def on_changed(self, checkpoint: PopCheckpoint, index: int, pop_ms: int, invisible_ms: int) -> PopCheckpoint | None:
-        """The lease of one message goes on as a check point of its own; None where it was not leased."""
+    def on_changed(
+        self, checkpoint: PopCheckpoint, index: int, pop_ms: int, invisible_ms: int, *, counts: bool = True
+    ) -> PopCheckpoint | None:
+        """The lease of one message goes on as a check point of its own; None where it was not leased. Without `counts` its
+        end is no attempt."""
         if not self.open_bits(checkpoint) >> index & 1:
             return None
-        offset, attempts = checkpoint.offsets[index], checkpoint.attempts_of(index)
+        offset, attempts = checkpoint.offsets[index], checkpoint.attempts_of(index) - (not counts)
         one = PopCheckpoint(
             self,
             range(offset, offset + 1),
@@ -275,6 +278,11 @@ class PopQueue:
     def is_idle(self) -> bool:
         """Nothing is leased, and nothing is to be handed out again."""
         return not (self.checkpoints or self.twins or self.available)
+
+    @property
+    def is_leased(self) -> bool:
+        """Somebody has some of its messages."""
+        return bool(self.checkpoints or self.twins)
 
     @property
     def entries(self) -> int:

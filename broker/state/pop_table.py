@@ -6,15 +6,19 @@ the wall clock to go by, and holds a lease for its whole invisible time at most;
 time, since the owner needs a moment to be heard.
 
 What was acknowledged a moment ago is remembered: to acknowledge it once more succeeds.
+
+A lite topic's queue is the light queue of its name. The events name it by the parent and the lite topic, so one event is of
+many lite topics of a parent, as it is of many queues of another topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ...model.errors import StoreFormatError
+from ...model.topics.light_queues import LIGHT_PREFIX, lite_prefix, lite_queue, lite_topic_of
 from .lease_times import LeaseTimes
 from .packed_rows import pack_rows, unpack_rows
 from .pop_queue import Name, PopCheckpoint, PopQueue, decode_offsets, encode_offsets
@@ -37,12 +41,16 @@ RENEW_AHEAD_MS: Final = 5000
 
 QueueKey = tuple[str, str, int]
 """(group, topic, queue id)."""
-Bits = tuple[int, int, int, int]
-"""(queue id, first offset, time of the pop, bits): some messages of a check point."""
+Place = int | str
+"""Where in a topic: the id of a queue, or a lite topic."""
+Bits = tuple[Place, int, int, int]
+"""(place, first offset, time of the pop, bits): some messages of a check point."""
 
 _HELD: Final = ("pops", "acked", "key")
 _ACKED_WIDTH: Final = 3
+_UNCOUNTED_WIDTH: Final = 7  # of a changed row that says whether it counts
 _PAIRS_MAX: Final = 4096
+_NO_COUNTS: Final[Mapping[str, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ class Popped:
     """One check point to be. `passed`: (offset, key hash) of messages that an ordered pop passed over; `next_offset`: the
     first one of the queue that nobody looked at."""
 
-    queue_id: int
+    place: Place
     offsets: Sequence[int]
     pop_ms: int
     invisible_ms: int
@@ -71,12 +79,14 @@ class Due:
 
 class PopTable:
     """`entries`: check points, and messages to be handed out again, of all queues together. `key`: b"" until the log has
-    one."""
+    one. `on_freed(key)`: told of each lite topic's queue of which nothing is leased any more."""
 
     def __init__(self) -> None:
+        self.on_freed: Callable[[QueueKey], None] = _tell_nobody
         self.key = b""
         self.entries = 0
         self._queues: dict[QueueKey, PopQueue] = {}
+        self._lite_counts: dict[str, dict[str, int]] = {}  # parent -> {group: how many of its lite topics it has}
         self._looks = LeaseTimes()  # leases with an owner, before their end
         self._ends = LeaseTimes()
         self._acked: dict[tuple[QueueKey, Name], int] = {}  # bits that were acknowledged, the latest last
@@ -93,7 +103,7 @@ class PopTable:
         rows = [
             *(
                 [
-                    *(one.queue_id, encode_offsets(one.offsets), one.pop_ms, one.invisible_ms, one.next_offset),
+                    *(one.place, encode_offsets(one.offsets), one.pop_ms, one.invisible_ms, one.next_offset),
                     *(one.owner, one.attempts, one.keys, one.passed),
                 ]
                 for one in pops
@@ -113,19 +123,27 @@ class PopTable:
 
     @staticmethod
     def event_changed(
-        group: str, topic: str, queue_id: int, name: Name, index: int, lease: tuple[int, int]
+        group: str,
+        topic: str,
+        place: Place,
+        name: Name,
+        changes: Sequence[tuple[int, int, int]],
+        *,
+        counts: bool = True,
     ) -> Document:
-        """One is leased from now on for another time. `lease`: (time of the change, invisible time), ms."""
-        return {"event": CHANGED, "group": group, "topic": topic, "rows": [[queue_id, *name, index, *lease]]}
+        """Some of a check point are leased from now on for another time. `changes`: (index, time of the change, invisible
+        time) of each, ms; `counts`: that it was handed out is an attempt."""
+        rows = [[place, *name, *change, int(counts)] for change in changes]
+        return {"event": CHANGED, "group": group, "topic": topic, "rows": rows}
 
     @staticmethod
-    def event_renewed(group: str, topic: str, rows: Sequence[tuple[int, int, int]]) -> Document:
-        """These begin anew. `rows`: (queue id, first offset, time of the pop)."""
+    def event_renewed(group: str, topic: str, rows: Sequence[tuple[Place, int, int]]) -> Document:
+        """These begin anew. `rows`: (place, first offset, time of the pop)."""
         return {"event": RENEWED, "group": group, "topic": topic, "rows": rows}
 
     @staticmethod
-    def event_ended(group: str, topic: str, rows: Sequence[tuple[int, int]]) -> Document:
-        """These messages cannot be handed out any more: they expired, or are lost. `rows`: (queue id, offset)."""
+    def event_ended(group: str, topic: str, rows: Sequence[tuple[Place, int]]) -> Document:
+        """These messages cannot be handed out any more: they expired, or are lost. `rows`: (place, offset)."""
         return {"event": ENDED, "group": group, "topic": topic, "rows": rows}
 
     @staticmethod
@@ -147,16 +165,16 @@ class PopTable:
                 raise unknown_event("pop", event)
             group, topic = str(event["group"]), str(event["topic"])
             for row in event["rows"]:
-                key = (group, topic, int(row[0]))
-                before = self._size(key)
+                key = key_of(group, topic, row[0] if type(row[0]) is str else int(row[0]))
+                queue = self._queues.get(key)
+                before = 0 if queue is None else queue.entries
                 self._apply(kind, key, row, event)
-                self.entries += self._size(key) - before
+                queue = self._queues.get(key)
+                self.entries += (0 if queue is None else queue.entries) - before
+                if type(row[0]) is str and queue is not None and not queue.is_leased:
+                    self.on_freed(key)
         except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError("pop events", f"{str(event)[:200]}: {error!r}") from error
-
-    def _size(self, key: QueueKey) -> int:
-        queue = self._queues.get(key)
-        return 0 if queue is None else queue.entries
 
     def _apply(self, kind: str, key: QueueKey, row: Sequence[Any], event: Mapping[str, Any]) -> None:
         if kind == POPPED:
@@ -180,7 +198,8 @@ class PopTable:
         elif kind == RETURNED:
             queue.on_returned(checkpoint, int(row[3]), counts=bool(event["counts"]))
         else:
-            one = queue.on_changed(checkpoint, int(row[3]), int(row[4]), int(row[5]))
+            counts = len(row) < _UNCOUNTED_WIDTH or bool(row[6])
+            one = queue.on_changed(checkpoint, int(row[3]), int(row[4]), int(row[5]), counts=counts)
             if one is not None:
                 self._schedule(one)
         self._settle(queue, checkpoint)
@@ -191,6 +210,7 @@ class PopTable:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = PopQueue(key, offsets[0])
+            self._count_lite(key, 1)
         shared_ms, shared_owner = self._same(int(invisible_ms), str(owner))
         checkpoint = PopCheckpoint(
             queue,
@@ -236,6 +256,14 @@ class PopTable:
         if checkpoint is not None and queue.checkpoint(checkpoint.name) is not checkpoint:
             self._unschedule(checkpoint)
 
+    def _count_lite(self, key: QueueKey, change: int) -> None:
+        lite = lite_topic_of(key[1]) if key[1].startswith(LIGHT_PREFIX) else None
+        if lite is not None:
+            counts = self._lite_counts.setdefault(lite[0], {})
+            counts[key[0]] = counts.get(key[0], 0) + change
+            if not counts[key[0]]:
+                del counts[key[0]]
+
     def _remember(self, key: QueueKey, name: Name, bits: int) -> None:
         self._acked[key, name] = self._acked.pop((key, name), 0) | bits
         if len(self._acked) > ACKED_MAX:
@@ -248,6 +276,8 @@ class PopTable:
             before = queue.entries
             self._settle(queue, queue.on_ended(offset, name))
             self.entries += queue.entries - before
+            if key[1].startswith(LIGHT_PREFIX) and not queue.is_leased:
+                self.on_freed(key)
 
     def on_taken_back(self, key: QueueKey, offsets: Iterable[int], *, next_offset: int) -> None:
         """Another broker had the store, and these were leased there: they are available, after one attempt. `next_offset`:
@@ -269,16 +299,24 @@ class PopTable:
             self._end_all(before)
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Forgets a topic's queues."""
-        self._forget([key for key in self._queues if key[1] == topic])
+        """Forgets a topic's queues, and those of its lite topics."""
+        begin = lite_prefix(topic)
+        self._forget([key for key in self._queues if key[1] == topic or key[1].startswith(begin)])
 
     def on_group_deleted(self, group: str) -> None:
         """Forgets a group's queues."""
         self._forget([key for key in self._queues if key[0] == group])
 
+    def on_lite_collected(self, parent: str, lite_topics: Iterable[str]) -> None:
+        """Forgets the queues of these lite topics, in all groups."""
+        groups = list(self._lite_counts.get(parent, ()))
+        keys = [key_of(group, parent, lite_topic) for lite_topic in lite_topics for group in groups]
+        self._forget([key for key in keys if key in self._queues])
+
     def _forget(self, keys: list[QueueKey]) -> None:
         for key in keys:
             self._end_all(self._queues.pop(key))
+            self._count_lite(key, -1)
 
     def _end_all(self, queue: PopQueue) -> None:
         self.entries -= queue.entries
@@ -294,6 +332,10 @@ class PopTable:
     def queues_of(self, group: str) -> Iterator[tuple[QueueKey, PopQueue]]:
         """Of one group."""
         return ((key, queue) for key, queue in self._queues.items() if key[0] == group)
+
+    def lite_counts(self, parent: str) -> Mapping[str, int]:
+        """{group: how many of the parent's lite topics it has received from}."""
+        return self._lite_counts.get(parent, _NO_COUNTS)
 
     def all_queues(self) -> Iterator[tuple[QueueKey, PopQueue]]:
         """Of all groups."""
@@ -326,6 +368,7 @@ class PopTable:
             for group, topic, queue_id, content in document.get("pops") or ():
                 key = (str(group), str(topic), int(queue_id))
                 self._queues[key] = PopQueue.load(key, content)
+                self._count_lite(key, 1)
             for group, topic, queue_id, texts in document.get("acked") or ():
                 key = (str(group), str(topic), int(queue_id))
                 for begin, pop_ms, bits in unpack_rows(texts, _ACKED_WIDTH):
@@ -349,6 +392,23 @@ class PopTable:
             acked.setdefault(key, []).append((*name, bits))
         packed = [[*key, pack_rows(of_queue)] for key, of_queue in acked.items()]
         return {**self._rest, "key": self.key.hex(), "acked": packed, "pops": rows}
+
+
+def key_of(group: str, topic: str, place: Place) -> QueueKey:
+    """The queue at a place in a topic."""
+    if isinstance(place, int):
+        return group, topic, place
+    return group, lite_queue(topic, place), 0
+
+
+def place_of(key: QueueKey) -> tuple[str, Place]:
+    """(topic, place) of a queue: the reverse of `key_of`."""
+    lite = lite_topic_of(key[1]) if key[1].startswith(LIGHT_PREFIX) else None
+    return (key[1], key[2]) if lite is None else lite
+
+
+def _tell_nobody(key: QueueKey) -> None:
+    """Until the handlers are wired."""
 
 
 def _ahead_ms(checkpoint: PopCheckpoint) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from ..options import Json, Namesrv, complete_topics, pairs_text, parse_pairs
+from ...model.route import TYPE_ATTRIBUTE
+from ...model.topics.lite_settings import EXPIRATION, NEVER
+from ..options import Json, Namesrv, complete_topics, pairs_text, parse_duration, parse_pairs
 from ..output import print_table, readable_time, show
 from ..watch import watched
 
@@ -36,11 +39,18 @@ def create(
         bool, typer.Option("--order", help="Ordered: its queues stay at their brokers while one is down.")
     ] = False,
     attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="What its messages are: lite, priority, ...")
+    ] = None,
+    lite_expiry: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Collect its lite topics after such an idle time: 15m, 1d, ...; or never."),
+    ] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Create a topic at every broker; an existing one gets these settings, and its queues stay."""
-    attributes = parse_pairs(attr, "--attr")
+    attributes = {**parse_pairs(attr, "--attr"), **_typed(kind, lite_expiry)}
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -117,6 +127,15 @@ def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None
         for row in document["queues"]
     ]
     show(document, as_json, lambda: print_table(columns, rows))
+
+
+def _typed(kind: str | None, lite_expiry: str | None) -> dict[str, str]:
+    """The attributes that these options stand for. Raises typer.BadParameter."""
+    attributes = {} if kind is None else {TYPE_ATTRIBUTE: kind.upper()}
+    if lite_expiry is not None:
+        idle = None if lite_expiry == "never" else parse_duration(lite_expiry, "--lite-expiry")
+        attributes[EXPIRATION] = str(NEVER if idle is None else -(-idle // timedelta(minutes=1)))
+    return attributes
 
 
 def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:

@@ -11,6 +11,7 @@ from ...model.errors import InvalidParameter, NoRoute, RequestTimeout, TopicNotF
 from ...model.names import check_topic
 from ...model.queue import MessageQueue, QueueOffset
 from ...model.route import PERMISSION_READ_WRITE, TopicRoute
+from ...model.topics.lite_settings import is_lite_parent
 from ...remoting.commands import (
     CreateTopic,
     GetMaxOffset,
@@ -29,6 +30,7 @@ from .admin_merge import Document, merge_topic_queues, merge_topics
 
 LOOK_AGAIN_MS: Final = 20
 NEW_TOPIC_QUEUES: Final = 8
+NEW_LITE_QUEUES: Final = 1  # the order is in the light queues; messages of many lite topics travel in one batch
 
 
 class TopicAdmin(AdminCalls):
@@ -47,16 +49,18 @@ class TopicAdmin(AdminCalls):
     ) -> None:
         """Creates a topic at every master, or at the named ones, or updates its settings; returns when it is routed.
 
-        `queues`: at each of them; None: as many as it has there, 8 where it is new. `permission`: 2 = write, 4 = read, 6 =
-        both. `attributes`: your own texts, stored with the topic. Raises InvalidName, InvalidParameter, NoRoute if there is no
-        master, RequestTimeout.
+        `queues`: at each of them; None: as many as it has there, 8 where it is new, 1 where it is new and has lite topics.
+        `permission`: 2 = write, 4 = read, 6 = both. `attributes`: your own texts, stored with the topic; and RocketMQ's, as
+        {"message.type": "LITE", "lite.topic.expiration": "1440"} (minutes) for a topic that has lite topics. Raises
+        InvalidName, InvalidParameter, NoRoute if there is no master, RequestTimeout.
         """
         deadline_ms = self._deadline(timeout)
         check_topic(topic)
         settings = settings_of(attributes)
         chosen = await self._chosen_masters(brokers, deadline_ms)
         held = await self._queue_counts(topic, deadline_ms) if queues is None else {}
-        counts = {name: held.get(name, NEW_TOPIC_QUEUES) if queues is None else queues for name in chosen}
+        new = NEW_LITE_QUEUES if is_lite_parent(dict(settings)) else NEW_TOPIC_QUEUES
+        counts = {name: held.get(name, new) if queues is None else queues for name in chosen}
         for name, address in chosen.items():
             count = counts[name]
             request = CreateTopic(topic, count, count, permission, order, settings)

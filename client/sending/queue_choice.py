@@ -1,16 +1,22 @@
 """Which queue a message or batch goes to. Pure.
 
 Without a sharding key: the queues in turn, with healthy brokers first. With one: always the queue that the key's hash
-selects, even while that queue is unavailable. With a priority: one queue of each broker, these in turn.
+selects, even while that queue is unavailable. With a priority: one queue of each broker, these in turn. Of a lite topic: the
+queue of a broker that the name's hash selects, such that a broker more or less moves as few lite topics as can be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
+from zlib import crc32
 
 from ...model.queue import MessageQueue
 from ...model.route import PERMISSION_WRITE, TopicRoute
 from ...model.tag_hash import java_hash
+
+_ODD: Final = 0x9E3779B97F4A7C15
+_MASK: Final = (1 << 64) - 1
 
 
 def choose_queue(
@@ -70,6 +76,23 @@ def shard_layout(route: TopicRoute, known: tuple[MessageQueue, ...] = ()) -> tup
         if data.permission & PERMISSION_WRITE:
             queues.update(MessageQueue(route.topic, data.broker_name, number) for number in range(data.write_queues))
     return known if queues == set(known) else tuple(sorted(queues))
+
+
+def lite_topic_queue(layout: Sequence[MessageQueue], lite_topic: str) -> MessageQueue:
+    """The queue of a lite topic. Each broker draws a number for the name, and the highest has it: if one of n + 1 brokers comes
+    or goes, one in n + 1 lite topics moves, to it or from it. Among its queues the hash selects."""
+    value = crc32(lite_topic.encode())
+    first = layout[0].broker_name
+    if layout[-1].broker_name == first:
+        return layout[value % len(layout)]
+    chosen = max({queue.broker_name for queue in layout}, key=lambda name: (_draw(value, name), name))
+    queues = [queue for queue in layout if queue.broker_name == chosen]
+    return queues[value % len(queues)]
+
+
+def _draw(value: int, broker_name: str) -> int:
+    drawn = (value ^ crc32(broker_name.encode())) * _ODD & _MASK
+    return (drawn ^ drawn >> 32) * _ODD & _MASK
 
 
 def shard_queue(layout: Sequence[MessageQueue], sharding_key: str) -> MessageQueue:

@@ -94,6 +94,7 @@ from .jobs import (
     ReplayElsewhere,
     TargetInUse,
 )
+from .lite import LiteQuotaExceeded, LiteSubscriptionUnknown, LiteTopicMissing, NotLiteParent
 from .pipeline import (
     BatchChanged,
     BatchOutdated,
@@ -192,6 +193,9 @@ __all__ = [
     "JobFailed",
     "KernelOutdated",
     "LeaseExpired",
+    "LiteQuotaExceeded",
+    "LiteSubscriptionUnknown",
+    "LiteTopicMissing",
     "LocalProtocolError",
     "MasterStillAlive",
     "MessageIllegal",
@@ -209,6 +213,7 @@ __all__ = [
     "NotFlushed",
     "NotGroupMaster",
     "NotLeadingController",
+    "NotLiteParent",
     "NotMaster",
     "OffsetFileFailed",
     "OffsetFileInUse",

@@ -58,6 +58,11 @@ def lite_queue(parent: str, lite_topic: str) -> str:
     return f"{LIGHT_PREFIX}${parent}${lite_topic}"
 
 
+def lite_prefix(parent: str) -> str:
+    """What the light queues of all its lite topics begin with."""
+    return f"{LIGHT_PREFIX}${parent}$"
+
+
 def lite_topic_of(queue: str) -> tuple[str, str] | None:
     """(parent, lite topic) of a light queue; None if it is not a lite topic's."""
     parts = queue.split("$")

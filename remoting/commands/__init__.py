@@ -58,6 +58,11 @@ from .groups import GetGroups as GetGroups
 from .groups import Heartbeat as Heartbeat
 from .groups import HeartbeatReply as HeartbeatReply
 from .groups import UnregisterClient as UnregisterClient
+from .lite import LitePopReply as LitePopReply
+from .lite import LiteSubscribedReply as LiteSubscribedReply
+from .lite import PopLite as PopLite
+from .lite import SubscribeLite as SubscribeLite
+from .lite import SuspendLite as SuspendLite
 from .lookup import MessagesReply as MessagesReply
 from .lookup import QueryMessages as QueryMessages
 from .lookup import QueryReply as QueryReply

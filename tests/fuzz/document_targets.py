@@ -157,7 +157,7 @@ _EVENTS: dict[str, list[Any]] = {
         PopTable.event_popped("g", "orders", _POPS),
         PopTable.event_acked("g", "orders", [(0, 5, 1_700_000_000_000, 0b101)]),
         PopTable.event_returned("g", "orders", [(0, 5, 1_700_000_000_000, 0b010)], counts=True),
-        PopTable.event_changed("g", "orders", 0, (5, 1_700_000_000_000), 1, (1_700_000_000_007, 60_000)),
+        PopTable.event_changed("g", "orders", 0, (5, 1_700_000_000_000), [(1, 1_700_000_000_007, 60_000)]),
         PopTable.event_renewed("g", "orders", [(0, 5, 1_700_000_000_000)]),
         PopTable.event_ended("g", "orders", [(0, 6)]),
         PopTable.event_signed(bytes(32)),

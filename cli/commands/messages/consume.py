@@ -198,7 +198,8 @@ class _Popping:
         acks: bool,
         invisible: float | None,
     ) -> None:
-        from ....client.simple_consumer import INVISIBLE_S, SimpleConsumer
+        from ....client.consuming.simple.consumer_core import INVISIBLE_S
+        from ....client.simple_consumer import SimpleConsumer
 
         self.consumer = SimpleConsumer(
             group,

@@ -33,7 +33,9 @@ class Demand(NamedTuple):
 class Division:
     """One consumer's. Guarded by the lock of its owner."""
 
-    def __init__(self) -> None:
+    def __init__(self, pop_max: int = POP_MAX) -> None:
+        """`pop_max`: messages of one request."""
+        self._pop_max = pop_max
         self._expected: dict[PopTarget, int] = {}
         self._turns = count()
 
@@ -42,7 +44,9 @@ class Division:
         if got < asked:
             self._expected.pop(target, None)
         else:
-            self._expected[target] = min(EXPECTED_MAX, 2 * max(POP_MAX, self._expected.get(target, 0)))
+            self._expected[target] = min(
+                max(EXPECTED_MAX, self._pop_max), 2 * max(self._pop_max, self._expected.get(target, 0))
+            )
 
     def keep(self, targets: Sequence[PopTarget]) -> None:
         """Only these are there now."""
@@ -55,11 +59,11 @@ class Division:
         known = self._expected_of(in_turn, wanted)
         if sum(demand.max_messages for demand in known) == wanted:
             return known
-        return _waiting(in_turn, wanted)
+        return self._waiting(in_turn, wanted)
 
     def waiting(self, targets: Sequence[PopTarget], wanted: int) -> list[Demand]:
         """Everybody is asked, and waits."""
-        return _waiting(self._in_turn(targets), wanted)
+        return self._waiting(self._in_turn(targets), wanted)
 
     def at_once(self, targets: Sequence[PopTarget], wanted: int) -> list[Demand]:
         """Requests for messages that are taken to be there, at most `wanted`."""
@@ -71,8 +75,8 @@ class Division:
             there = min(wanted, self._expected.get(target, 0))
             wanted -= there
             while there > 0:
-                demands.append(Demand(target, min(POP_MAX, there), waits=False))
-                there -= POP_MAX
+                demands.append(Demand(target, min(self._pop_max, there), waits=False))
+                there -= self._pop_max
         return demands
 
     def _in_turn(self, targets: Sequence[PopTarget]) -> list[PopTarget]:
@@ -81,6 +85,5 @@ class Division:
         first = next(self._turns) % len(targets)
         return [*targets[first:], *targets[:first]]
 
-
-def _waiting(targets: Sequence[PopTarget], wanted: int) -> list[Demand]:
-    return [Demand(target, min(POP_MAX, wanted), waits=True) for target in targets]
+    def _waiting(self, targets: Sequence[PopTarget], wanted: int) -> list[Demand]:
+        return [Demand(target, min(self._pop_max, wanted), waits=True) for target in targets]

@@ -14,7 +14,7 @@ from ....model.clock import monotonic_ms
 from ....model.errors import BrokerBusy, ClientClosed, RemoteProtocolError, ZenitError
 from ....model.subscription import Subscription
 from ....record.kernel import StoredMessage, decode_batch
-from ....remoting.commands import PopReply
+from ....remoting.commands import LitePopReply, PopReply
 from ...connection.waiting import Signal
 from .division import Demand, PopTarget
 from .lease import Lease
@@ -28,7 +28,8 @@ LOOK_MS: Final = 1_000  # between two looks for brokers that have come
 GRACE_MS: Final = 1_000
 """How much later than it should a pop may be answered."""
 
-Arrived = tuple[PopTarget, PopReply, bytes]
+AnyPopReply = PopReply | LitePopReply
+Arrived = tuple[PopTarget, AnyPopReply, bytes]
 
 
 class Receiving:
@@ -146,7 +147,7 @@ class Receiving:
             pause_ms = max(AGAIN_MS, error.retry_after_ms) if isinstance(error, BrokerBusy) else AGAIN_MS
             self._not_before_ms[target] = monotonic_ms() + pause_ms
 
-    def _take(self, target: PopTarget, reply: PopReply, payload: bytes) -> None:
+    def _take(self, target: PopTarget, reply: AnyPopReply, payload: bytes) -> None:
         batch = decode_batch(payload, target.broker_name)
         if len(batch) != sum(part[1] for part in reply.parts):
             raise RemoteProtocolError("a pop's reply has another number of messages than it says")

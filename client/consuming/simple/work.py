@@ -7,14 +7,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count
-from typing import Final
+from typing import ClassVar, Final
 
 from ....model.clock import monotonic_ms
 from ....model.errors import LocalProtocolError, RemoteProtocolError, ZenitError
 from ....model.route import TopicRoute
 from ....model.subscription import MessageModel, Subscription
 from ....record.kernel import StoredMessage
-from ....remoting.commands import CancelPop, PopMessages, PopReply
+from ....remoting.commands import CancelPop, LitePopReply, PopLite, PopMessages, PopReply, Reply
 from ...connection.connection import Connection
 from ...connection.membership import Member
 from ...connection.waiting import Signals, Waits
@@ -22,9 +22,9 @@ from ..allocation import allocation_of
 from ..assignment import Assignment
 from ..start_from import FIRST, StartFrom
 from .ack_sends import AckSends, OnAckError
-from .division import Demand, Division, PopTarget
+from .division import POP_MAX, Demand, Division, PopTarget
 from .lease import LeasedPart, lease_of, leased_parts
-from .receiving import Receiving
+from .receiving import AnyPopReply, Receiving
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ POP_GRACE_MS: Final = 3_000
 
 class PopWork:
     """One consumer's. The lock is never held while sending."""
+
+    pop_max: ClassVar[int] = POP_MAX
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class PopWork:
         self._member = Member(client_id)
         self._routes: dict[str, TopicRoute] = {}  # that the targets are of
         self._announced: dict[str, Member] = {}
-        self._division = Division()
+        self._division = Division(self.pop_max)
         self._targets: list[PopTarget] = []
         self._receivings: set[Receiving] = set()
         self._pops: dict[int, str] = {}  # that wait for an answer: the address
@@ -149,6 +151,10 @@ class PopWork:
             with self._lock:
                 self._announced.update(dict.fromkeys(fresh, member))
 
+    def _note_failure(self, target: PopTarget, error: ZenitError) -> None:
+        with self._lock:
+            self._failing[target] = error
+
     def waits_for(self) -> ZenitError | None:
         """What keeps messages from coming at present, and may pass."""
         with self._lock:
@@ -178,8 +184,8 @@ class PopWork:
         target, pop_id = demand.target, next(self._pop_ids)
         request = self._request(receiving, demand, subscription, pop_id, wait_ms)
 
-        def on_reply(reply: PopReply | None, payload: bytes, error: ZenitError | None) -> None:
-            self._on_answer(receiving, pop_id, target, reply, payload, error)
+        def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+            self._on_answer(receiving, pop_id, target, _pop_reply(reply), payload, error)
 
         with self._lock:
             receiving.asked[pop_id] = demand
@@ -207,7 +213,7 @@ class PopWork:
         try:
             address = self._connection.routes.address_of(target.topic, target.broker_name)
             reply, payload = await self._waits.call(address, request, timeout_ms=POP_GRACE_MS)
-            self._on_answer(receiving, pop_id, target, reply, payload, None)
+            self._on_answer(receiving, pop_id, target, _pop_reply(reply), payload, None)
         except ZenitError as error:
             self._cancel({pop_id: address})
             self._on_answer(receiving, pop_id, target, None, b"", error)
@@ -217,7 +223,7 @@ class PopWork:
 
     def _request(
         self, receiving: Receiving, demand: Demand, subscription: Subscription, pop_id: int, wait_ms: int
-    ) -> PopMessages:
+    ) -> PopMessages | PopLite:
         return PopMessages(
             self._group,
             demand.target.topic,
@@ -237,11 +243,12 @@ class PopWork:
         receiving: Receiving,
         pop_id: int,
         target: PopTarget,
-        reply: PopReply | None,
+        reply: AnyPopReply | None,
         payload: bytes,
         error: ZenitError | None,
     ) -> None:
         """In the thread that got the answer."""
+        self._on_heard(target, reply, error)
         is_late = is_first = is_over = False
         with self._lock:
             self._pops.pop(pop_id, None)
@@ -274,8 +281,11 @@ class PopWork:
             if error.route_stale or error.retriable:
                 self._connection.routes.refresh_soon(target.topic)
 
+    def _on_heard(self, target: PopTarget, reply: AnyPopReply | None, error: ZenitError | None) -> None:
+        """What an answer says besides messages. Any thread."""
+
     def parts_of(
-        self, target: PopTarget, reply: PopReply, invisible_ms: int
+        self, target: PopTarget, reply: AnyPopReply, invisible_ms: int
     ) -> Iterator[tuple[LeasedPart, tuple[int, ...], int]]:
         """(the part, the attempts of its messages, their number) of each in a reply."""
         until_ms = monotonic_ms() + invisible_ms
@@ -360,3 +370,8 @@ class PopWork:
     def _tell_change(self) -> None:
         with self._lock:
             self._changed.set_all()
+
+
+def _pop_reply(reply: Reply | None) -> AnyPopReply | None:
+    """None for anything else."""
+    return reply if isinstance(reply, PopReply | LitePopReply) else None

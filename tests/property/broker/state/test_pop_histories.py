@@ -141,7 +141,7 @@ class PopHistories(RuleBasedStateMachine):
             self.leased[key] = (key[1], pop_ms), 0, attempts, invisible_ms
             self.due[queue_id, (key[1], pop_ms)] = self.now_ms + invisible_ms
             self.handles.append((queue_id, (key[1], pop_ms), 1))
-        self.tell(PopTable.event_changed(GROUP, TOPIC, queue_id, name, index, (pop_ms, invisible_ms)))
+        self.tell(PopTable.event_changed(GROUP, TOPIC, queue_id, name, [(index, pop_ms, invisible_ms)]))
 
     @has_handles
     @rule(which=st.integers(0, 1 << 30))

@@ -1,8 +1,17 @@
 """Which queue a message goes to."""
 
+from collections import Counter
+
 import pytest
 
-from zenitmq.client.sending.queue_choice import choose_queue, interleave, priority_queues, shard_layout, shard_queue
+from zenitmq.client.sending.queue_choice import (
+    choose_queue,
+    interleave,
+    lite_topic_queue,
+    priority_queues,
+    shard_layout,
+    shard_queue,
+)
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.route import BrokerData, QueueData, TopicRoute
 
@@ -81,3 +90,28 @@ def test_a_broker_that_is_there_has_no_more_queues_than_it_lists() -> None:
 def test_layout_holds_queues_of_brokers_without_master_but_not_read_only_ones() -> None:
     away = TopicRoute("t", (QueueData("a", 2, 2, 6), QueueData("b", 2, 2, 4)), (BrokerData("c", "a", {1: "slave:1"}),))
     assert shard_layout(away) == (MessageQueue("t", "a", 0), MessageQueue("t", "a", 1))
+
+
+def lite_layout(*brokers: str, queues: int = 2) -> list[MessageQueue]:
+    return [MessageQueue("chats", broker, number) for broker in sorted(brokers) for number in range(queues)]
+
+
+def test_lite_topics_are_spread_evenly_over_brokers_and_their_queues() -> None:
+    names = [f"session-{number}" for number in range(6000)]
+    counts = Counter(lite_topic_queue(lite_layout("a", "b", "c"), name) for name in names)
+    assert set(counts) == set(lite_layout("a", "b", "c"))
+    assert all(800 < count < 1200 for count in counts.values())
+
+
+def test_a_broker_more_takes_its_share_of_lite_topics_and_moves_no_other() -> None:
+    names = [f"session-{number}" for number in range(6000)]
+    before = {name: lite_topic_queue(lite_layout("a", "b", "c"), name) for name in names}
+    after = {name: lite_topic_queue(lite_layout("a", "b", "c", "d"), name) for name in names}
+    moved = [name for name in names if after[name] != before[name]]
+    assert {after[name].broker_name for name in moved} == {"d"}
+    assert 1300 < len(moved) < 1700
+
+
+def test_with_one_broker_a_lite_topic_has_one_of_its_queues() -> None:
+    found = {lite_topic_queue(lite_layout("a", queues=4), f"s{number}") for number in range(100)}
+    assert found == set(lite_layout("a", queues=4))

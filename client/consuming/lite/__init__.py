@@ -1,0 +1,1 @@
+"""Inside of the lite consumer: which lite topics it wants, and what its brokers know of that."""

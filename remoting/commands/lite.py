@@ -1,0 +1,94 @@
+"""Requests of groups that receive lite topics (LiteConsumer). What becomes of the messages is said as in popping. Pure."""
+
+from __future__ import annotations
+
+from .base import Lane, Reply, RequestFor, ServedBy, request
+from .plain_dataclass import dataclass
+from .popping import ChangedReply
+from .rights import Action, on_group, on_topic
+
+
+@dataclass(frozen=True, slots=True)
+class LitePopReply(Reply):
+    """parts: ((lite topic, count, receipt handle, attempts), ...), otherwise as in PopReply. `evicted`: lite topics that
+    another member has now; `evictions`: the number by which the client says that it has heard."""
+
+    parts: tuple[tuple[str, int, str, tuple[int, ...]], ...]
+    pop_ms: int
+    evicted: tuple[str, ...] = ()
+    evictions: int = 0
+
+
+@request(
+    200070,
+    Lane.PULL,
+    served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+)
+@dataclass(frozen=True, slots=True)
+class PopLite(RequestFor[LitePopReply]):
+    """POP_LITE_MESSAGE: at most `max_messages` messages of any lite topics of the parent `topic` that the client subscribes to
+    here, at most 32 of each. Of a lite topic one such part is out at a time in the group; nothing of it goes out before all of
+    the part is handled, or its time is over.
+
+    `version`: of the subscriptions that this broker has confirmed to the client; a broker that does not know them refuses with
+    LiteSubscriptionUnknown. `evictions`: the last number that it has heard. The others as in PopMessages.
+    """
+
+    group: str
+    topic: str
+    max_messages: int
+    invisible_ms: int
+    wait_ms: int
+    client_id: str
+    version: int
+    pop_id: int = 0
+    renews: bool = False
+    evictions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiteSubscribedReply(Reply):
+    """is_known: the change is made. False: this broker does not know what it is to change, and is to be told all of it."""
+
+    is_known: bool
+
+
+@request(
+    200071,
+    Lane.HEARTBEAT,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+)
+@dataclass(frozen=True, slots=True)
+class SubscribeLite(RequestFor[LiteSubscribedReply]):
+    """LITE_SUBSCRIPTION_CTL: changes what a client subscribes to of a parent's lite topics. `action`: "add", "remove",
+    or "all": these and no others, whatever was before. `names`: at most 4096. `before`: the number of the change
+    before; `version`: of this one, higher. Once more, and it succeeds as the first time. Refused with
+    LiteQuotaExceeded."""
+
+    group: str
+    topic: str
+    client_id: str
+    action: str
+    names: tuple[str, ...]
+    before: int
+    version: int
+
+
+@request(
+    9190,
+    Lane.SEND,
+    served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+)
+@dataclass(frozen=True, slots=True)
+class SuspendLite(RequestFor[ChangedReply]):
+    """One message of a lite topic, and those behind it that came with it, come again after `delay_ms`, in their order;
+    that is no attempt. Until then nothing of the lite topic goes out. Refused with HandleRefused, LeaseExpired."""
+
+    group: str
+    topic: str
+    handle: str
+    index: int
+    delay_ms: int
