@@ -1,6 +1,6 @@
 """Measures an engine in this process: `python -m zenitmq.bench.engines [ENGINE] [--batch N] [--messages N] [--sends N]`.
 
-ENGINE is `memory://NAME` (by default) or `local:///DIRECTORY`. Prints JSON:
+ENGINE is `memory://NAME` (by default), `embedded:///DIRECTORY` or `local:///DIRECTORY`. Prints JSON:
 
 - `send_batch_and_poll`: one thread sends batches while another one polls, until it has all of them; `cpu_us`: what the whole
   process used for a message, which says more than the clock where others use the machine, too;

@@ -72,13 +72,15 @@ def measure(
     seconds: float,
     report: Report,
     on_started: Callable[[], None] | None = None,
+    new_worker: Callable[[str, object], BenchWorker] = BenchWorker,
 ) -> Measured:
-    """Runs the loads together. `on_started` is called when all are set up, just before they start.
+    """Runs the loads together, each in what `new_worker` makes. `on_started` is called when all are set up, just before they
+    start.
 
     Raises the error of any of them; all of them have ended afterwards.
     """
     with ExitStack() as running:
-        workers = [running.enter_context(BenchWorker(load.role, load.job)) for load in loads]
+        workers = [running.enter_context(new_worker(load.role, load.job)) for load in loads]
         for worker in workers:
             worker.wait_ready(_SETUP_SECONDS)
         os.sync()  # otherwise this measurement would pay for earlier dirty pages

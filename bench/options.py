@@ -123,7 +123,9 @@ class BenchOptions:
         2.0, "Length of each run of the raw path, before and after; 0 = none.", _ON_BROKER, between=(0, 600)
     )
     master: str = option("local[2]", "Where Spark runs.", ("spark",))
-    namesrv: str | None = option(None, "A cluster to measure; None = the one that runs here.", _ON_CLUSTER)
+    namesrv: str | None = option(
+        None, "A cluster or an engine to measure; None = the cluster that runs here.", _ON_CLUSTER
+    )
     own_cluster: bool = option(False, "Start a cluster even if one runs.", _ON_CLUSTER)
     directory: str | None = option(None, "Directory of a cluster that the run starts.", _EVERY, flag="--dir")
 

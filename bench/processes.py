@@ -15,7 +15,7 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TextIO
 
 from ..model.clock import monotonic_ns
 from ..model.errors import RequestTimeout, SystemFault
@@ -40,6 +40,9 @@ class BenchWorker:
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C at the terminal ends the run, which ends its workers
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._write(json.dumps(dataclasses.asdict(job)))
 
     @property
@@ -62,16 +65,15 @@ class BenchWorker:
 
     def stop(self) -> None:
         """Closes its input, which ends it; kills it if it does not end."""
-        if self._process.stdin and not self._process.stdin.closed:
+        if not self._input.closed:
             with contextlib.suppress(BrokenPipeError):  # it has ended already, with unread input
-                self._process.stdin.close()
+                self._input.close()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(_STOP_SECONDS)
-        if self._process.stdout:
-            self._process.stdout.close()
+        self._output.close()
 
     def kill(self) -> None:
         """Ends it at once."""
@@ -86,14 +88,13 @@ class BenchWorker:
 
     def fileno(self) -> int:
         """Its output, for a selector."""
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
+        return self._output.fileno()
 
     def read_events(self) -> list[dict[str, Any]]:
         """The lines that have come (blocks if there is none). Raises SystemFault if the worker failed or ended."""
         chunk = os.read(self.fileno(), 1 << 16)
         if not chunk:
-            raise SystemFault(f"bench {self.role} worker ended early (exit code {self._process.poll()})")
+            raise SystemFault(f"bench {self.role} worker ended early")
         *lines, self._pending = (self._pending + chunk).split(b"\n")
         if len(self._pending) > _LINE_BYTES_MAX:
             raise SystemFault(f"bench {self.role} worker sent an endless line")
@@ -104,10 +105,9 @@ class BenchWorker:
         return events
 
     def _write(self, line: str) -> None:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
+            self._input.write(line.encode() + b"\n")
+            self._input.flush()
         except BrokenPipeError as error:
             raise SystemFault(f"bench {self.role} worker ended early") from error
 
@@ -151,14 +151,20 @@ def gather(
 
 
 class WorkerChannel:
-    """The worker's end of the connection. Used by its main thread only."""
+    """The worker's end of the connection. Used by one thread only."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines_in: TextIO, lines_out: TextIO) -> None:
+        self._in, self._out = lines_in, lines_out
         self._told_ns = 0
+
+    def close(self) -> None:
+        """The parent sees the end."""
+        self._in.close()
+        self._out.close()
 
     def job(self) -> dict[str, Any]:
         """The first line of standard input."""
-        job: dict[str, Any] = json.loads(sys.stdin.readline(_LINE_BYTES_MAX))
+        job: dict[str, Any] = json.loads(self._in.readline(_LINE_BYTES_MAX))
         return job
 
     def ready(self, facts: Mapping[str, object]) -> bool:
@@ -168,7 +174,7 @@ class WorkerChannel:
 
     def next_word(self) -> str:
         """Blocks for the parent's next line; "" = it has closed: end."""
-        return sys.stdin.readline(_LINE_BYTES_MAX).strip()
+        return self._in.readline(_LINE_BYTES_MAX).strip()
 
     def progress(self, now_ns: int, messages: int, size_bytes: int) -> None:
         """Reports progress, at most four times a second."""
@@ -185,5 +191,5 @@ class WorkerChannel:
         self._tell({"error": text})
 
     def _tell(self, line: Mapping[str, object]) -> None:
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        self._out.write(json.dumps(line) + "\n")
+        self._out.flush()

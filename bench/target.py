@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from ..client.admin import Admin
 from ..client.connection.cluster import name_servers
+from ..client.connection.connection import connect, release
+from ..client.connection.engine_url import EMBEDDED, is_engine, parse_engine
+from ..client.connection.waiting import Blocking, run_blocking
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ConnectionLost, InvalidParameter, NoRoute, RequestTimeout, TopicNotFound
 from ..remoting.client import RemotingClient
@@ -45,9 +48,15 @@ class Target:
     """A cluster and the topic of one run. Owned by the thread that runs the benchmark."""
 
     def __init__(
-        self, client: RemotingClient, namesrv: str, topic: str, cluster: OwnCluster | None, facts: Mapping[str, Any]
+        self,
+        client: RemotingClient,
+        namesrv: str,
+        topic: str,
+        cluster: OwnCluster | None,
+        facts: Mapping[str, Any],
+        name_server: str,
     ) -> None:
-        """`cluster`: if the run started it itself.
+        """`cluster`: if the run started it itself. `name_server`: its address, for `client`.
 
         `facts`: {name, id, namesrv, started_for_this}, which identify the cluster.
         """
@@ -56,13 +65,16 @@ class Target:
         self.topic = topic
         self.cluster = cluster
         self.facts = facts
+        self._name_server = name_server
 
-    def _name_server(self) -> str:
-        return name_servers(self.namesrv)[0]
+    @property
+    def is_engine(self) -> bool:
+        """Whether it is in this process, so that loads must be, too."""
+        return is_engine(self.namesrv)
 
     def route(self) -> RouteReply:
         """The topic's route. Raises TopicNotFound, NoRoute."""
-        reply, _ = self._client.call(self._name_server(), GetRoute(self.topic), timeout_ms=_CALL_MS)
+        reply, _ = self._client.call(self._name_server, GetRoute(self.topic), timeout_ms=_CALL_MS)
         assert isinstance(reply, RouteReply)
         return reply
 
@@ -137,6 +149,10 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
         raise InvalidParameter(
             "--namesrv", options.namesrv, "none: warm files and settings need a cluster of their own"
         )
+    if options.namesrv is not None and is_engine(options.namesrv):
+        with _engine(options, report) as target:
+            yield target
+        return
     with RemotingClient() as client:
         found = () if own else name_servers(options.namesrv)
         if found and _answers(client, found[0]):
@@ -160,6 +176,32 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
                 yield target
 
 
+@contextmanager
+def _engine(options: BenchOptions, report: Report) -> Iterator[Target]:
+    """An engine in this process; its loads are threads. Raises InvalidParameter for what only processes can do."""
+    assert options.namesrv is not None
+    for flag, is_given in (
+        ("--prebuilt", options.prebuilt),
+        ("--stages", options.stages),
+        ("--stalled", options.stalled),
+    ):
+        if is_given:
+            raise InvalidParameter(flag, "given", "a cluster: loads of an engine are threads beside it")
+    if options.work == "transactions" and parse_engine("--namesrv", options.namesrv).scheme == EMBEDDED:
+        raise InvalidParameter(
+            "--namesrv", options.namesrv, "memory://, local:/// or a cluster: this has no transactions"
+        )
+    connection = connect(options.namesrv)
+    try:
+        address = connection.addresses[0]
+        with _topic(connection.remoting, options, options.namesrv, name_server=address) as target:
+            _check_flush(target, options)
+            report(BenchProgress(phase="engine", elapsed_seconds=0.0, total_seconds=0.0, note=target.namesrv))
+            yield target
+    finally:
+        run_blocking(release(connection, Blocking(connection.remoting)))
+
+
 def _which(target: Target) -> str:
     """A description of the cluster under load, because others may be using it."""
     return f"{target.facts['name']} ({target.facts['id']}) at {target.namesrv}, which runs already"
@@ -175,14 +217,20 @@ def _answers(client: RemotingClient, address: str) -> bool:
 
 @contextmanager
 def _topic(
-    client: RemotingClient, options: BenchOptions, namesrv: str, cluster: OwnCluster | None = None
+    client: RemotingClient,
+    options: BenchOptions,
+    namesrv: str,
+    cluster: OwnCluster | None = None,
+    *,
+    name_server: str | None = None,
 ) -> Iterator[Target]:
     """A topic of the run's own, deleted afterwards, unless an existing one is named."""
     name = options.topic or f"bench-{secrets.token_hex(8)}"
     with Admin(namesrv) as admin:
         broker = next(iter(admin.cluster()["brokers"]), {"cluster": None, "cluster_id": None})
         facts = {"name": broker["cluster"], "id": broker["cluster_id"], "namesrv": namesrv}
-        target = Target(client, namesrv, name, cluster, {**facts, "started_for_this": cluster is not None})
+        facts["started_for_this"] = cluster is not None
+        target = Target(client, namesrv, name, cluster, facts, name_server or name_servers(namesrv)[0])
         if options.topic is not None and options.topic in admin.topics():
             yield target
             return

@@ -29,8 +29,12 @@ ROLES: Final[dict[str, tuple[str, str, str]]] = {
 
 
 def main(role: str) -> int:
+    """Runs one job in this process."""
+    return run_role(role, WorkerChannel(sys.stdin, sys.stdout))
+
+
+def run_role(role: str, channel: WorkerChannel) -> int:
     """Runs one job; reports a failure to the parent as one line."""
-    channel = WorkerChannel()
     module_name, job_class, function = ROLES[role]
     try:
         module = importlib.import_module(f".{module_name}", __package__)

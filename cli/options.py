@@ -48,6 +48,16 @@ def _choose_name_servers(context: typer.Context, value: str | None) -> str | Non
     return chosen
 
 
+def _choose_engine_too(context: typer.Context, value: str | None) -> str | None:
+    """The same, for a command that has clients in its own process; an engine counts only where it is named on the line."""
+    from ..client.connection.engine_url import is_engine, parse_engine
+
+    if value is None or not is_engine(value) or context.resilient_parsing:
+        return _choose_name_servers(context, value)
+    with usage_of_values():
+        return str(parse_engine("--namesrv", value))
+
+
 def _keep_context(context: typer.Context, value: str | None) -> None:
     context.meta[CONTEXT] = value
 
@@ -109,6 +119,15 @@ Namesrv = Annotated[
         metavar="HOST:PORT[,...]",
         callback=_choose_name_servers,
         help="Name servers; else --context, $ZENIT_NAMESRV, the last cluster of `zenit up` on this machine, 127.0.0.1:9876.",
+    ),
+]
+NamesrvOrEngine = Annotated[
+    str | None,
+    typer.Option(
+        "--namesrv",
+        metavar="HOST:PORT[,...]",
+        callback=_choose_engine_too,
+        help="Name servers, else as for other commands; or an engine: memory://NAME, embedded:///DIR, local:///DIR.",
     ),
 ]
 Settings = Annotated[

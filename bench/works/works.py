@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ...client.producer import Producer
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import RequestTimeout, SystemFault
 from ...store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
@@ -17,10 +18,13 @@ from ..measure import Load, Measured, measure
 from ..options import BenchOptions, Report
 from ..own_cluster import LogFiles, OwnCluster, cache_spares, spare_files, store_settings
 from ..percentiles import joined, latency_us
+from ..processes import BenchWorker
 from ..raw.raw_path import backlog_batch, default_in_flight, record_bytes, send_header
 from ..target import BrokerUse, Target
+from ..thread_worker import ThreadWorker
 from .consume import ConsumeJob
 from .e2e import STAMP, ReceiveJob, ScheduleJob
+from .frames import bodies
 from .latency import LatencyJob
 from .pop import PopJob
 from .prebuilt import PrebuiltJob
@@ -57,6 +61,11 @@ class Bench:
     report: Report
     raw_address: str = ""  # of the raw path's server, if there is one
 
+    @property
+    def new_worker(self) -> Callable[[str, object], BenchWorker]:
+        """What runs its loads."""
+        return ThreadWorker if self.target.is_engine else BenchWorker
+
     def path(self, name: str) -> str:
         """The path of a file for latencies."""
         return os.path.join(self.directory, name + ".npy")
@@ -70,6 +79,7 @@ class Bench:
             seconds=seconds,
             report=self.report,
             on_started=lambda: started.append(self.target.use()),
+            new_worker=self.new_worker,
         )
         return WorkOutcome(measured=found, before=started[0], after=self.target.use())
 
@@ -185,6 +195,9 @@ def _make_backlog(bench: Bench, rate: int) -> None:
     options = bench.options
     wanted = options.messages or int(options.seconds * rate)
     wanted = max(256, min(wanted, BACKLOG_BYTES_MAX // record_bytes(options)))
+    if bench.target.is_engine:
+        _fill_engine(bench, wanted)
+        return
     path = bench.path("backlog")
     job = replace(
         prebuilt_job(bench, path),
@@ -194,6 +207,15 @@ def _make_backlog(bench: Bench, rate: int) -> None:
         messages_max=wanted,
     )
     measure([Load(role="prebuilt", job=job, samples_path=path)], phase="backlog", seconds=0.0, report=bench.report)
+
+
+def _fill_engine(bench: Bench, wanted: int) -> None:
+    options = bench.options
+    batch = backlog_batch(options)
+    content = bodies(batch, options.size)
+    with Producer("bench-producers", namesrv=bench.target.namesrv, compression=None) as producer:
+        for _ in range(math.ceil(wanted / batch)):
+            producer.send_bodies(bench.target.topic, content, timeout=_FILL_SECONDS)
 
 
 def latency(bench: Bench) -> WorkOutcome:

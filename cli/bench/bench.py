@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from ...bench.options import GROUP_WORKS, REPLICATED_WORKS, SPARK_WORKS, WORKS, BenchOptions, bench_options
 from ...deploy.cluster_plan import REPLICAS_MAX
 from ..endings import no_child_outlives
-from ..options import Json, Namesrv, UsageError, usage_of_values
+from ..options import Json, Namesrv, NamesrvOrEngine, UsageError, usage_of_values
 from ..output import note, print_facts, readable_bytes, show
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _parameters(work: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, known in bench_options(work).items():
         flag = typer.Option(known.flag_of(name), help=known.meaning)
-        annotation = Namesrv if name == "namesrv" else Annotated[TYPES[name], flag]
+        annotation = _namesrv_of(work) if name == "namesrv" else Annotated[TYPES[name], flag]
         found[name] = {"default": getattr(defaults, name), "annotation": annotation}
     if work in REPLICATED_WORKS:
         meaning = "Brokers that hold each message; more than 1: beside a single one."
@@ -98,6 +98,11 @@ def _parameters(work: str) -> dict[str, dict[str, Any]]:
         picture = typer.Option(metavar="FILE.svg", help="Write a picture of the run.")
         found["plot"] = {"default": None, "annotation": Annotated[str | None, picture]}
     return {**found, "as_json": {"default": False, "annotation": Json}}
+
+
+def _namesrv_of(work: str) -> Any:
+    """Tasks of Spark are other processes, which reach no engine."""
+    return Namesrv if work in SPARK_WORKS else NamesrvOrEngine
 
 
 def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None, **chosen: Any) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ...broker.config import BrokerConfig
 from ...broker.json_reply import reply_json
 from ...broker.state.topic_table import TopicTable
+from ...model.clock import process_cpu_ns
 from ...model.config import describe_config
 from ...model.errors import TopicNotFound
 from ...remoting import commands
@@ -84,7 +85,14 @@ class DirectoryHandler:
         reply_json(self._loop, call, {"clusters": {config.cluster: [config.name]}, "brokers": [broker]})
 
     def _on_statistics(self, call: Call[GetBrokerStatistics]) -> None:
-        reply_json(self._loop, call, {"queues": len(self._logs.listed()), "refuses_writes": self._logs.poisoned})
+        document: dict[str, Any] = {
+            "queues": len(self._logs.listed()),
+            "refuses_writes": self._logs.poisoned,
+            "cpu_seconds": process_cpu_ns() / 1e9,
+            "memory_bytes": None,  # the program's own is in it, too
+            "stages": {},
+        }
+        reply_json(self._loop, call, document)
 
     def _on_config(self, call: Call[GetBrokerConfig]) -> None:
         reply_json(self._loop, call, describe_config(self._config))

@@ -1,4 +1,4 @@
-"""The bench of engines, small: everything comes out, on both kinds, and all of its figures are there."""
+"""Benchmarks of engines, small: everything comes out, on each kind, and all of their figures are there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,46 @@ from pathlib import Path
 import pytest
 
 from zenitmq.bench import engines
+from zenitmq.bench.options import BenchOptions
+from zenitmq.bench.runner import run
+from zenitmq.model.errors import InvalidParameter
+
+KINDS = ["memory", "embedded", "local"]
 
 
-@pytest.mark.parametrize("kind", ["memory", "local"])
+def named(kind: str, tmp_path: Path) -> str:
+    return "memory://bench-engines" if kind == "memory" else f"{kind}://{tmp_path}/store"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("work", ["produce", "consume", "e2e", "latency", "pop"])
+def test_zenit_bench_runs_on_an_engine_with_loads_in_threads(kind: str, work: str, tmp_path: Path) -> None:
+    options = BenchOptions(
+        work=work, namesrv=named(kind, tmp_path), seconds=0.2, messages=2000 if work in ("consume", "pop") else 0,
+        rate=1000, producers=2 if work == "produce" else 1, limit_seconds=0, directory=str(tmp_path),
+    )  # fmt: skip
+    document = run(options, lambda _: None).document
+    assert document["work"] == work
+    assert document["messages"] > 0
+    assert document["cluster"]["namesrv"] == options.namesrv
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"work": "produce", "prebuilt": True}, "--prebuilt"),
+        ({"work": "produce", "stages": True}, "--stages"),
+        ({"work": "transactions"}, "this has no transactions"),
+    ],
+)
+def test_what_needs_processes_or_is_lacking_is_refused(options: dict, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match=told):
+        run(BenchOptions(namesrv=named("embedded", tmp_path), directory=str(tmp_path), **options), lambda _: None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_engine_is_measured(kind: str, tmp_path: Path) -> None:
-    name = "memory://bench-engines" if kind == "memory" else f"local://{tmp_path}/store"
+    name = named(kind, tmp_path)
     found = engines.measure(name, messages=1000, batch=100, sends=20)
     for way in ("send_batch_and_poll", "send_bodies_and_poll"):
         assert found[way]["messages_per_second"] > 0

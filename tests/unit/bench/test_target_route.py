@@ -25,4 +25,4 @@ class Servers:
 def test_a_broker_that_has_not_come_back_is_waited_for_as_a_topic_that_is_not_known_yet() -> None:
     route = RouteReply((), ())
     client: Any = Servers(TopicNotFound("t"), NoRoute("t", "no broker is registered"), route)
-    assert Target(client, "127.0.0.1:9876", "t", None, {}).wait_route() is route
+    assert Target(client, "127.0.0.1:9876", "t", None, {}, "127.0.0.1:9876").wait_route() is route
