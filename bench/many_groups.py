@@ -40,10 +40,9 @@ from ..remoting.commands import (
 )
 from ..remoting.header import encode_reply, encode_request
 from .environment import environment
-from .own_cluster import ServiceJob
+from .own_cluster import USAGE, ServiceJob
 from .percentiles import latency_us
 from .processes import BenchWorker
-from .services import USAGE
 
 CLUSTER: Final = "large"
 CLUSTER_ID: Final = "large-1"

@@ -21,6 +21,8 @@ from ..store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from .processes import BenchWorker
 from .raw.cached_pages import touch_pages
 
+USAGE: Final = "usage"
+"""A word to a service: how much it has used so far."""
 _READY_S: Final = 60.0
 _ENTRIES_PER_SLOT: Final = 4  # as in the defaults
 _PROBE_MS: Final = 500
@@ -102,6 +104,8 @@ class OwnCluster:
                     "broker", "ended" if not self._broker.is_running else "does not answer", log_path
                 )
             sleep_ms(_POLL_MS)
+        self._broker.wait_ready(_READY_S)
+        self._broker.go()
 
     def _is_up(self) -> bool:
         """Whether the broker answers at its address, which at first comes from the name server."""
@@ -114,6 +118,12 @@ class OwnCluster:
         except (ConnectionLost, RequestTimeout):
             return False
         return True
+
+    def usage(self) -> dict[str, Any]:
+        """Of the running broker: {cpu_seconds, memory_bytes without file pages}."""
+        if self._broker is None:
+            raise ClusterNotStarted("broker", "is not running", self._directory)
+        return self._broker.ask(USAGE, _READY_S)
 
     def stop_broker(self) -> None:
         """Stops it like SIGTERM."""

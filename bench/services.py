@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from typing import Any, Final
+from typing import Any
 
 from ..broker import service as broker_service
 from ..broker.config import BrokerConfig
@@ -15,11 +15,8 @@ from ..model.clock import process_cpu_ns
 from ..namesrv.config import NameServerConfig
 from ..namesrv.service import NameServer
 from ..store.config import StoreConfig
-from .own_cluster import ServiceJob
+from .own_cluster import USAGE, ServiceJob
 from .processes import WorkerChannel
-
-USAGE: Final = "usage"
-"""A word to a service: how much it has used so far."""
 
 
 def serve_namesrv(job: ServiceJob, channel: WorkerChannel) -> None:

@@ -37,6 +37,7 @@ from .worker_threads import WorkerThreads
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_FILE: Final = "checkpoint"
+DISK_LOOK_MS: Final = 100  # between two looks while an expiry goes on
 FILES_PER_SLICE: Final = 64  # queue files made durable before the worker checks for other work
 
 
@@ -74,7 +75,8 @@ class Upkeep:
         self._is_persisting = False
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): everything below was stored before that time
         self.is_refusing = False  # the disk is too full to take messages
-        self._disk_use = 0.0  # at the last tick
+        self._disk_use = 0.0  # when it was looked at last
+        self._disk_seen_ms = 0
         self._worker = WorkerThreads(1, "zenit-store-worker")
         self.expiry = Expiry(
             config,
@@ -220,9 +222,16 @@ class Upkeep:
             self._is_persisting = True
             self._worker.submit(self._guarded, partial(self._persist, mark))
             self._checkpoint_begun_ms = now_ms
+        is_seen = self.expiry.is_unfinished and 0 <= now_ms - self._disk_seen_ms < DISK_LOOK_MS
+        events = [] if is_seen else self._look_at_disk(now_ms)
+        return [*events, *self.expiry.go_on(now_ms, self._disk_use)]
+
+    def _look_at_disk(self, now_ms: int) -> list[StoreEvent]:
         usage = os.statvfs(self._directory)
-        use = disk_use((usage.f_blocks - usage.f_bfree) * usage.f_frsize, usage.f_bavail * usage.f_frsize)
-        return [*self._watch_disk(use), *self.expiry.go_on(now_ms, use)]
+        self._disk_seen_ms = now_ms
+        return self._watch_disk(
+            disk_use((usage.f_blocks - usage.f_bfree) * usage.f_frsize, usage.f_bavail * usage.f_frsize)
+        )
 
     def _is_checkpoint_due(self, now_ms: int) -> bool:
         """True if a checkpoint is due. After the clock was set back it is due at once: nothing waits for a wrong time."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from ....model.queue import QueueOffset
+from ....model.queue import PhysicalOffset, QueueOffset
 from ....record.layout import UNIT
 from ..queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .rocksdb_units import RocksDbUnits
@@ -15,9 +15,10 @@ from .unit_rows import queue_prefix, stored_ms_of, units_of
 
 
 class RowQueue(QueuePlaces):
-    """`staged_next`: behind the units that were put, readable or not; `staged_physical`: where the last one's record is."""
+    """`staged_next`: behind the units that were put, readable or not; `staged_physical`: where the last one's record is.
+    `first_physical`: the first one's record is not before it."""
 
-    __slots__ = ("_first", "_first_hint", "prefix", "staged_next", "staged_physical", "units")
+    __slots__ = ("_first", "_first_hint", "first_physical", "prefix", "staged_next", "staged_physical", "units")
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class RowQueue(QueuePlaces):
         next_offset: int,
         physical: int,
         first_hint: int,
+        first_physical: int = 0,
         delays_ms: tuple[int, ...] = (),
     ) -> None:
         """`physical`: of the last message. `first_hint`: no unit that is kept is before it."""
@@ -38,6 +40,7 @@ class RowQueue(QueuePlaces):
         self.staged_physical = physical
         self._first: int | None = None
         self._first_hint = first_hint
+        self.first_physical = first_physical
 
     @property
     def first_offset(self) -> int:
@@ -45,12 +48,24 @@ class RowQueue(QueuePlaces):
         if self._first is None:
             found = self.units.first(self.prefix, self._first_hint) if self.next_offset else None
             self._first = self.next_offset if found is None else min(found[0], self.next_offset)
+            if found is not None:
+                self.first_physical = int.from_bytes(found[1][:8], "big", signed=True)
         return self._first
 
-    def begin_at(self, queue_offset: int) -> None:
-        """No unit before it is kept any more."""
+    def begin_at(self, queue_offset: int, physical: int) -> None:
+        """No unit before it is kept any more. `physical`: the next one's record is not before it."""
         self._first = queue_offset
+        self.first_physical = physical
         self._min_for = -1
+
+    def min_offset(self, log_begin: PhysicalOffset) -> QueueOffset:
+        """See QueuePlaces. Rows are read only if some of the records are gone and some are not."""
+        if self.staged_next == self.next_offset and 0 <= self.staged_physical < log_begin:
+            return QueueOffset(self.next_offset)
+        first = self.first_offset
+        if self.first_physical >= log_begin:
+            return QueueOffset(first)
+        return super().min_offset(log_begin)
 
     def end_at(self, next_offset: int, physical: int) -> None:
         """No unit from `next_offset` on is kept any more. `physical`: of the last message."""

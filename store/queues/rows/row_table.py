@@ -48,8 +48,9 @@ from .unit_rows import (
 logger = logging.getLogger(__name__)
 
 BATCH_UNITS: Final = 1000  # a write holds the interpreter's lock, about 0.3 us a unit
-_LOOKS_FOR_ONE: Final = 32  # deleting rows of one queue takes as long as looking at so many
-_LOOKS_FOR_UNLOADED: Final = 4
+_LOOKS_FOR_ONE: Final = 16  # deleting rows of one queue takes as long as looking at so many
+_LOOKS_FOR_UNLOADED: Final = 16
+_NOWHERE: Final = (0, -1)
 
 
 class RowTable:
@@ -66,7 +67,7 @@ class RowTable:
         self._ends: dict[
             str, dict[int, tuple[int, int]]
         ] = {}  # of those not loaded: (next offset, last record's place)
-        self._mins: dict[str, dict[int, int]] = {}
+        self._mins: dict[str, dict[int, tuple[int, int]]] = {}  # (first offset, its record is not before this place)
         self.count = 0  # of queues
         self._load_ends()
         self._taken = self._reflected = PhysicalOffset(decode_position(self._rows.end(POSITION_KEY)))
@@ -89,7 +90,7 @@ class RowTable:
                     self._ends.setdefault(topic, {})[end.queue_id] = end.queue_offset + 1, end.physical
                     self.count += 1
                 else:
-                    self._mins.setdefault(topic, {})[end.queue_id] = end.queue_offset
+                    self._mins.setdefault(topic, {})[end.queue_id] = end.queue_offset, end.physical
 
     # ---- the start
 
@@ -179,7 +180,7 @@ class RowTable:
 
     def _continue_at(self, topic: str, queue_id: int, next_offset: int) -> None:
         queue = self.get_or_create(topic, queue_id)
-        queue.begin_at(next_offset)
+        queue.begin_at(next_offset, 0)
         queue.staged_next = next_offset
         self._put_first(queue, 0, next_offset)
         self._touched[queue.key] = queue
@@ -216,13 +217,15 @@ class RowTable:
 
     def _make(self, topic: str, queue_id: int) -> RowQueue:
         next_offset, physical = self._ends.get(topic, {}).get(queue_id, (0, 0))
+        first_hint, first_physical = self._mins.get(topic, {}).get(queue_id, (0, 0))
         return RowQueue(
             topic,
             queue_id,
             self._rows,
             next_offset=next_offset,
             physical=physical,
-            first_hint=self._mins.get(topic, {}).get(queue_id, 0),
+            first_hint=first_hint,
+            first_physical=first_physical,
             delays_ms=self._delays_ms if topic == SCHEDULE_TOPIC else (),
         )
 
@@ -318,14 +321,16 @@ class RowTable:
             return
         end = queue_offset + len(data) // UNIT_BYTES
         if not queue.staged_next:
-            queue.begin_at(queue_offset)
+            queue.begin_at(queue_offset, 0)
             if queue_offset:
                 self._put_first(queue, int.from_bytes(data[:8], "big"), queue_offset)
         begin = max(queue_offset, queue.first_offset)  # a replay may begin before the first kept unit
         if begin < end:
-            values = rows(data[(begin - queue_offset) * UNIT_BYTES :], store_timestamp_ms)
-            self._batch.put_units(unit_keys(queue.prefix, begin, end), values)
-        if end > queue.staged_next:
+            kept = data[(begin - queue_offset) * UNIT_BYTES :]
+            self._batch.put_units(unit_keys(queue.prefix, begin, end), rows(kept, store_timestamp_ms))
+            if begin == queue.first_offset:
+                queue.first_physical = int.from_bytes(kept[:8], "big")
+        if end >= queue.staged_next:
             queue.staged_next = end
             queue.staged_physical = int.from_bytes(data[-UNIT_BYTES : 8 - UNIT_BYTES], "big")
             self._touched[queue.key] = queue
@@ -426,18 +431,21 @@ class RowTable:
     def _expire(self, topic: str, queue_id: int) -> int:
         """Deletes the rows of one queue that have expired; returns how many looks that took."""
         loaded = self._queues.get(topic, {}).get(queue_id)
-        if loaded is None and not self._has(topic, queue_id):
+        _, begin = self._mins.get(topic, {}).get(queue_id, _NOWHERE)
+        if loaded is None and (begin >= self._expired_below or not self._has(topic, queue_id)):
             return 1
         queue = loaded or self._make(topic, queue_id)
-        first, low = queue.first_offset, queue.min_offset(self._expired_below)
-        if low <= first:
-            return 1 if loaded is not None else _LOOKS_FOR_UNLOADED
-        self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, low))
-        self._put_first(queue, queue.unit(low)[0] if low < queue.next_offset else int(self._expired_below), low)
-        queue.begin_at(low)
+        low = queue.min_offset(self._expired_below)
+        is_first = low <= queue.first_offset
+        if not is_first:
+            self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, low))
+            physical = queue.unit(low)[0] if low < queue.next_offset else int(self._expired_below)
+            self._put_first(queue, physical, low)
+            queue.begin_at(low, physical)
         if loaded is None:
-            self._mins.setdefault(topic, {})[queue_id] = low
-        return _LOOKS_FOR_ONE
+            self._mins.setdefault(topic, {})[queue_id] = queue.first_offset, queue.first_physical
+            return _LOOKS_FOR_UNLOADED
+        return 1 if is_first else _LOOKS_FOR_ONE
 
     def _write_if_any(self) -> None:
         if self._batch.count:

@@ -184,6 +184,51 @@ def test_expired_units_go_and_offsets_stay(queues, tmp_path, config) -> None:
     queues.close()
 
 
+def test_an_expiry_reads_rows_of_those_queues_only_of_which_it_removes_a_part(tmp_path, monkeypatch) -> None:
+    """Of a million queues most have nothing to remove, or nothing to keep."""
+    config = StoreConfig(consume_queue="rocksdb")
+    queues = open_engine(str(tmp_path), config)
+    queues.begin(log_end=END, reflected=0, unclean=False)
+    for queue_id in range(5):
+        put(queues, "t", queue_id, 0, queue_id * 1000, 10)
+    put(queues, "t", 5, 0, 5000, 10)
+    read: list[bytes] = []
+    values = RocksDbUnits.values
+    monkeypatch.setattr(RocksDbUnits, "values", lambda *a: read.append(a[1]) or values(*a))
+
+    def expire(engine: QueueEngine, below: int) -> list[int]:
+        read.clear()
+        engine.begin_expiry(below)
+        while engine.expire_some(1):
+            pass
+        asked = set(read)
+        return [queue_id for queue_id in range(6) if engine.get("t", queue_id).prefix in asked]
+
+    assert expire(queues, 3000) == []
+    assert [queues.get("t", queue_id).min_offset(3000) for queue_id in range(6)] == [10, 10, 10, 0, 0, 0]
+    assert expire(queues, 4500) == [4]
+    put(queues, "t", 0, 10, 6000, 5)
+    assert expire(queues, 5500) == [5]
+    queues = again(queues, tmp_path, config)
+    assert expire(queues, 5600) == [5]
+    assert [queues.get("t", queue_id).min_offset(5600) for queue_id in range(6)] == [10, 10, 10, 10, 10, 6]
+    queues.close()
+
+
+def test_a_first_unit_that_was_wrong_does_not_keep_its_queue(tmp_path) -> None:
+    queues = open_engine(str(tmp_path), StoreConfig(consume_queue="rocksdb"))
+    queues.begin(log_end=END, reflected=0, unclean=False)
+    put(queues, "t", 0, 0, 1 << 50, 1)
+    put(queues, "t", 0, 1, 100, 2)
+    right = WrongUnit("t", 0, 0, units(0, 1), units(1 << 50, 1), 5)
+    assert queues.set_right(right)
+    queues.begin_expiry(200)
+    while queues.expire_some(1):
+        pass
+    assert (queues.get("t", 0).first_offset, queues.get("t", 0).min_offset(200)) == (2, 2)
+    queues.close()
+
+
 def test_a_deleted_topic_leaves_others_alone_and_may_be_made_again(queues, tmp_path, config) -> None:
     for topic in ("t", "t2", "tt"):
         put(queues, topic, 0, 0, 0, 10)
