@@ -94,7 +94,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "deploy/drills/load.py work: thread.join",
     ),
     "a benchmark or drill whose process or stream ends by itself, is ended by a timer, or was killed": (
-        "bench/many_queues.py _open_after_kill: subprocess.run",
+        "bench/scale/many_queues.py _open_after_kill: subprocess.run",
         "deploy/drills/campaigns/campaign_run.py _run_drill: for line in process.stderr",
         "deploy/drills/campaigns/campaign_run.py _run_drill: process.communicate",
         "deploy/drills/campaigns/campaign_run.py _run_drill: process.wait",

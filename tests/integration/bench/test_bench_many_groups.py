@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize("spread", ["1", "4"])
 def test_it_prints_its_figures(tmp_path: Path, spread: str) -> None:
     sizes = ["--groups", "4", "--replicas", "2", "--topics", "20", "--queues", "3", "--seconds", "1", "--clients", "5"]
-    command = [sys.executable, "-m", "zenitmq.bench.many_groups", *sizes, "--spread", spread]
+    command = [sys.executable, "-m", "zenitmq.bench.scale.many_groups", *sizes, "--spread", spread]
     environment = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     document = json.loads(done.stdout)

@@ -6,7 +6,7 @@ import sys
 
 
 def test_it_prints_its_figures(tmp_path) -> None:
-    command = [sys.executable, "-m", "zenitmq.bench.many_queues", "--queues", "160", "--segments", "30"]
+    command = [sys.executable, "-m", "zenitmq.bench.scale.many_queues", "--queues", "160", "--segments", "30"]
     environment = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     document = json.loads(done.stdout)

@@ -12,7 +12,16 @@ import pytest
 def test_it_prints_its_figures(tmp_path: Path, engine: str) -> None:
     sizes = ["--counts", "10,40", "--seconds", "1", "--batch", "8", "--segment-mib", "1", "--log-gib", "0.002"]
     picture = tmp_path / "curve.svg"
-    command = [sys.executable, "-m", "zenitmq.bench.queue_curve", *sizes, "--engine", engine, "--plot", str(picture)]
+    command = [
+        sys.executable,
+        "-m",
+        "zenitmq.bench.scale.queue_curve",
+        *sizes,
+        "--engine",
+        engine,
+        "--plot",
+        str(picture),
+    ]
     environment = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     points = json.loads(done.stdout)["points"]

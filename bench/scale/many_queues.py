@@ -1,4 +1,4 @@
-"""Measures the cost of many queues and many segments in a store: `python -m zenitmq.bench.many_queues`.
+"""Measures the cost of many queues and many segments in a store: `python -m zenitmq.bench.scale.many_queues`.
 
 A store of 12,800 queues is written, made durable, and asked each second what may expire while a group has not consumed any
 queue; it is opened after a kill. Another of 2,000 segments is stopped, reopened and flushed. Wall-clock times depend on
@@ -17,15 +17,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from ..broker.service import SWITCH_INTERVAL_S
-from ..model.clock import SystemClock, monotonic_ns, process_cpu_ns, sleep_ms
-from ..model.ids import HostAddress
-from ..record.kernel import encode_record
-from ..store.config import StoreConfig
-from ..store.expiry import NOTHING
-from ..store.message_store import MessageStore
-from ..store.retention_needs import FixedNeeds
-from .environment import environment
+from ...broker.service import SWITCH_INTERVAL_S
+from ...model.clock import SystemClock, monotonic_ns, process_cpu_ns, sleep_ms
+from ...model.ids import HostAddress
+from ...record.kernel import encode_record
+from ...store.config import StoreConfig
+from ...store.expiry import NOTHING
+from ...store.message_store import MessageStore
+from ...store.retention_needs import FixedNeeds
+from ..environment import environment
 
 QUEUES_OF_TOPIC: Final = 16
 SEGMENT_BYTES: Final = 8 << 20
@@ -47,7 +47,7 @@ CONFIG: Final = StoreConfig(
 
 def main() -> None:
     """Prints one JSON document."""
-    parser = argparse.ArgumentParser(prog="python -m zenitmq.bench.many_queues", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m zenitmq.bench.scale.many_queues", description=__doc__)
     parser.add_argument("--queues", type=int, default=12_800, help="a multiple of 16")
     parser.add_argument("--segments", type=int, default=2_000)
     parser.add_argument("--killed", metavar="DIR", help=argparse.SUPPRESS)  # the part that ends like a killed process
@@ -163,7 +163,7 @@ def _expire(store: MessageStore, queues: int, needs: dict[tuple[str, int], int])
 
 
 def _open_after_kill(directory: str, queues: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "zenitmq.bench.many_queues", "--killed", directory, "--queues", str(queues)]
+    command = [sys.executable, "-m", "zenitmq.bench.scale.many_queues", "--killed", directory, "--queues", str(queues)]
     subprocess.run(command, check=True)  # noqa: S603 - our own interpreter and arguments
     store = _store(directory, CONFIG)
     wall, cpu = _measured(store.__enter__)

@@ -1,4 +1,4 @@
-"""Measures a name server of a large cluster: `python -m zenitmq.bench.many_groups [--groups N] [--topics N] [--spread N] ...`.
+"""Measures a name server of a large cluster: `python -m zenitmq.bench.scale.many_groups [--groups N] [--topics N] ...`.
 
 A name server runs in a process of its own; this one takes the part of all brokers and of some clients, over real sockets: it
 registers every replica of every group with its topics, keeps them alive for a while, asks for routes, and has clients that
@@ -23,12 +23,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..broker.registration import Topic, in_pieces
-from ..model.clock import monotonic_ms, monotonic_ns, sleep_ms
-from ..model.errors import SystemFault, ZenitError
-from ..remoting.client import RemotingClient
-from ..remoting.client_socket import ClientContext, Subscriber
-from ..remoting.commands import (
+from ...broker.registration import Topic, in_pieces
+from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
+from ...model.errors import SystemFault, ZenitError
+from ...remoting.client import RemotingClient
+from ...remoting.client_socket import ClientContext, Subscriber
+from ...remoting.commands import (
     BrokerHeartbeat,
     BrokerHeartbeatReply,
     GetRoute,
@@ -38,11 +38,11 @@ from ..remoting.commands import (
     RequestFor,
     UpdateTopics,
 )
-from ..remoting.header import encode_reply, encode_request
-from .environment import environment
-from .own_cluster import USAGE, ServiceJob
-from .percentiles import latency_us
-from .processes import BenchWorker
+from ...remoting.header import encode_reply, encode_request
+from ..environment import environment
+from ..own_cluster import USAGE, ServiceJob
+from ..percentiles import latency_us
+from ..processes import BenchWorker
 
 CLUSTER: Final = "large"
 CLUSTER_ID: Final = "large-1"
@@ -240,7 +240,9 @@ def _latency(took_ns: list[int]) -> dict[str, float] | None:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m zenitmq.bench.many_groups", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m zenitmq.bench.scale.many_groups", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--groups", type=int, default=500, metavar="N")
     parser.add_argument("--replicas", type=int, default=3, metavar="N", help="of each group")
     parser.add_argument("--topics", type=int, default=100_000, metavar="N")

@@ -1,4 +1,4 @@
-"""Throughput over the number of queues of one broker: `python -m zenitmq.bench.queue_curve [--engine E] [--counts N,N ...]`.
+"""Throughput over the number of queues of one broker: `python -m zenitmq.bench.scale.queue_curve [--engine E] [--counts N,N]`.
 
 For each count a broker is started anew, with topics of ten queues. One process sends ready batches, as `zenit bench produce
 --prebuilt` does, each to the next queue in an order drawn by lot, so every queue gets its turn before one gets its second. Then
@@ -25,17 +25,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..model.clock import monotonic_ns
-from ..model.errors import RequestTimeout, ZenitError
-from ..model.route import PERMISSION_READ_WRITE
-from ..remoting.client import RemotingClient
-from ..remoting.client_socket import ClientContext, Dealer
-from ..remoting.commands import CreateTopic, SendMessages, SendReply
-from ..remoting.header import decode_reply, encode_request
-from .environment import environment
-from .own_cluster import LogFiles, OwnCluster, store_settings
-from .plot import Panel, render
-from .works.frames import ready_batches
+from ...model.clock import monotonic_ns
+from ...model.errors import RequestTimeout, ZenitError
+from ...model.route import PERMISSION_READ_WRITE
+from ...remoting.client import RemotingClient
+from ...remoting.client_socket import ClientContext, Dealer
+from ...remoting.commands import CreateTopic, SendMessages, SendReply
+from ...remoting.header import decode_reply, encode_request
+from ..environment import environment
+from ..own_cluster import LogFiles, OwnCluster, store_settings
+from ..plot import Panel, render
+from ..works.frames import ready_batches
 
 QUEUES_OF_TOPIC: Final = 10
 SHARES: Final = 10
@@ -210,7 +210,7 @@ def measure(directory: str, engine: str, queues: int, options: argparse.Namespac
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(
-        prog="python -m zenitmq.bench.queue_curve",
+        prog="python -m zenitmq.bench.scale.queue_curve",
         description=__doc__.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
