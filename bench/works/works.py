@@ -21,7 +21,6 @@ from ..percentiles import joined, latency_us
 from ..processes import BenchWorker
 from ..raw.raw_path import backlog_batch, default_in_flight, record_bytes, send_header
 from ..target import BrokerUse, Target
-from ..thread_worker import ThreadWorker
 from .consume import ConsumeJob
 from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .frames import bodies
@@ -29,6 +28,7 @@ from .latency import LatencyJob
 from .pop import PopJob
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
+from .thread_worker import ThreadWorker
 from .transactions import TransactionsJob
 
 BACKLOG_BYTES_MAX: Final = 2 << 30

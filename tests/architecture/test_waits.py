@@ -86,8 +86,6 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "store/upkeep.py Upkeep.forget_remembered_confirm: result",
     ),
     "a benchmark's or drill's worker: its parent speaks, or by its end closes the pipe": (
-        "bench/processes.py WorkerChannel.job: sys.stdin.readline",
-        "bench/processes.py WorkerChannel.next_word: sys.stdin.readline",
         "deploy/drills/deliveries/load.py work: thread.join",
         "deploy/drills/job_process.py main_of.listen: sys.stdin.readline",
         "deploy/drills/job_process.py main_of: sys.stdin.readline",

@@ -8,8 +8,8 @@ import threading
 from dataclasses import asdict, is_dataclass
 from typing import Final
 
-from .processes import BenchWorker, WorkerChannel
-from .worker import run_role
+from ..processes import BenchWorker, WorkerChannel
+from ..worker import run_role
 
 _END_SECONDS: Final = 30.0
 
