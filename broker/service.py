@@ -198,6 +198,7 @@ class Broker:
         self._halves.locate = lambda place: self._store.position_of(HALF_TOPIC, place[0], QueueOffset(place[1]))
         for index in (self._timers, self._half_index):
             index.on_opened(lambda: self._store.flushed)
+        self._store.compaction.begin(self._state.topic_table.compacted_queues)
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
 
     def _ground(self, started: ExitStack) -> PartGround:

@@ -16,6 +16,10 @@ MASTER_ID: Final = 0
 TYPE_ATTRIBUTE: Final = "message.type"
 TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED", "PRIORITY", "LITE")
 """RocketMQ's values of that attribute; of these PRIORITY alone changes what the broker does."""
+CLEANUP_ATTRIBUTE: Final = "cleanup.policy"
+CLEANUPS: Final = ("DELETE", "COMPACTION")
+COMPACTED_TYPES: Final = ("NORMAL", "FIFO", "MIXED", "UNSPECIFIED")
+"""The types that a compacted topic may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,11 @@ class TopicConfig:
     def is_by_priority(self) -> bool:
         """Its queues are priorities: pop groups get messages of the highest queue first."""
         return self.attributes.get(TYPE_ATTRIBUTE) == "PRIORITY"
+
+    @property
+    def is_compacted(self) -> bool:
+        """The newest message of each key stays for ever."""
+        return self.attributes.get(CLEANUP_ATTRIBUTE) == "COMPACTION"
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,31 @@ class StoreConfig:
     pull_units_max: int = setting(
         16_384, "messages one pull may look at when its tags match few", minimum=16, maximum=1_000_000
     )
+    compaction_interval_ms: int = setting(
+        15 * 60_000,
+        "how often compacted topics are compacted; also at once where retention waits for it. Each time costs CPU in proportion"
+        " to what was sent to them",
+        minimum=1000,
+        maximum=24 * _HOUR_MS,
+    )
+    compaction_tombstone_ms: int = setting(
+        24 * _HOUR_MS,
+        "how long a compacted topic keeps the tombstone of a key, at least: a reader that takes longer from the first offset to"
+        " the last may keep keys that are gone",
+        minimum=0,
+    )
+    compaction_dead_ratio: float = setting(
+        0.5,
+        "share of a queue's compacted bytes that later records have replaced at which its files are merged: less takes less"
+        " disk and reads faster, and is written more often",
+        minimum=0,
+        maximum=1,
+    )
+    compaction_memory_bytes: int = setting(
+        100 * _MIB,
+        "memory of a compaction, beside a byte for each compacted record of the queue at hand; with less it reads more often",
+        minimum=_MIB,
+    )
     query_messages_max: int = setting(64, "messages in one reply to a query by key", minimum=1, maximum=1024)
     checkpoint_interval_ms: int = setting(
         1000, "how often indexes are flushed: shorter replays less after a crash", minimum=50, maximum=60_000

@@ -22,12 +22,15 @@ from typing import Final, Protocol, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock
-from ..model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
+from ..model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
 from ..record.new_record import NewRecord
 from .checksum.checksum_entry import RottenEntry
 from .checksum.checksum_reader import ChecksumReader
+from .compaction.compacted_query import CompactedQuery
+from .compaction.compacted_queues import CompactedQueues
+from .compaction.compaction import Compaction
 from .config import StoreConfig
 from .get_result import GetResult, Search
 from .index.key_index import KeyIndex
@@ -138,6 +141,9 @@ class MessageStore:
         self._keys: KeyReader
         self._backward: BackwardReader
         self._upkeep: Upkeep
+        self._compacted: CompactedQueues
+        self._compacted_query: CompactedQuery
+        self.compaction: Compaction
         self.damage: Damage
         self.damaged_units: DamagedUnits
         self._opened: Opened
@@ -158,6 +164,7 @@ class MessageStore:
                 adopt=self._adopt,
                 started=started,
             )
+            started.callback(self.compaction.close)
             self._is_replaying = False
             self._staging.refresh()
             self._life = started.pop_all()
@@ -175,8 +182,14 @@ class MessageStore:
             self.arena, self._config, opened, self._dispatch, store_host=self._store_host, now_ms=self._clock.now_ms
         )
         self._appender = ChunkAppender(self._config, opened, self._dispatch)
+        self._compacted = compacted = CompactedQueues(self._directory)
         self._reader = QueueReader(
-            opened.log, opened.queues, self._config, confirmation=confirmation, quarantine=opened.quarantine
+            opened.log,
+            opened.queues,
+            self._config,
+            confirmation=confirmation,
+            quarantine=opened.quarantine,
+            compacted=compacted,
         )
         self.damage = Damage(
             self._directory,
@@ -194,6 +207,18 @@ class MessageStore:
         self._backward = BackwardReader(
             opened.log, opened.queues, self._reader, confirmation=confirmation, quarantine=opened.quarantine
         )
+        self._compacted_query = CompactedQuery(compacted)
+        self.compaction = Compaction(
+            self._config,
+            log=opened.log,
+            queues=opened.queues,
+            confirmation=confirmation,
+            quarantine=opened.quarantine,
+            compacted=compacted,
+            damaged_in=self.damaged_in,
+            found_damage=self.damage.add_all,
+        )
+        self.keep_waiting(self.compaction.clear_below)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -520,6 +545,23 @@ class MessageStore:
             search=search,
         )
 
+    def compacted_read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        codes: tuple[int, ...] = (),
+        search: Search | None = None,
+    ) -> Callable[[], GetResult] | None:
+        """What `get_messages` does where only compacted files have the message; None elsewhere. It waits for the disk, in any
+        thread."""
+        return self._reader.compacted_read(
+            topic, queue_id, queue_offset, max_messages=max_messages, max_bytes=max_bytes, codes=codes, search=search
+        )
+
     @property
     def known_pages(self) -> KnownPages:
         """The parts of the log that pulls may touch."""
@@ -528,7 +570,9 @@ class MessageStore:
     def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """The first message the queue still holds; 0 where there is no queue."""
         queue = self._queues.get(topic, queue_id)
-        return QueueOffset(0) if queue is None else queue.min_offset(self._log.begin)
+        if queue is None:
+            return QueueOffset(0)
+        return QueueOffset(self._compacted.begin(queue.key, queue.min_offset(self._log.begin)))
 
     def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """The offset behind the queue's last message that may be read; 0 where there is no queue."""
@@ -546,12 +590,21 @@ class MessageStore:
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         """The first message stored at or after a time, or the last at or before it (`upper`). Any thread."""
-        return self._reader.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
+        found = self._reader.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
+        key = topic, queue_id
+        if key not in self._compacted.manifests:
+            return found
+        low = self._reader.first_in_log(topic, queue_id)
+        if not upper:
+            first = self._compacted.first_stored_from(key, timestamp_ms, low)
+            return found if first is None else QueueOffset(first)
+        return found or QueueOffset(self._compacted.last_stored_to(key, timestamp_ms, low) or 0)
 
     def query(
         self, topic: str, key: str, *, max_messages: int, begin_ms: int, end_ms: int, unique: bool
     ) -> list[bytes]:
-        """Whole records of a topic under a key (or unique id) stored in [begin_ms, end_ms], newest first. Any thread."""
+        """Whole records in the log of a topic under a key (or unique id) stored in [begin_ms, end_ms], newest first. Any
+        thread."""
         return self._keys.query(topic, key, max_messages=max_messages, begin_ms=begin_ms, end_ms=end_ms, unique=unique)
 
     def page(self, query: StoreQuery, queue_ids: Iterable[int], has_time: Callable[[], bool]) -> Page:
@@ -559,11 +612,20 @@ class MessageStore:
 
         It looks at one record at least, then while `has_time`. Raises SystemFault.
         """
-        return self._keys.page(query, has_time) if query.key else self._backward.page(query, queue_ids, has_time)
+        log_begin = self._log.begin
+        ids = tuple(queue_ids)
+        page = self._keys.page(query, has_time) if query.key else self._backward.page(query, ids, has_time)
+        return self._compacted_query.go_on(page, log_begin, ids, has_time)
 
     def record_at(self, physical_offset: PhysicalOffset) -> bytes:
         """The whole record that begins there. Any thread. Raises MessageNotFound, CorruptRecordError (damaged)."""
-        return self._keys.record_at(physical_offset)
+        try:
+            return self._keys.record_at(physical_offset)
+        except MessageNotFound:
+            record = self._compacted_query.record_at(physical_offset)
+            if record is None:
+                raise
+            return record
 
     def queues(self) -> dict[str, tuple[int, ...]]:
         """{topic: queue ids that exist}."""
@@ -584,6 +646,7 @@ class MessageStore:
         if self._is_replaying and at <= self._opened.queues_reflected:
             return
         self._staging.write()
+        self._compacted.forget_topic(topic, at)
         if self._is_replaying or at > self.confirm_offset:
             self._queues.set_topic_aside(topic, at)
         else:
@@ -607,7 +670,7 @@ class MessageStore:
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
         """Called about each second: retention and checkpoints, slow parts in a worker. Returns what an operator should see."""
-        events = self._upkeep.on_tick(now_ms)
+        events = [*self._upkeep.on_tick(now_ms), *self.compaction.on_tick(now_ms)]
         self.damage.forget_expired()
         if self._staging.is_empty:
             self._staging.refresh()

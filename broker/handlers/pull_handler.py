@@ -96,6 +96,8 @@ class PullHandler:
         if len(request.tag_codes) > TAGS_MAX:
             raise InvalidParameter("tag_codes", f"{len(request.tag_codes)} codes", f"at most {TAGS_MAX}")
         self.pulls += 1
+        if request.topic in self._state.topic_table.compacted and self._read_compacted(call, request):
+            return
         if request.sql:
             self._conditions.condition(request.sql)
             self._scan_on(self._park(call, request, request.queue_offset))
@@ -114,6 +116,22 @@ class PullHandler:
             self._scan_on(parked)
         else:
             parked.has_waited = True
+
+    def _read_compacted(self, call: Call[PullMessages], request: PullMessages) -> bool:
+        """True if only compacted files have the message at the pull's offset: a worker reads them, and it is answered.
+        Raises BrokerBusy."""
+        read = self._store.compacted_read(
+            request.topic,
+            request.queue_id,
+            request.queue_offset,
+            max_messages=request.max_messages,
+            max_bytes=request.max_bytes,
+            codes=request.tag_codes,
+            search=Search(self._conditions.condition(request.sql), lambda: True) if request.sql else None,
+        )
+        if read is not None:
+            self._workers.run(call, read, partial(self._reply, call))
+        return read is not None
 
     def _look_closer(self, call: Call[PullMessages], request: PullMessages, end: int) -> None:
         """A worker checks the messages up to `end`; then the pull is handled as if it had just arrived. Raises BrokerBusy."""

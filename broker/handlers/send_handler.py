@@ -14,7 +14,7 @@ from ...remoting.server import Call
 from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
 from ..stage_clock import StageClock
-from ..state.admission import queues_to_create
+from ..state.admission import check_keyed, queues_to_create, takes_keyed
 from ..state.state_log import TOPICS, StateLog
 
 TRACE_QUEUES = 1
@@ -51,7 +51,7 @@ class SendHandler:
         request = call.request
         topic, queue_id = request.topic, request.queue_id
         if not 0 <= queue_id < self._write_queues.get(topic, 0):
-            self._create_or_refuse(call, request)
+            self._send_elsewhere(call, request)
             return
         reply, end = self._stage(call, request)
         self._acknowledgements.staged.append((call, reply, end, ()))
@@ -77,13 +77,18 @@ class SendHandler:
         )
         return reply, placed.end
 
-    def _create_or_refuse(self, call: Call[Request], request: SendMessages) -> None:
-        """A send to a queue that does not exist or is not writable: creates its topic if the configuration allows it, and the
-        trace topic with the first trace.
+    def _send_elsewhere(self, call: Call[Request], request: SendMessages) -> None:
+        """A send to a compacted topic, or to a queue that does not exist or is not writable: creates its topic if the
+        configuration allows it, and the trace topic with the first trace.
 
         The batch is staged first, because its bytes are where the next record would go; one write covers both.
         """
         topic, queue_id = request.topic, request.queue_id
+        if takes_keyed(self._state.topic_table, topic, queue_id):
+            check_keyed(topic, bytes(self._store.arena.view[call.begin : call.end]))
+            reply, end = self._stage(call, request)
+            self._acknowledgements.staged.append((call, reply, end, ()))
+            return
         queues = TRACE_QUEUES if topic == TRACE_TOPIC else self._auto_create_queues
         queues_to_create(self._state.topic_table, topic, queue_id, queues)
         reply, _ = self._stage(call, request)

@@ -30,7 +30,7 @@ from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call
 from ...store.message_store import Placed
 from ..delay.delay_handler import DelayHandler
-from ..state.admission import queues_to_create
+from ..state.admission import check_keyed, queues_to_create, takes_keyed
 from ..state.producer_table import UNKNOWN, Key, Piece, ProducerEntry, whereabouts
 from ..state.state_log import TOPICS
 from ..transaction.transaction_handler import TransactionHandler
@@ -97,7 +97,9 @@ class SequencedSendHandler:
         request = call.request
         topic, queue_id = request.topic, request.queue_id
         queues = 0
-        if not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0):
+        if takes_keyed(self._state.topic_table, topic, queue_id):
+            check_keyed(topic, bytes(self._store.arena.view[call.begin : call.end]))
+        elif not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0):
             queues = queues_to_create(self._state.topic_table, topic, queue_id, self._auto_create_queues)
         key, known = self._check(request, has_gaps=request.has_gaps)
         if known is not None:

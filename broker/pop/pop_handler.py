@@ -122,6 +122,10 @@ class PopHandler:
 
     def _check(self, request: PopMessages) -> None:
         config = readable(self._state.topic_table, request.topic, max(0, request.queue_id))
+        if config.is_compacted:
+            raise InvalidParameter(
+                "topic", request.topic, "one that is not compacted: a leased message may go; use pulls"
+            )
         if request.queue_id < -1 or request.queue_id >= config.read_queues:
             raise InvalidParameter("queue_id", request.queue_id, f"-1 to {config.read_queues - 1}")
         if request.group not in self._state.group_table.documents:

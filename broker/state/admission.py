@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from ...model.errors import InvalidParameter, NoPermission, TopicNotFound, ZenitError
+from contextlib import suppress
+
+from ...model.errors import (
+    CorruptRecordError,
+    InvalidParameter,
+    MessageIllegal,
+    NoPermission,
+    RemoteProtocolError,
+    TopicNotFound,
+    ZenitError,
+)
 from ...model.names import check_topic, is_routed_topic
+from ...model.properties import KEYS
 from ...model.route import PERMISSION_READ, PERMISSION_WRITE, TopicConfig
+from ...record.kernel import decode_batch
 from .topic_table import TopicTable
 
 
@@ -17,7 +29,27 @@ def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
         return TopicNotFound(topic)
     if not config.permission & PERMISSION_WRITE:
         return NoPermission(f"topic {topic}", "sending")
+    if config.is_compacted and 0 <= queue_id < config.write_queues:
+        return MessageIllegal(f"topic {topic} is compacted: it takes no delayed and no transactional messages")
     return InvalidParameter("queue_id", queue_id, f"0 to {config.write_queues - 1} of topic {topic}")
+
+
+def takes_keyed(topics: TopicTable, topic: str, queue_id: int) -> bool:
+    """Whether this is a queue of a compacted topic that takes messages, each under one key."""
+    config = topics.compacted.get(topic)
+    return config is not None and bool(config.permission & PERMISSION_WRITE) and 0 <= queue_id < config.write_queues
+
+
+def check_keyed(topic: str, records: bytes) -> None:
+    """Raises MessageIllegal if a message does not have one key. Records that are damaged are left to those who store them."""
+    with suppress(CorruptRecordError, RemoteProtocolError):
+        for message in decode_batch(records):
+            keys = message.properties.get(KEYS, "").split(" ")
+            if len(keys) != 1 or not keys[0]:
+                found = "no key" if not any(keys) else f"{len(keys)} keys"
+                raise MessageIllegal(
+                    f"topic {topic} is compacted: each message has exactly one key, this one has {found}"
+                )
 
 
 def queues_to_create(topics: TopicTable, topic: str, queue_id: int, queues: int) -> int:

@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from ...model.errors import InvalidParameter, StoreFormatError, TopicMadeAnew
 from ...model.names import is_routed_topic
-from ...model.route import PERMISSION_READ, PERMISSION_READ_WRITE, PERMISSION_WRITE, TopicConfig
+from ...model.route import (
+    CLEANUP_ATTRIBUTE,
+    COMPACTED_TYPES,
+    PERMISSION_READ,
+    PERMISSION_READ_WRITE,
+    PERMISSION_WRITE,
+    TYPE_ATTRIBUTE,
+    TopicConfig,
+)
 from .unknown_events import unknown_event
 
 Document = dict[str, Any]
@@ -68,7 +76,15 @@ def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_ma
             raise InvalidParameter(name, value, f"1 to {queues_max}")
     if config.permission not in PERMISSIONS:
         raise InvalidParameter("permission", config.permission, "2 (write), 4 (read) or 6 (both)")
+    kind = config.attributes.get(TYPE_ATTRIBUTE, "UNSPECIFIED")
+    if config.is_compacted and kind not in COMPACTED_TYPES:
+        raise InvalidParameter(TYPE_ATTRIBUTE, kind, f"one of {', '.join(COMPACTED_TYPES)} in a compacted topic")
     if before is not None:
+        if config.is_compacted != before.is_compacted:
+            kept = "COMPACTION" if before.is_compacted else "DELETE"
+            raise InvalidParameter(
+                CLEANUP_ATTRIBUTE, config.attributes[CLEANUP_ATTRIBUTE], f"{kept}: it is chosen when a topic is created"
+            )
         if config.read_queues < before.read_queues:
             raise InvalidParameter(
                 "read_queues", config.read_queues, f"at least {before.read_queues}: queues never shrink"
@@ -80,15 +96,18 @@ def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_ma
 
 
 class TopicTable:
-    """All topics of the broker. `configs` and `write_queues` are read-only."""
+    """All topics of the broker. `configs`, `compacted` and `write_queues` are read-only."""
 
-    __slots__ = ("_documents", "_new_incarnation", "_rest", "configs", "write_queues")
+    __slots__ = ("_documents", "_new_incarnation", "_rest", "compacted", "configs", "write_queues")
 
     def __init__(self, new_incarnation: Callable[[], int] = lambda: 0) -> None:
         """`new_incarnation`: a number that no topic of any store has had; 0: the end of the topic's record is used."""
         self._new_incarnation = new_incarnation
         self.configs: dict[str, TopicConfig] = {}
         self.write_queues: dict[str, int] = {}  # of topics that clients may send to; the only look-up of a send
+        self.compacted: dict[
+            str, TopicConfig
+        ] = {}  # those topics: not in `write_queues`, since their sends are checked
         self._documents: dict[str, Document] = {}
         self._rest: Document = {}
 
@@ -130,7 +149,7 @@ class TopicTable:
             incarnation, made_at = new if before is None else (before.incarnation, before.made_at)
             self._put({**subject, INCARNATION: incarnation, MADE_AT: made_at})
         elif kind == DELETED and isinstance(subject, str):
-            for table in (self.configs, self._documents, self.write_queues):
+            for table in (self.configs, self._documents, self.write_queues, self.compacted):
                 table.pop(subject, None)
         else:
             raise unknown_event("topic", event)
@@ -145,6 +164,14 @@ class TopicTable:
         if config is None or not is_routed_topic(topic):
             return None
         return (topic, config.read_queues, config.write_queues, config.permission, config.incarnation)
+
+    def compacted_queues(self) -> list[tuple[str, int]]:
+        """The queues of all compacted topics."""
+        return [
+            (config.name, queue_id)
+            for config in self.compacted.values()
+            for queue_id in range(max(config.read_queues, config.write_queues))
+        ]
 
     def made_at(self, topic: str) -> int:
         """The topic's incarnation: the end of the record that created it, or its number; 0 = unknown, or no such topic."""
@@ -161,7 +188,9 @@ class TopicTable:
         config = topic_config(document)
         self._documents[config.name] = document
         self.configs[config.name] = config
-        if config.permission & PERMISSION_WRITE and is_routed_topic(config.name):
+        if config.is_compacted:
+            self.compacted[config.name] = config
+        if not config.is_compacted and config.permission & PERMISSION_WRITE and is_routed_topic(config.name):
             self.write_queues[config.name] = config.write_queues
         else:
             self.write_queues.pop(config.name, None)

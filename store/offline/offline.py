@@ -15,6 +15,7 @@ from typing import Any, Final
 from ...model.clock import now_ms
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage
+from ..compaction.compacted_queues import CompactedQueues
 from ..config import StoreConfig
 from ..index.key_index import KeyIndex
 from ..index.key_reader import KeyReader
@@ -54,7 +55,7 @@ def open_queues(directory: str) -> Iterator[OfflineQueues]:
         opened.callback(index.close)
         queues.begin(log_end=PhysicalOffset(store.end), reflected=store.end, unclean=False)
         quarantine = Quarantine(store.quarantined)
-        reader = QueueReader(store.log, queues, config, quarantine=quarantine)
+        reader = QueueReader(store.log, queues, config, quarantine=quarantine, compacted=CompactedQueues(directory))
         keys = KeyReader(store.log, index, quarantine=quarantine)
         pending = PendingReader(queues, reader, keys, confirm_offset=store.log.written)
         yield OfflineQueues(store, queues, index, pending)

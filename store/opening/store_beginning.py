@@ -27,6 +27,7 @@ from typing import Final
 from ...model.clock import now_ms
 from ...model.errors import StoreFormatError
 from ...model.names import check_topic
+from ..compaction.compacted_queues import COMPACTED_FOLDER
 from ..config import SEGMENT_BYTES_LIMIT, StoreConfig
 from ..index.key_index import INDEX_FOLDER
 from ..integrity.quarantine import write_facts
@@ -62,6 +63,7 @@ def erase_store(directory: str) -> None:
             CONVERTING_FOLDER,
             SHADOW_FOLDER,
             DELETED_FOLDER,
+            COMPACTED_FOLDER,
             INDEX_FOLDER,
             TIMER_FOLDER,
             HALF_FOLDER,

@@ -5,7 +5,7 @@ Each step is durable before the next one, and all of them may be repeated after 
     checkpoint   lowered to the offset, so that no start relies on what is about to be removed
     log          later segments deleted, newest first; the rest of the last one zeroed; checksum entries dropped
     queues       those of topics whose deletion is cut are restored; units of records behind the offset zeroed; queues
-                 that held nothing else deleted
+                 that held nothing else deleted; compacted files of topics whose deletion is cut are restored
     index        keys of such records dropped
     snapshots    deleted if they reflect more than the offset, unless the store began with them
 
@@ -22,6 +22,7 @@ from typing import Final
 from ...model.clock import now_ms
 from ...model.errors import OffsetOutOfRange
 from ...model.queue import PhysicalOffset
+from ..compaction.compacted_queues import restore_compacted
 from ..config import StoreConfig
 from ..index.key_index import KeyIndex
 from ..integrity.recovery import walk
@@ -51,6 +52,7 @@ def truncate_store(directory: str, config: StoreConfig, offset: int) -> None:
                 raise OffsetOutOfRange("commit log", offset, log.begin, log.written)
             _lower_checkpoint(directory, offset)
             log.cut(min(offset, log.written))
+            restore_compacted(directory, log.written)
             _cut_queues(directory, config, log)
             if config.index_enabled:
                 _cut_index(directory, config, log)

@@ -10,6 +10,8 @@ ends before it, and a read that begins at it says so. The statuses and next offs
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -21,6 +23,8 @@ from ...model.queue import PhysicalOffset, QueueOffset
 from ...record.codes import RECORD_OVERHEAD_BYTES
 from ...record.kernel import UnitSelector
 from ...record.layout import UNIT, store_timestamp_of
+from ..compaction.compacted_queues import CompactedQueues
+from ..compaction.compacted_reader import read_compacted
 from ..config import StoreConfig
 from ..get_result import GetResult, Search
 from ..integrity.quarantine import Quarantine, overlaps
@@ -45,7 +49,7 @@ def physical_memory_bytes() -> int:
 
 
 class QueueReader:
-    """Reads one store's queues. `quarantine`: the damaged ranges of the log."""
+    """Reads one store's queues. `quarantine`: the damaged ranges of the log. `compacted`: what it no longer has."""
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class QueueReader:
         *,
         confirmation: Confirmation | None = None,
         quarantine: Quarantine | None = None,
+        compacted: CompactedQueues,
     ) -> None:
         self.pages = KnownPages(log)
         self._confirmation = confirmation or Confirmation()
@@ -65,6 +70,7 @@ class QueueReader:
         self._selector = UnitSelector(config.pull_messages_max)
         self._hot_bytes = int(physical_memory_bytes() * HOT_MEMORY_SHARE)
         self._quarantine = quarantine or Quarantine()
+        self._compacted = compacted
 
     def get_messages(
         self,
@@ -91,13 +97,22 @@ class QueueReader:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE if is_missing else GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         low = queue.min_offset(self._log.begin)
         high = max(low, self._confirmation.next_offset(queue))
-        if queue_offset < low:
-            return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+        first = int(low)
+        if self._compacted.manifests:
+            if 0 <= queue_offset < low:
+                read = self.compacted_read(
+                    topic, queue_id, queue_offset, max_messages=max_messages, max_bytes=max_bytes, codes=codes, search=search
+                )  # fmt: skip
+                if read is not None:
+                    return read()
+            first = self._compacted.begin(queue.key, low)
+        if queue_offset < first:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, first, first, high)
         if queue_offset == high or high < queue_offset <= (_NO_END if self.waits_above_end else queue.next_offset):
-            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, first, high)
         if queue_offset > high:
-            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, low if low == 0 else high, low, high)
-        result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, first if first == 0 else high, first, high)
+        result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, first, high)
         if search is not None:
             max_messages = min(max_messages, self._config.pull_messages_max)
             self._search(queue, result, max_messages, max_bytes, confirm_offset, search)
@@ -110,6 +125,45 @@ class QueueReader:
                 break
             units_left -= examined
         return result
+
+    def compacted_read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        codes: tuple[int, ...],
+        search: Search | None = None,
+    ) -> Callable[[], GetResult] | None:
+        """What `get_messages` does if only compacted files can have the message at `queue_offset`; None if the log has it,
+        or nothing has. It waits for the disk, in any thread. Raises StoreFormatError, SystemFault, OSError."""
+        key = topic, queue_id
+        queue = self._queues.get(topic, queue_id) if key in self._compacted.manifests else None
+        low = 0 if queue is None else int(queue.min_offset(self._log.begin))
+        if queue is None or not 0 <= queue_offset < low:
+            return None
+        first = self._compacted.begin(key, low)
+        result = GetResult(
+            GetStatus.NO_MATCHED_MESSAGE, queue_offset, first, max(low, self._confirmation.next_offset(queue))
+        )
+
+        def read() -> GetResult:
+            read_compacted(
+                self._compacted,
+                key,
+                result,
+                below=low,
+                max_messages=min(max_messages, self._config.pull_messages_max),
+                max_bytes=min(max_bytes, self._config.pull_bytes_max),
+                codes=codes,
+                search=search,
+                rows_max=self._config.pull_units_max,
+            )
+            return result
+
+        return read
 
     def _read_units(
         self,
@@ -289,6 +343,17 @@ class QueueReader:
             result.count = matched
             result.status = GetStatus.FOUND
         return int(selector.examined)
+
+    def first_in_log(self, topic: str, queue_id: int) -> QueueOffset:
+        """The first message of a queue that the log has. Any thread. Raises SystemFault as `offset_by_time`."""
+        for _ in range(_SEARCHES_MAX):
+            with suppress(FileNotFoundError), self._queues.private(topic, queue_id) as queue:
+                if queue is None:
+                    return QueueOffset(0)
+                found = queue.min_offset(self._log.begin)
+                if self._queues.begins_at(topic, queue_id, queue.first_offset):
+                    return found
+        raise SystemFault(f"files of {topic} queue {queue_id} expire as fast as they are searched")
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         """The first message stored at or after a time (lower), or the last one stored at or before it (`upper`).

@@ -37,6 +37,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/aio/event_loop.py LoopSignal.wait: self._come.result",
         "client/sending/request_reply.py RequestReply._on_sent: send.exception",
         "client/connection/waiting.py _ThreadSignal.__init__: self._not_yet.acquire",
+        "store/compaction/compaction.py Compaction._end_run: future.exception",
         "pipeline/writing/sink.py Writing.run: TaskContext.get",
     ),
     "as `with lock`; of -1 the calling thread's own connection, which no other uses": (
@@ -83,6 +84,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "store/log/commit_log.py CommitLog.sync_to: vouching.result",
         "store/log/flusher.py Flusher.close: self._thread.join",
         "store/upkeep.py Upkeep.close: self._worker.shutdown",
+        "store/compaction/compaction.py Compaction.close: self._worker.shutdown",
         "store/upkeep.py Upkeep.forget_remembered_confirm: result",
     ),
     "a benchmark's or drill's worker: its parent speaks, or by its end closes the pipe": (

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.broker.state.admission import queue_count, queues_to_create, readable, send_refusal
+from zenitmq.broker.state.admission import (
+    check_keyed,
+    queue_count,
+    queues_to_create,
+    readable,
+    send_refusal,
+    takes_keyed,
+)
 from zenitmq.broker.state.topic_table import TopicTable
-from zenitmq.model.errors import InvalidName, InvalidParameter, NoPermission, TopicNotFound
+from zenitmq.model.errors import InvalidName, InvalidParameter, MessageIllegal, NoPermission, TopicNotFound
 from zenitmq.model.names import TRACE_TOPIC
 from zenitmq.model.route import TopicConfig
+from zenitmq.record.kernel import encode_record
+
+COMPACTED = TopicConfig("state", 2, 2, attributes={"cleanup.policy": "COMPACTION"})
 
 
 @pytest.fixture
 def topics() -> TopicTable:
     table = TopicTable()
-    for config in (TopicConfig("t", 4, 2), TopicConfig("ro", permission=4), TopicConfig("wo", permission=2)):
+    for config in (TopicConfig("t", 4, 2), TopicConfig("ro", permission=4), TopicConfig("wo", permission=2), COMPACTED):
         table.on_event(table.event_set(config), {}, 100)
     return table
 
@@ -26,6 +36,8 @@ def topics() -> TopicTable:
         ("t", -1, InvalidParameter),
         ("missing", 0, TopicNotFound),
         ("ro", 0, NoPermission),
+        ("state", 1, MessageIllegal),
+        ("state", 2, InvalidParameter),
         ("TBW102", 0, NoPermission),
         ("rmq_sys_zenit_topics", 0, NoPermission),
     ],
@@ -76,3 +88,21 @@ def test_the_trace_topic_is_open_to_clients_and_is_routed(topics: TopicTable) ->
 
 def test_what_is_delivered_later_finds_as_many_queues_as_there_are(topics: TopicTable) -> None:
     assert [queue_count(topics, topic) for topic in ("t", "missing")] == [2, 0]
+
+
+def test_a_compacted_topic_takes_messages_with_one_key_each(topics: TopicTable) -> None:
+    assert takes_keyed(topics, "state", 1)
+    assert not any(takes_keyed(topics, *queue) for queue in (("state", 2), ("state", -1), ("t", 0), ("missing", 0)))
+    assert sorted(topics.compacted_queues()) == [("state", 0), ("state", 1)]
+
+    def record(keys: str) -> bytes:
+        properties = f"KEYS\x01{keys}\x02".encode() if keys else b""
+        return encode_record(topic=b"state", body=b"", properties=properties, born_timestamp_ms=1)
+
+    check_keyed("state", record("a") + record("b"))
+    for keys in ("", "a b", "a ", " "):
+        with pytest.raises(MessageIllegal, match="exactly one key"):
+            check_keyed("state", record("a") + record(keys))
+    check_keyed("state", b"no record")  # whoever stores it refuses it
+    topics.on_event(topics.event_deleted("state"), {}, 200)
+    assert topics.compacted_queues() == []
