@@ -20,7 +20,10 @@ from ...broker.pop.leases import Leases
 from ...broker.pop.pop_handler import PopHandler
 from ...broker.pop.receipt_handler import ReceiptHandler
 from ...remoting import commands
+from ...remoting.commands import CreateTopic
 from ...remoting.request_rows import Row, row
+from ...remoting.server import Call
+from .refusals import check_attributes
 
 
 class EmbeddedHandlers:
@@ -105,13 +108,17 @@ class EmbeddedHandlers:
             row(commands.StartConsuming, self._starts.on_start),
             row(commands.LockQueues, self._locks.on_lock),
             row(commands.UnlockQueues, self._locks.on_unlock),
-            row(commands.CreateTopic, self._topics.on_create),
+            row(commands.CreateTopic, self._on_create_topic),
             row(commands.DeleteTopic, self._topics.on_delete),
             row(commands.GetTopics, self._topics.on_list),
             row(commands.GetTopicStatistics, self._topics.on_statistics),
             row(commands.GetMaxOffset, self._offsets.on_max_offset),
             row(commands.GetMinOffset, self._offsets.on_min_offset),
         ]
+
+    def _on_create_topic(self, call: Call[CreateTopic]) -> None:
+        check_attributes(call.request.attributes)
+        self._topics.on_create(call)
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """There are new messages in these queues."""

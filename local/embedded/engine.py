@@ -183,7 +183,7 @@ class EmbeddedEngine:
         self._deleted: list[str] = []
         self._state.on_topic_deleted = lambda topic, _end: self._deleted.append(topic)
         self._state.on_topic_changed = self._publish
-        turns.refuse = partial(refusal, BROKER + "://")
+        turns.refuse = refusal
         turns.on_end = self._on_turn_end
         turns.on_run = self._tell_appended
         for one in (*handlers.rows(), *directory.rows()):

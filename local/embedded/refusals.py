@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ...model.errors import EngineLacks, UnknownRequest, ZenitError
+from ...model.route import TYPE_ATTRIBUTE, TYPES
 from ...remoting import commands
 from ...remoting.commands import Request
 
@@ -17,6 +19,11 @@ class Lack(NamedTuple):
     requests: tuple[type[Request], ...]
 
 
+LITE_TOPICS: Final = "lite topics"
+PLAIN_TYPES: Final = frozenset({"NORMAL", "FIFO", "PRIORITY", "MIXED", "UNSPECIFIED"})
+"""Kinds of topics that need nothing of their own."""
+OTHER_QUEUES: Final = frozenset({("queue.type", "BatchCQ"), ("cleanup.policy", "COMPACTION")})
+"""What makes a topic keep its messages in another way."""
 ANOTHER: Final = "use memory://, local:/// or a cluster"
 
 LACKS: Final = (
@@ -45,6 +52,7 @@ LACKS: Final = (
         f"{ANOTHER}; here read the queues: PullConsumer(None).assign(...)",
         (commands.QueryMessages,),
     ),
+    Lack(LITE_TOPICS, ANOTHER, (commands.PopLite, commands.SubscribeLite, commands.SuspendLite)),
     Lack(
         "readers of Spark",
         "use a cluster: the tasks of Spark are other programs",
@@ -60,10 +68,21 @@ LACKS: Final = (
     ),
 )
 
+ENGINE: Final = "embedded://"
 _BY_REQUEST: Final = {request: lack for lack in LACKS for request in lack.requests}
 
 
-def refusal(engine: str, request: Request) -> ZenitError:
+def check_attributes(attributes: Iterable[tuple[str, str]]) -> None:
+    """Raises EngineLacks for a topic of another kind than the engine knows."""
+    for name, value in attributes:
+        if (name, value) == (TYPE_ATTRIBUTE, "LITE"):
+            raise EngineLacks(ENGINE, LITE_TOPICS, ANOTHER)
+        is_of_another_kind = name == TYPE_ATTRIBUTE and value in TYPES and value not in PLAIN_TYPES
+        if is_of_another_kind or (name, value) in OTHER_QUEUES:
+            raise EngineLacks(ENGINE, f"topics with {name}={value}", ANOTHER)
+
+
+def refusal(request: Request) -> ZenitError:
     """Why the engine does not answer it."""
     lack = _BY_REQUEST.get(type(request))
-    return UnknownRequest(request.code) if lack is None else EngineLacks(engine, lack.what, lack.instead)
+    return UnknownRequest(request.code) if lack is None else EngineLacks(ENGINE, lack.what, lack.instead)

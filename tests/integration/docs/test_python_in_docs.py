@@ -20,6 +20,23 @@ from zenitmq.testing import LocalCluster
 pytestmark = pytest.mark.timeout(300)
 
 OWN_ENGINES = "in-process.md"  # its programs name theirs
+EACH = "for file in *.py; do python -W error $file; done"
+ALL_IN_ONE = """
+import runpy, sys
+from zenitmq import Admin
+with Admin() as admin:
+    admin.create_topic("trades", queues=4)
+for file in sys.argv[1:]:
+    runpy.run_path(file, run_name="__main__")
+"""
+LACKING = {
+    "delays": "delayed messages",
+    "finding": "queries",
+    "idempotent": "idempotent producers",
+    "tracing": "queries",
+    "transactions": "transactions",
+}
+"""What a page is about, and `embedded://` has not: its programs say so."""
 WITHOUT_CLUSTER = [
     page for page in PAGES if page.parent.name == "guide" and blocks(page, "python") and page.name != OWN_ENGINES
 ]
@@ -69,11 +86,20 @@ def test_the_python_of_a_page_works_as_written(page: Path, emptied: LocalCluster
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("page", WITHOUT_CLUSTER, ids=name_of)
-def test_the_guides_programs_work_without_a_cluster(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["memory", "embedded", "local"])
+def test_the_guides_programs_work_without_a_cluster(kind: str, page: Path, tmp_path: Path) -> None:
     for number, text in enumerate(blocks(page, "python")):
         (tmp_path / f"{number}.py").write_text(text, encoding="utf-8")
-    engine = f"local://{tmp_path}/store"
+    if kind == "memory":  # its messages live as long as the program: so one program runs all
+        (tmp_path / "all").write_text(ALL_IN_ONE, encoding="utf-8")
+        run_script("export ZENIT_NAMESRV=memory://guide; python -W error all *.py", tmp_path, cwd=tmp_path)
+        return
+    engine = f"{kind}://{tmp_path}/store"
     with Admin(engine) as admin:
         admin.create_topic("trades", queues=4)
-    script = f"export ZENIT_NAMESRV={engine}; for file in *.py; do python -W error $file; done"
-    run_script(script, tmp_path, cwd=tmp_path)
+    lacking = LACKING.get(page.stem) if kind == "embedded" else None
+    if lacking is None:
+        run_script(f"export ZENIT_NAMESRV={engine}; {EACH}", tmp_path, cwd=tmp_path)
+        return
+    with pytest.raises(AssertionError, match=f"EngineLacks: embedded:// has no {lacking}"):
+        run_script(f"export ZENIT_NAMESRV={engine}; {EACH}", tmp_path, cwd=tmp_path)
