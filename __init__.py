@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .model.errors import RequestTimeout as RequestTimeout
     from .model.errors import SendFailed as SendFailed
     from .model.errors import SqlSyntaxError as SqlSyntaxError
+    from .model.errors import TooManyLightQueues as TooManyLightQueues
     from .model.errors import TooManyRequests as TooManyRequests
     from .model.errors import TopicNotFound as TopicNotFound
     from .model.errors import TransactionDecided as TransactionDecided
@@ -107,7 +108,7 @@ _HOMES = {
         GroupConsumedOtherwise GroupNotFound HandleRefused InvalidName InvalidParameter LeaseExpired
         LiteQuotaExceeded LiteTopicMissing NotLiteParent
         MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute NotARequest NotMaster
-        OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
+        OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyLightQueues TooManyRequests
         TopicNotFound TransactionDecided TransactionNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",

@@ -69,6 +69,12 @@ ENTRY_PREVIOUS_AT: Final = 16
 SEQUENCE_DIGITS: Final = 16
 SEQUENCE_BYTES: Final = 17
 COLON: Final = 58
+# Light queues.
+COMMA: Final = 44  # between their names, and between the offsets
+LIGHT_DIGITS: Final = 19  # of each offset
+LIGHT_NAMES_MAX: Final = 64  # in one record
+LIGHT_LENGTH_MAX: Final = 255
+LIGHT_PREFIX_BYTES: Final = 5  # %LMQ%
 # The result of comparing a property with a constant, as bits.
 LESS: Final = 1
 EQUAL: Final = 2
@@ -90,6 +96,8 @@ BAD_OFFSET: Final = -10
 BAD_BODY_CRC: Final = -11
 BAD_TRANSACTION: Final = -12
 BAD_SEQUENCE_ROOM: Final = -13
+BAD_LIGHT_NAMES: Final = -14
+BAD_LIGHT_ROOM: Final = -15
 WHY_BAD_SIZE: Final = "record size is below the minimum, over the limit, or past the end of the batch"
 WHY_BAD_LENGTHS: Final = "inner lengths do not add up to the record size"
 REASONS: Final = {
@@ -105,6 +113,14 @@ REASONS: Final = {
     BAD_BODY_CRC: "body checksum does not match",
     BAD_TRANSACTION: "prepared transaction offset must be zero",
     BAD_SEQUENCE_ROOM: "record has no property PSEQ of the size that its producer's sequence takes",
+    BAD_LIGHT_NAMES: (
+        "property INNER_MULTI_DISPATCH must name 1 to 64 different light queues: each %LMQ% and letters, digits, _ - % | $,"
+        " at most 255 in all; joined by commas"
+    ),
+    BAD_LIGHT_ROOM: (
+        "record names light queues, so it needs a property INNER_MULTI_QUEUE_OFFSET with 19 digits for each, joined by"
+        " commas, into which the broker writes the offsets"
+    ),
 }
 
 # Why `ColumnFiller.fill` stopped.

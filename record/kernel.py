@@ -21,6 +21,8 @@ from .index import index_insert as index_insert
 from .index import index_key_hash as index_key_hash
 from .index import index_search as index_search
 from .index import index_topic_hash as index_topic_hash
+from .lights import light_units as light_units
+from .lights import write_light_offsets as write_light_offsets
 from .messages import MessageBatch as MessageBatch
 from .messages import StoredMessage as StoredMessage
 from .messages import _unpickled as _unpickled

@@ -13,7 +13,18 @@ import tokenize
 from collections.abc import Mapping
 from typing import Final
 
-PARTS: Final = ("codes", "primitives", "index", "encoding", "sequences", "runs", "units", "messages", "columns")
+PARTS: Final = (
+    "codes",
+    "primitives",
+    "index",
+    "encoding",
+    "sequences",
+    "lights",
+    "runs",
+    "units",
+    "messages",
+    "columns",
+)
 """Each imports only parts listed before it."""
 
 NUMBER_MAX: Final = (1 << 31) - 1  # a larger number would become a Python object; the kernel has it as a C variable

@@ -38,6 +38,7 @@ from .codes import (
     WHY_BAD_SIZE,
 )
 from .compression import decompress
+from .lights import light_offset
 from .primitives import check_lengths, crc_in, crc_of, find_body, find_topic, get32, get64, get_s32, topic_size
 
 _is_making = cython.declare(cython.bint, False)  # while our own code creates a batch and fills it in
@@ -48,10 +49,13 @@ _is_making = cython.declare(cython.bint, False)  # while our own code creates a 
 class MessageBatch:
     """A run of records as a sequence of StoredMessage; slices share the buffer.
 
-    `queue_offsets` are not assumed to be contiguous: a filter may have left gaps.
+    `queue_offsets` are not assumed to be contiguous: a filter may have left gaps. `light_queue`: the one that the messages were
+    read from; None if they were read from their own queue.
     """
 
     broker_name = cython.declare(object, visibility="readonly")
+    light_queue = cython.declare(object, visibility="readonly")
+    _light: bytes
     _data: bytes
     _view: cython.const[cython.uchar][::1]
     _at: cython.const[cython.uint][::1]
@@ -93,6 +97,8 @@ class MessageBatch:
             raise IndexError((begin, end))
         part: MessageBatch = _new_batch()
         part.broker_name = self.broker_name
+        part.light_queue = self.light_queue
+        part._light = self._light
         part._data = self._data
         part._view = self._view
         part._at = self._at
@@ -140,7 +146,7 @@ class MessageBatch:
         """The queue offset behind the last message. Raises IndexError for an empty batch."""
         if self._begin == self._end:
             raise IndexError("an empty batch")
-        return get64(self._view, self._at[self._end - 1] + QUEUE_OFFSET_AT) + 1
+        return _queue_offset(self, self._at[self._end - 1]) + 1
 
 
 @cython.final
@@ -258,18 +264,26 @@ class StoredMessage:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue that it is in."""
-        return MessageQueue(_stored_topic(self), self.broker_name, self.queue_id)
+        """The queue that it was read from: its own, or a light queue."""
+        light = self._batch.light_queue
+        return MessageQueue(_stored_topic(self) if light is None else light, self.broker_name, self.queue_id)
 
     @property
     def queue_id(self) -> int:
-        """The id of its queue."""
+        """The id of its queue; 0 in a light queue."""
+        if self._batch.light_queue is not None:
+            return 0
         return get_s32(self._batch._view, self._at + QUEUE_ID_AT)
 
     @property
     def queue_offset(self) -> int:
-        """Its number in its queue."""
-        return get64(self._batch._view, self._at + QUEUE_OFFSET_AT)
+        """Its number in its queue, or in the light queue that it was read from."""
+        return _queue_offset(self._batch, self._at)
+
+    @property
+    def lite_topic(self) -> str | None:
+        """The lite topic of its topic that it was sent to."""
+        return self.properties.get("__LITE_TOPIC")
 
     @property
     def physical_offset(self) -> int:
@@ -351,7 +365,7 @@ class StoredMessage:
     def __reduce__(self) -> tuple[Callable[..., StoredMessage], tuple[object, ...]]:
         """A pickled message is its record alone, without the others of its poll."""
         first, tries, _ = (None, 0, None) if self._delivery is None else self._delivery
-        return _unpickled, (self.record, self.broker_name, first, tries)
+        return _unpickled, (self.record, self.broker_name, first, tries, self._batch.light_queue)
 
     def __repr__(self) -> str:
         return f"<StoredMessage {self.message_id} {self.topic}:{self.queue_id}@{self.queue_offset}>"
@@ -367,8 +381,19 @@ def _new_batch() -> MessageBatch:
     return batch
 
 
-def _unpickled(record: bytes, broker_name: str, first_topic: str | None, tries: int) -> StoredMessage:
-    return decode_record(record, broker_name).tried_again(first_topic, tries)
+def _unpickled(
+    record: bytes, broker_name: str, first_topic: str | None, tries: int, light_queue: str | None = None
+) -> StoredMessage:
+    message: StoredMessage = decode_batch(record, broker_name, light_queue=light_queue)[0]
+    return message.tried_again(first_topic, tries)
+
+
+@cython.cfunc
+@cython.inline
+def _queue_offset(batch: MessageBatch, at: cython.Py_ssize_t) -> cython.longlong:
+    if batch.light_queue is not None:
+        return light_offset(batch._view, at, batch._light)
+    return get64(batch._view, at + QUEUE_OFFSET_AT)
 
 
 def _moment(message: StoredMessage, at_ms: int) -> datetime:
@@ -397,8 +422,10 @@ def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
     return message
 
 
-def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFFF) -> MessageBatch:
-    """The contiguous records in `data`, with all lengths proven.
+def decode_batch(
+    data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFFF, light_queue: str | None = None
+) -> MessageBatch:
+    """The contiguous records in `data`, with all lengths proven. `light_queue`: as of a MessageBatch.
 
     Raises CorruptRecordError with the position in `data`.
     """
@@ -422,6 +449,8 @@ def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFF
         at += size
     batch: MessageBatch = _new_batch()
     batch.broker_name = broker_name
+    batch.light_queue = light_queue
+    batch._light = b"" if light_queue is None else light_queue.encode()
     batch._data = data
     batch._view = buf
     batch._at = positions

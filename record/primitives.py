@@ -39,9 +39,12 @@ NAME_KEY = cython.declare(cython.uint, 0x5F4B4559)
 NAME_TAGS = cython.declare(cython.uint, 0x54414753)
 NAME_KEYS = cython.declare(cython.uint, 0x4B455953)
 NAME_PSEQ = cython.declare(cython.uint, 0x50534551)
+NAME_INNE = cython.declare(cython.uint, 0x494E4E45)
 MASK32 = cython.declare(cython.uint, 0xFFFFFFFF)  # C variables, because literals this large would be Python objects
 SIGN32 = cython.declare(cython.uint, 0x80000000)
 SEQUENCED_BIT = cython.declare(cython.uint, 0x40000000)
+LIGHT_BIT = cython.declare(cython.uint, 0x20000000)
+STORED_BITS = cython.declare(cython.uint, 0x5FFFFFFF)  # of a record's sysFlag; the others are marks of its run
 OFFSET_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)  # no position in a log is above it
 _crc_at = cython.declare("unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil")
 

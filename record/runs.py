@@ -52,10 +52,13 @@ from .codes import (
     WHY_BAD_SIZE,
 )
 from .index import index_hash
+from .lights import _write_offsets, is_light, light_offset, names_lights
 from .primitives import (
     CLIENT_SYS_FLAGS,
+    LIGHT_BIT,
     MAGIC_BLANK_C,
     MASK32,
+    NAME_INNE,
     NAME_KEY,
     NAME_KEYS,
     NAME_TAGS,
@@ -63,6 +66,7 @@ from .primitives import (
     OFFSET_MAX,
     SEQUENCED_BIT,
     SIGN32,
+    STORED_BITS,
     check_lengths,
     copy_in,
     crc_in,
@@ -162,7 +166,7 @@ class WrittenRun:
     at = cython.declare(cython.Py_ssize_t, visibility="readonly")  # its begin in the caller's bytes
     sys_flag = cython.declare(
         cython.uint, visibility="readonly"
-    )  # of the last record, with ENDS_WAIT and SEQUENCED of any
+    )  # of the last record, with ENDS_WAIT, SEQUENCED and LIGHT of any
 
 
 @cython.final
@@ -189,6 +193,10 @@ class RunKernel:
     status = cython.declare(cython.int, visibility="readonly")
     store_timestamp_ms = cython.declare(cython.longlong, visibility="readonly")
     sys_flag = cython.declare(cython.uint, visibility="readonly")
+    # of all runs since `clear`, and of the last stamped one: whether a record names light queues
+    has_lights = cython.declare(cython.bint, visibility="readonly")
+    is_light = cython.declare(cython.bint, visibility="readonly")
+    _light: cython.bint  # found by _scan_properties
     _units: cython.uchar[::1]
     _hashes: cython.uint[::1]
     _key_offsets: cython.longlong[::1]
@@ -226,6 +234,8 @@ class RunKernel:
         self._keys_capacity = 0
         self.topic = b""
         self._topic_hash = hash_on(0, b"#", 0, 1)
+        self.is_light = False
+        self._light = False
         self._reserve_units(capacity * UNIT_BYTES)
         self._reserve_keys(capacity)
         self.clear()
@@ -234,6 +244,7 @@ class RunKernel:
         """Drops all units and keys."""
         self.units_end = 0
         self.keys_end = 0
+        self.has_lights = False
 
     @cython.cfunc
     def _reserve_units(self, size: cython.Py_ssize_t):
@@ -273,13 +284,16 @@ class RunKernel:
         physical_offset: cython.longlong,
         store_timestamp_ms: cython.longlong,
         own: cython.bint = False,
+        light_ends: dict[str, int] | None = None,
+        find_light: Callable[[str], int] | None = None,
     ) -> cython.int:
         """Checks a producer's batch in buffer[begin:end] and writes the broker's fields into it.
 
         Returns the number of records, or a BAD_ reason: then `units` and `hashes` are as before and the bytes of the batch
         must not be used. `topic_hash`: `index_topic_hash(topic)`. `queue_offset`, `physical_offset`: of the first record.
         `own`: the broker made or checked the records: they may have fields that a client may not set, and their bodies are
-        not checked against their checksums.
+        not checked against their checksums. `light_ends`, `find_light`: as `write_light_offsets` takes them; without them,
+        light queues that the records name do not count. If `find_light` raises, everything is as before, too.
         """
         at: cython.Py_ssize_t = begin
         size: cython.Py_ssize_t
@@ -305,6 +319,7 @@ class RunKernel:
         self._reserve_units(units_before + (end - begin) // RECORD_OVERHEAD_BYTES * UNIT_BYTES + UNIT_BYTES)
         units: cython.uchar[::1] = self._units
         out: cython.Py_ssize_t = units_before
+        self._light = False
         while at < end:
             size = check_lengths(view, at, end, self._record_max)
             if size < 0:
@@ -357,6 +372,15 @@ class RunKernel:
             done += 1
         if reason == 0 and done != count:
             reason = BAD_COUNT
+        self.is_light = self._light and light_ends is not None
+        if self.is_light and reason == 0:
+            try:
+                inner = _write_offsets(buffer, begin, end, light_ends, find_light)
+            except BaseException:
+                self.keys_end = keys_before
+                raise
+            reason = inner if inner < 0 else 0
+            self.has_lights = True
         if reason:
             self.units_end = units_before
             self.keys_end = keys_before
@@ -376,11 +400,11 @@ class RunKernel:
         """Reads the run of records that begins at `begin`, at `physical_offset` of the log: one topic, one queue, in order.
 
         All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the last),
-        `sys_flag` (of the last, with ENDS_WAIT if any of them ends the wait of another record, and SEQUENCED if any counts
-        in its producer's sequence), `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`. A record
-        counts only if its physical offset field is its position. Transaction records (half, rollback) end a run and are
-        runs of their own, for the caller to judge. No run begins (BAD_SIZE, BAD_OFFSET) if [begin, end) is not within
-        `buffer`, or ends behind the last position that a log can have.
+        `sys_flag` (of the last, with ENDS_WAIT if any of them ends the wait of another record, SEQUENCED if any counts
+        in its producer's sequence, LIGHT if any names light queues), `store_timestamp_ms`, and `status`: why the run ended
+        there. Returns `count`. A record counts only if its physical offset field is its position. Transaction records
+        (half, rollback) end a run and are runs of their own, for the caller to judge. No run begins (BAD_SIZE, BAD_OFFSET)
+        if [begin, end) is not within `buffer`, or ends behind the last position that a log can have.
         """
         return self._scan(buffer, begin, end, physical_offset, check_body_crc, count_max)
 
@@ -543,6 +567,7 @@ class RunKernel:
         flags: cython.uint
         marks: cython.uint = 0
         self.status = RUN_MORE
+        self._light = False
         if not 0 <= begin <= end <= len(buffer):
             self.status = BAD_SIZE
             count_max = 0
@@ -624,7 +649,10 @@ class RunKernel:
             marks |= flags & SEQUENCED_BIT
             if buffer[body - PREPARED_OFFSET_BACK] & 0x80:  # prepared transaction offset is negative
                 marks |= SIGN32
-            self.sys_flag = (flags & 0x7FFFFFFF) | marks
+            if self._light:
+                marks |= LIGHT_BIT
+                self.has_lights = True
+            self.sys_flag = (flags & STORED_BITS) | marks
             out += UNIT_BYTES
             at += size
             physical_offset += size
@@ -649,7 +677,6 @@ def _scan_properties(
 ) -> cython.longlong:
     """Hashes the keys of one record's properties into `hashes` (unique id first, tags last); returns its tags code."""
     at: cython.Py_ssize_t = begin
-    value: cython.Py_ssize_t
     stop: cython.Py_ssize_t
     word: cython.Py_ssize_t
     keys_begin: cython.Py_ssize_t = 0
@@ -670,13 +697,10 @@ def _scan_properties(
             and get32(buf, at + 4) == NAME_KEY
             and buf[at + 8] == NAME_END
         ):
-            value = at + LONG_NAME_BYTES
-            stop = (
-                value + 32
-                if end - value > 32 and buf[value + 32] == VALUE_END
-                else find_byte(buf, value, end, VALUE_END)
-            )
-            unique_begin = value
+            unique_begin = at + LONG_NAME_BYTES
+            stop = unique_begin + 32
+            if end <= stop or buf[stop] != VALUE_END:
+                stop = find_byte(buf, unique_begin, end, VALUE_END)
             unique_stop = stop
         elif name == NAME_TAGS and buf[at + 4] == NAME_END:
             stop = find_byte(buf, at + SHORT_NAME_BYTES, end, VALUE_END)
@@ -690,6 +714,7 @@ def _scan_properties(
             keys_stop = stop
         else:
             stop = find_byte(buf, at, end, VALUE_END)
+            run._light = run._light or (name == NAME_INNE and names_lights(buf, at, end))
         at = stop + 1
     if run._index_keys:
         count = run.keys_end
@@ -731,13 +756,21 @@ def is_home_of(
     queue_id: cython.int,
     queue_offset: cython.longlong,
 ) -> cython.bint:
-    """Whether the record of `size` bytes at `at` belongs at this position of the log and this offset of the queue."""
+    """Whether the record of `size` bytes at `at` belongs at this position of the log and this offset of the queue, its own
+    or a light one."""
     i: cython.Py_ssize_t
     topic_at: cython.Py_ssize_t
     length: cython.Py_ssize_t = len(topic)
     name: cython.const[cython.uchar][::1] = topic
     if at < 0 or size < RECORD_OVERHEAD_BYTES or at + size > len(buf):
         return False
+    if is_light(topic):
+        return (
+            queue_id == 0
+            and get64(buf, at + PHYSICAL_OFFSET_AT) == physical
+            and check_lengths(buf, at, at + size, size) == size
+            and light_offset(buf, at, topic) == queue_offset
+        )
     if (
         get64(buf, at + PHYSICAL_OFFSET_AT) != physical
         or get64(buf, at + QUEUE_OFFSET_AT) != queue_offset

@@ -32,6 +32,9 @@ ENDS_WAIT: Final = 1 << 31
 offset of such a record is -1 - the physical offset of the other.)
 """
 
+LIGHT: Final = 1 << 29
+"""Not in a record, only in the flags of a run: one of its records names light queues (model/topics/light_queues)."""
+
 BITS: Final[tuple[tuple[int, str], ...]] = (
     (COMPRESSED, "body is compressed; bits 8-10 say how: 0 or 3 zlib, 1 lz4, 2 zstd"),
     (MULTI_TAGS, "several tags"),

@@ -46,6 +46,13 @@ class StoreConfig:
     queue_files_open_max: int = setting(
         256, "consume queue files held open; more are opened when needed", minimum=1, maximum=100_000
     )
+    light_queues_max: int = setting(
+        1_000_000,
+        "light queues that a broker keeps; a send that would make one more is refused. Each takes some 200 bytes of memory"
+        " and of disk with rocksdb, 12 KiB and two folders with file",
+        minimum=0,
+        maximum=100_000_000,
+    )
     index_enabled: bool = setting(
         True, "index messages by unique id, key and tag: costs up to a third of the ceiling, gives queries by key"
     )

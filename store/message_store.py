@@ -25,6 +25,7 @@ from ..model.clock import Clock
 from ..model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
+from ..model.topics.light_queues import is_light_queue
 from ..record.new_record import NewRecord
 from .checksum.checksum_entry import RottenEntry
 from .checksum.checksum_reader import ChecksumReader
@@ -85,6 +86,7 @@ class StoreStatistics:
     dispatched_offset: int
     segments: int
     queues: int
+    light_queues: int
     index_files: int
     index_entries: int
     messages_staged: int
@@ -628,11 +630,20 @@ class MessageStore:
             return record
 
     def queues(self) -> dict[str, tuple[int, ...]]:
-        """{topic: queue ids that exist}."""
+        """{topic: queue ids that exist}; light queues are not among them."""
         table: dict[str, tuple[int, ...]] = {}
         for topic, queue_id in self._queues.listed():
-            table[topic] = (*table.get(topic, ()), queue_id)
+            if not is_light_queue(topic):
+                table[topic] = (*table.get(topic, ()), queue_id)
         return table
+
+    def has_light_queue(self, name: str) -> bool:
+        """Whether it has, or had, a message that the log still has."""
+        return name in self._queues.lights
+
+    def light_queues(self) -> list[str]:
+        """The names of all light queues, in no order; copied at each call."""
+        return list(self._queues.lights)
 
     # ---- upkeep
 
@@ -653,6 +664,14 @@ class MessageStore:
             self._queues.delete_topic(topic)
         self._staging.forget_topic(topic)
         self._confirmation.forget(topic)
+
+    def delete_light_queue(self, name: str) -> None:
+        """Removes a light queue's units; their records stay in the log until they expire. A replay from before this, and a
+        queue made again from the log, have them again. The next message gets an offset that was never used. Raises OSError.
+        """
+        self._staging.write()
+        self._queues.delete_light(name, self.confirm_offset)
+        self._confirmation.forget(name)
 
     def protect(self, needs: Needs) -> None:
         """What groups have yet to consume; retention keeps it."""
@@ -690,7 +709,8 @@ class MessageStore:
             flushed_offset=self._log.flushed,
             dispatched_offset=self._upkeep.dispatched(),
             segments=len(self._log.segments()),
-            queues=self._queues.count,
+            queues=self._queues.count - len(self._queues.lights),
+            light_queues=len(self._queues.lights),
             index_files=0 if self._index is None else self._index.file_count,
             index_entries=0 if self._index is None else self._index.entry_count,
             messages_staged=self._dispatch.messages,

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from zenitmq.model.ids import HostAddress
+from zenitmq.model.properties import encode_properties
+from zenitmq.model.topics.light_queues import is_light_queue, light_properties
 from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import GetResult
@@ -75,6 +77,12 @@ def message(topic: str, body: bytes, *, tags: str = "", keys: str = "", unique: 
     return encode_record(topic=topic.encode(), body=body, properties=properties.encode(), born_timestamp_ms=1)
 
 
+def light(topic: str, body: bytes, *names: str) -> bytes:
+    """The same of a message that goes into these light queues."""
+    properties = encode_properties(light_properties(names))
+    return encode_record(topic=topic.encode(), body=body, properties=properties, born_timestamp_ms=1)
+
+
 def stage(store: MessageStore, topic: str, queue_id: int, *records: bytes) -> Placed:
     """Receives a batch into the arena as the server socket does, and stages it."""
     data, begin = b"".join(records), store.arena.used
@@ -111,7 +119,7 @@ def read_queue(store: MessageStore, topic: str, queue_id: int) -> list[StoredMes
     while True:
         result = get(store, topic, queue_id, offset, max_messages=5, max_bytes=2000)
         for view in result.slices:
-            found += decode_batch(bytes(view))
+            found += decode_batch(bytes(view), light_queue=topic if is_light_queue(topic) else None)
         if result.next_offset <= offset:
             return found
         offset = result.next_offset

@@ -122,6 +122,22 @@ class NotEnoughReplicas(ZenitError):
         )
 
 
+class TooManyLightQueues(ZenitError):
+    """The message names a light queue (of a lite topic) that does not exist, and the broker keeps no more. Args: limit."""
+
+    code = 9190
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"the broker keeps {self.limit} light queues already: use existing lite topics, wait until idle ones expire, or"
+            " raise store.light_queues_max"
+        )
+
+
 class NotARequest(ZenitError):
     """The message is no request: it lacks a property that a reply needs. Args: message_id, missing (the property's name)."""
 

@@ -11,9 +11,11 @@ The record is in the log once. As a consume queue a light queue is queue 0 of th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from ..errors import InvalidName
+from ..errors import InvalidName, InvalidParameter
+from ..names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 
 LIGHT_PREFIX: Final = "%LMQ%"
 LIGHT_QUEUES: Final = "INNER_MULTI_DISPATCH"
@@ -27,6 +29,7 @@ LIGHT_QUEUES_MAX: Final = 64
 
 LIGHT_LENGTH_MAX: Final = 255
 LITE_LENGTH_MAX: Final = 64
+OFFSET_DIGITS: Final = 19  # of each offset, with zeros before it
 
 _LIGHT = re.compile(r"%LMQ%[%|$a-zA-Z0-9_-]+", re.ASCII)
 _LITE = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
@@ -37,6 +40,14 @@ def is_light_queue(topic: str) -> bool:
     return topic.startswith(LIGHT_PREFIX)
 
 
+def takes_light_queues(topic: str) -> bool:
+    """Whether the light queues count that a record of this topic names.
+
+    They do not where a message waits (for its time, for its transaction) or comes again: it goes there once.
+    """
+    return not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and not is_system_topic(topic)
+
+
 def check_light_queue(name: str) -> str:
     """Returns the name; raises InvalidName if it breaks the rule."""
     if not len(LIGHT_PREFIX) < len(name) <= LIGHT_LENGTH_MAX or _LIGHT.fullmatch(name) is None:
@@ -44,6 +55,20 @@ def check_light_queue(name: str) -> str:
             "light queue", name, f"%LMQ% and letters, digits, _ - % | $, at most {LIGHT_LENGTH_MAX} in all"
         )
     return name
+
+
+def light_room(count: int) -> str:
+    """The value of LIGHT_OFFSETS in a record that is sent: the broker writes the offsets over it."""
+    return LIGHT_SEPARATOR.join(["0" * OFFSET_DIGITS] * count)
+
+
+def light_properties(names: Sequence[str]) -> dict[str, str]:
+    """The properties of a message that goes into these light queues. Raises InvalidName, InvalidParameter."""
+    if not 1 <= len(names) <= LIGHT_QUEUES_MAX or len(set(names)) != len(names):
+        raise InvalidParameter("light_queues", f"{len(names)} names", f"1 to {LIGHT_QUEUES_MAX} different ones")
+    for name in names:
+        check_light_queue(name)
+    return {LIGHT_QUEUES: LIGHT_SEPARATOR.join(names), LIGHT_OFFSETS: light_room(len(names))}
 
 
 def check_lite_topic(name: str) -> str:

@@ -20,11 +20,12 @@ from typing import Final
 
 from ...model.errors import OffsetOutOfRange
 from ...model.names import SCHEDULE_TOPIC
+from ...model.topics.light_queues import is_light_queue
 from ...record.codes import RECORD_OVERHEAD_BYTES, RUN_BLANK
-from ...record.kernel import RunKernel, is_record_of
+from ...record.kernel import RunKernel, is_record_of, light_units
 from ...record.layout import UNIT
 from ..log.commit_log import CommitLog
-from ..queues.queue_engine import NO_UNIT, UnitSource, WrongUnit, goes_to_queue
+from ..queues.queue_engine import NO_UNIT, UnitSource, WrongUnit, goes_to_queue, names_lights
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES
 from .log_check import Read
 from .quarantine import Range, overlapping, overlaps
@@ -32,6 +33,7 @@ from .scrub_reader import ScrubReader
 
 _RUN_COUNT_MAX: Final = 8192  # records compared in one go
 _SEARCH_BYTES: Final = 4 << 20  # of the log read at a time while one record is searched
+_REMOVED: Final = UNIT.pack(0, FILLER_SIZE, 0)
 _EXTENDED_BELOW: Final = -0x80000000  # a tag code is the address of a unit in RocketMQ's extension
 
 
@@ -100,8 +102,8 @@ class QueueChecker:
         return found
 
     def _runs(self, read: Read, begin: int, end: int, damaged: Sequence[Range]) -> Iterator[_Run]:
-        """Visible runs. `_at` becomes the position up to which whole records were found, `_is_at_blank` whether a blank
-        follows."""
+        """Visible runs, and each unit of a light queue as a run of its own. `_at` becomes the position up to which whole
+        records were found, `_is_at_blank` whether a blank follows."""
         kernel = self._kernel
         self._at, self._is_at_blank = begin, False
         while self._at < end:
@@ -117,11 +119,14 @@ class QueueChecker:
                     self._is_at_blank = kernel.status == RUN_BLANK
                     self._at += at
                     return
-                at = kernel.end
+                begin, at = at, kernel.end
                 if goes_to_queue(kernel.sys_flag):
                     units = bytes(memoryview(kernel.units)[: kernel.units_end])
-                    topic = kernel.topic.decode("utf-8", "replace")
-                    yield _Run(topic, kernel.queue_id, kernel.queue_offset, units, kernel.store_timestamp_ms)
+                    topic, stored_ms = kernel.topic.decode("utf-8", "replace"), kernel.store_timestamp_ms
+                    has_lights = names_lights(kernel.sys_flag, topic)
+                    yield _Run(topic, kernel.queue_id, kernel.queue_offset, units, stored_ms)
+                    for name, queue_offset, unit in light_units(data[begin:at], units) if has_lights else ():
+                        yield _Run(name, 0, queue_offset, unit, stored_ms)
             self._at += at
 
     def _wrong(self, run: _Run, damaged: Sequence[Range]) -> Iterator[WrongUnit]:
@@ -136,6 +141,8 @@ class QueueChecker:
             compared = 12 if run.topic == SCHEDULE_TOPIC else UNIT_BYTES  # a delayed message's tag code is its time
             if found[:compared] == unit[:compared] or found == NO_UNIT:
                 continue
+            if is_light_queue(run.topic) and found == _REMOVED:
+                continue  # delete_light
             if found[:12] == unit[:12] and int.from_bytes(found[12:], "big", signed=True) < _EXTENDED_BELOW:
                 continue
             if self._is_wrong(run, index, found, damaged):

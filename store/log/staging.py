@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...model.arena import Arena
-from ...model.errors import MessageIllegal, StoreNotWriteable
+from ...model.errors import MessageIllegal, StoreNotWriteable, TooManyLightQueues
 from ...model.names import check_topic
 from ...model.properties import encode_properties
+from ...model.topics.light_queues import is_light_queue, takes_light_queues
 from ...record.codes import (
     BAD_BODY_SIZE,
     BAD_SIZE,
@@ -26,13 +27,24 @@ from ...record.codes import (
     RECORD_OVERHEAD_BYTES,
     TERMINATOR_BYTES,
 )
-from ...record.kernel import RunKernel, WrittenRun, batch_sizes, encode_record, index_topic_hash, why_refused
+from ...record.kernel import (
+    RunKernel,
+    WrittenRun,
+    batch_sizes,
+    encode_record,
+    index_topic_hash,
+    why_refused,
+    write_light_offsets,
+)
 from ...record.new_record import NewRecord
+from ...record.sys_flag import LIGHT
 from ..config import StoreConfig
 from ..opening.store_opening import Opened
+from ..queues.light_offsets import first_light_offset
 from ..queues.queue_engine import goes_to_queue
 from ..queues.queue_places import QueuePlaces
 from ..queues.run_dispatch import UNITS_WAIT, RunDispatch, RunTarget
+from .light_room import properties_with_room, records_with_room
 
 
 @dataclass(slots=True)
@@ -54,9 +66,10 @@ class Placed:
 class _Tail(RunTarget):
     """The staged end of a queue: `next_offset` is ahead of the queue's own until the commit."""
 
-    __slots__ = ("is_plain", "next_offset", "topic_bytes", "topic_hash")
+    __slots__ = ("is_plain", "light_ends", "next_offset", "topic_bytes", "topic_hash")
 
-    def __init__(self, queue: QueuePlaces) -> None:
+    def __init__(self, queue: QueuePlaces, light_ends: dict[str, int]) -> None:
+        """`light_ends`: what is staged of light queues; they count for this topic or not."""
         self.queue = queue
         self.topic = queue.topic
         self.queue_id = queue.queue_id
@@ -64,6 +77,7 @@ class _Tail(RunTarget):
         self.topic_hash = index_topic_hash(self.topic_bytes)
         self.next_offset = queue.next_offset
         self.is_plain = not queue.keeps_times
+        self.light_ends = light_ends if takes_light_queues(queue.topic) else None
 
 
 class Staging:
@@ -95,6 +109,8 @@ class Staging:
             index_tags=config.index_tags,
         )
         self._tails: dict[tuple[str, int], _Tail] = {}
+        self._light_ends: dict[str, int] = {}  # of the light queues that staged records name: their next offsets
+        self._new_lights = 0  # how many of them do not exist yet
         self._staged: list[WrittenRun] = []
         self._staged_end = 0  # physical offset behind what is staged, else the log's end
         self._staged_room = -1  # bytes that may still be staged before the segment must roll
@@ -133,9 +149,13 @@ class Staging:
             physical,
             now_ms,
             own,
+            tail.light_ends,
+            self._find_light,
         )
         if done <= 0:
             raise self._refusal(done, begin, end)
+        if kernel.is_light:
+            flags |= LIGHT
         if not tail.is_plain:
             self._is_plain = False
         tail.next_offset = queue_offset + done
@@ -153,6 +173,8 @@ class Staging:
         `flags`: see `MessageStore.stage_own`. Raises InvalidName, MessageIllegal (also if they exceed a segment or the
         arena), StoreNotWriteable, StorePoisoned.
         """
+        if takes_light_queues(topic):
+            records = records_with_room(records)
         size = len(records)
         if size + TERMINATOR_BYTES > self._log.segment_bytes or size > len(self._memory):
             raise self._refusal(BAD_SIZE)
@@ -169,6 +191,8 @@ class Staging:
         """
         tail = self._tails.get((new.topic, new.queue_id)) or self._tail(new.topic, new.queue_id)
         encoded = new.properties if isinstance(new.properties, bytes) else encode_properties(new.properties)
+        if tail.light_ends is not None:
+            encoded = properties_with_room(encoded)
         now_ms = self._now_ms()
         is_visible = goes_to_queue(new.sys_flag)
         record = bytearray(
@@ -202,6 +226,8 @@ class Staging:
         units_begin, keys_begin = kernel.units_end, kernel.keys_end
         if kernel.scan(self._memory, begin, begin + size, physical, False, 1) != 1:
             raise self._refusal(kernel.status)
+        if kernel.sys_flag & LIGHT and is_visible and tail.light_ends is not None:
+            self._write_lights(begin, begin + size, tail.light_ends)
         queue_offset = tail.next_offset
         self._is_plain = self._is_plain and tail.is_plain and kernel.sys_flag & HALF_OR_ROLLBACK == 0
         tail.next_offset += is_visible
@@ -219,8 +245,28 @@ class Staging:
         check_topic(topic)
         if queue_id < 0:
             raise MessageIllegal(f"queue id {queue_id} is negative")
-        tail = self._tails[topic, queue_id] = _Tail(self._queues.get_or_create(topic, queue_id))
+        if is_light_queue(topic):
+            raise MessageIllegal(f"{topic} is a light queue: a message is sent to a topic, and names its light queues")
+        tail = self._tails[topic, queue_id] = _Tail(self._queues.get_or_create(topic, queue_id), self._light_ends)
         return tail
+
+    def _find_light(self, name: str) -> int:
+        """The next offset of a light queue that no staged record names. Raises TooManyLightQueues."""
+        queue = self._queues.get(name, 0)
+        if queue is not None and queue.next_offset:
+            return queue.next_offset
+        limit = self._config.light_queues_max
+        if len(self._queues.lights) + self._new_lights >= limit:
+            raise TooManyLightQueues(limit)
+        self._new_lights += 1
+        return first_light_offset(self._staged_end)
+
+    def _write_lights(self, begin: int, end: int, light_ends: dict[str, int]) -> None:
+        """Writes the offsets in light queues into the record that was scanned last. Raises MessageIllegal,
+        TooManyLightQueues."""
+        reason = write_light_offsets(self._memory, begin, end, light_ends, self._find_light)
+        if reason < 0:
+            raise self._refusal(reason, begin, end)
 
     def _make_room(self, size: int, *, frees_room: bool = False) -> None:
         """Commits what is staged and makes room for `size` bytes behind it. `frees_room`: as in `stage_record`.
@@ -248,9 +294,11 @@ class Staging:
         """Handles a batch larger than a segment: checks it whole, then writes it piece by piece at once."""
         self._make_room(RECORD_OVERHEAD_BYTES)
         kernel = self._kernel
+        tried = None if tail.light_ends is None else dict(tail.light_ends)
         done = kernel.stamp(
-            self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms(), own
-        )
+            self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms(), own,
+            tried, self._find_light,
+        )  # fmt: skip
         kernel.clear()
         if done <= 0:
             raise self._refusal(done, begin, end)
@@ -316,6 +364,8 @@ class Staging:
         self._staged_end = self._log.written
         self._staged_room = -1 if self._upkeep.is_refusing or self._dispatch.is_blocked else self._log.room_bytes
         self._is_plain = True
+        self._light_ends.clear()
+        self._new_lights = 0
 
     def forget_tails(self) -> None:
         """Forgets the ends of queues, which have moved on without staging: they are looked up again."""

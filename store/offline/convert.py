@@ -23,8 +23,9 @@ from ..opening.store_files import StoreLock, read_abort
 from ..opening.store_opening import has_commit_log
 from ..queues.conversion import adopt_converted, begin_conversion, drop_shadow, finish_conversion
 from ..queues.deleted_queues import DELETED_FOLDER
+from ..queues.dispatch import Run
 from ..queues.engine_choice import ROCKSDB, engine_of, open_engine, open_for_reading
-from ..queues.queue_engine import QueueEngine, goes_to_queue
+from ..queues.queue_engine import QueueEngine, goes_to_queue, lights_of
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .offline_log import OfflineLog, open_log
 
@@ -93,7 +94,7 @@ def _convert(
         else:
             for queue in queues:
                 for offset, units in _units(queue, int(queue.min_offset(begin))):
-                    _put(new, queue, offset, units, 0)
+                    _put(new, queue.topic, queue.queue_id, offset, units, 0)
                     new.advance(0)
                     progress.add(len(units) // UNIT_BYTES)
         for queue in queues:
@@ -133,22 +134,30 @@ def _units(queue: QueuePlaces, begin: int) -> Iterator[tuple[int, bytes]]:
         begin = begin + len(units) // UNIT_BYTES if units else queue.resume_offset(begin)
 
 
-def _put(new: QueueEngine, queue: QueuePlaces, offset: int, units: bytes, stored_ms: int) -> None:
-    new.put(new.get_or_create(queue.topic, queue.queue_id), offset, units, stored_ms)
+def _put(new: QueueEngine, topic: str, queue_id: int, offset: int, units: bytes, stored_ms: int) -> None:
+    new.put(new.get_or_create(topic, queue_id), offset, units, stored_ms)
+
+
+def _stretches(run: Run) -> Iterator[tuple[str, int, int, bytes]]:
+    """(topic, queue id, queue offset of the first, units) of a run in its queue, and in each light queue that it names."""
+    if goes_to_queue(run.sys_flag):
+        yield run.topic, run.queue_id, run.queue_offset, bytes(run.units)
+        for name, queue_offset, unit in lights_of(run):
+            yield name, 0, queue_offset, unit
 
 
 def _put_with_times(store: OfflineLog, old: QueueEngine, new: QueueEngine, progress: _UnitProgress) -> None:
     """Puts each unit with the store time that its record has in the log."""
     waiting = 0
     for run in walk(store.log, store.kernel, store.log.begin, store.end, store.quarantined):
-        queue = old.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
-        if queue is None:
-            continue
-        for offset, held in _held(queue, run.queue_offset, run.count):
-            own = run.units[(offset - run.queue_offset) * UNIT_BYTES :][: len(held)]
-            for begin, end in _same(held, bytes(own)):
-                _put(new, queue, offset + begin, held[begin * UNIT_BYTES : end * UNIT_BYTES], run.store_timestamp_ms)
-                waiting += end - begin
+        for topic, queue_id, first, units in _stretches(run):
+            queue = old.get(topic, queue_id)
+            for offset, held in () if queue is None else _held(queue, first, len(units) // UNIT_BYTES):
+                own = units[(offset - first) * UNIT_BYTES :][: len(held)]
+                for begin, end in _same(held, own):
+                    same = held[begin * UNIT_BYTES : end * UNIT_BYTES]
+                    _put(new, topic, queue_id, offset + begin, same, run.store_timestamp_ms)
+                    waiting += end - begin
         if waiting >= _UNITS_AT_ONCE:
             new.advance(0)
             progress.add(waiting)
@@ -179,7 +188,7 @@ def _put_missing_end(new: QueueEngine, queue: QueuePlaces, log_end: int) -> None
     made = new.get_or_create(queue.topic, queue.queue_id)
     missing = queue.next_offset - made.next_offset
     if missing > 0:
-        _put(new, queue, made.next_offset, UNIT.pack(log_end, FILLER_SIZE, 0) * missing, 0)
+        _put(new, queue.topic, queue.queue_id, made.next_offset, UNIT.pack(log_end, FILLER_SIZE, 0) * missing, 0)
 
 
 def _compare(queue: QueuePlaces, new: QueueEngine, log_begin: PhysicalOffset) -> int:

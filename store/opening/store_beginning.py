@@ -27,6 +27,7 @@ from typing import Final
 from ...model.clock import now_ms
 from ...model.errors import StoreFormatError
 from ...model.names import check_topic
+from ...model.topics.light_queues import check_light_queue, is_light_queue
 from ..compaction.compacted_queues import COMPACTED_FOLDER
 from ..config import SEGMENT_BYTES_LIMIT, StoreConfig
 from ..index.key_index import INDEX_FOLDER
@@ -93,7 +94,10 @@ def check_beginning(
     if not 0 <= begin < OFFSET_LIMIT or begin % segment_bytes:
         raise StoreFormatError(COMMIT_LOG_FOLDER, f"{begin} is no multiple of segment_bytes {segment_bytes}")
     for (topic, queue_id), offset in queue_minimums.items():
-        check_topic(topic)
+        if is_light_queue(topic):
+            check_light_queue(topic)
+        else:
+            check_topic(topic)
         if not 0 <= queue_id < 1 << 31 or not 0 <= offset < OFFSET_LIMIT:
             raise StoreFormatError(QUEUE_FOLDER, f"queue {queue_id} of {topic} begins at {offset}")
     return {name: _reflected(name, data, begin) for name, data in snapshots.items()}

@@ -25,11 +25,13 @@ from typing import Final
 
 from ...model.errors import StoreFormatError
 from ...model.queue import PhysicalOffset, QueueOffset
+from ...model.topics.light_queues import is_light_queue
 from ...record.codes import RECORD_OVERHEAD_BYTES
 from ...record.layout import UNIT
 from ..log.segment import NAME_DIGITS, clear_range, create_sparse, first_hole, is_blank, segment_name, write_fully
 from ..log.spare_files import SpareFiles
 from ..log.unsynced_files import UnsyncedFiles, folders_to_sync
+from .light_offsets import begun_anew_at
 from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 
 logger = logging.getLogger(__name__)
@@ -245,7 +247,11 @@ class ConsumeQueue(QueuePlaces):
             self._end = position + size
             self.next_offset = queue_offset + size // UNIT_BYTES
             return [self.tail_path]
-        if not self._may_be_next(queue_offset, units):
+        begin = begun_anew_at(queue_offset, self.next_offset) if self._bases and is_light_queue(self.topic) else None
+        if begin is not None:
+            self._remove_files()
+            self.begin_at(begin)
+        elif not self._may_be_next(queue_offset, units):
             logger.error(
                 "a record's queue offset cannot be true, it is left out topic=%s queue=%s offset=%s next=%s",
                 self.topic, self.queue_id, queue_offset, self.next_offset,
@@ -372,12 +378,26 @@ class ConsumeQueue(QueuePlaces):
 
     def remove(self) -> None:
         """Deletes all files and the directory."""
-        for base in list(self._bases):
-            self._remove_file(base)
+        self._remove_files()
         if os.path.isdir(self.directory):
             os.rmdir(self.directory)
+
+    def _remove_files(self) -> None:
+        for base in list(self._bases):
+            self._remove_file(base)
         self._end = self.next_offset = 0
+        self._min_for = -1
         self._set_tail()
+
+    def empty(self) -> None:
+        """Removes all units; the next one gets the offset that it would have had."""
+        for base in self._bases[:-1]:
+            self._remove_file(base)
+        filler = UNIT.pack(0, FILLER_SIZE, 0)
+        for begin in range(self.first_offset, self.next_offset, _FILL_STEP_UNITS):
+            count = min(_FILL_STEP_UNITS, self.next_offset - begin)
+            self._write_across(begin * UNIT_BYTES, filler * count)
+        self._min_for = -1
 
     def forget_files(self) -> None:
         """Closes the files before they are moved."""

@@ -9,13 +9,15 @@ Nobody asks which engine it is (`engine_choice` chooses). A unit is 20 bytes eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ...model.queue import PhysicalOffset
-from ...record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from ...model.topics.light_queues import takes_light_queues
+from ...record.kernel import light_units
+from ...record.sys_flag import LIGHT, TRANSACTION_COMMIT, TRANSACTION_MASK
 from .dispatch import Run
 from .queue_places import UNIT_BYTES, QueuePlaces
 
@@ -25,10 +27,33 @@ NO_UNIT: Final = b"\xff" * UNIT_BYTES
 
 QueueKey = tuple[str, int]
 
+LightUnit = tuple[str, int, bytes]
+"""(light queue, offset in it, unit): queue 0 of the topic that its name is."""
+
 
 def goes_to_queue(sys_flag: int) -> bool:
     """Whether a record with this sysFlag is visible in its queue: plain and committed ones are."""
     return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
+
+
+def names_lights(sys_flag: int, topic: str) -> bool:
+    """Whether a run of records with these flags puts units into light queues."""
+    return bool(sys_flag & LIGHT) and goes_to_queue(sys_flag) and takes_light_queues(topic)
+
+
+def lights_of(run: Run) -> list[LightUnit]:
+    """The units that a run puts into light queues, in the log's order."""
+    return light_units(run.records, run.units) if names_lights(run.sys_flag, run.topic) else []
+
+
+def single_units(run: Run) -> Iterator[tuple[str, int, int, bytes]]:
+    """(topic, queue id, queue offset, unit) of each of a run's records, in its own queue and in its light ones."""
+    if goes_to_queue(run.sys_flag):
+        for at in range(run.count):
+            unit = bytes(run.units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES])
+            yield run.topic, run.queue_id, run.queue_offset + at, unit
+        for name, queue_offset, unit in lights_of(run):
+            yield name, 0, queue_offset, unit
 
 
 def with_deliver_times(units: memoryview, store_timestamp_ms: int, delay_ms: int) -> bytearray:
@@ -109,6 +134,10 @@ class QueueEngine(Protocol):
     def count(self) -> int:
         """The number of queues."""
 
+    @property
+    def lights(self) -> Collection[str]:
+        """The names of all light queues."""
+
     def kept(self) -> tuple[int, int]:
         """(number of queues on the disk, number of their files)."""
 
@@ -124,6 +153,9 @@ class QueueEngine(Protocol):
         """Takes the units of one run, or of several if the queue does not keep times. They are readable after `advance`; on a
         full disk they wait."""
 
+    def put_lights(self, units: list[LightUnit], store_timestamp_ms: int) -> None:
+        """The same for the light queues of records of one store time."""
+
     def advance(self, end: int) -> None:
         """All units below `end` were put."""
 
@@ -135,7 +167,7 @@ class QueueEngine(Protocol):
         """Before a replay: the queues that are read reflect the log up to there, deletions of topics too."""
 
     def on_run(self, run: Run) -> None:
-        """`put` and `advance` if the run's records are visible, else `advance`."""
+        """`put`, `put_lights` and `advance` if the run's records are visible, else `advance`."""
 
     def fill_in(self, run: Run) -> None:
         """Takes the units of records that were damaged and are whole again, if their queue has only filler in their place.
@@ -165,13 +197,19 @@ class QueueEngine(Protocol):
     # ---- removing
 
     def begin_expiry(self, log_begin: PhysicalOffset) -> None:
-        """Starts an expiry: `expire_some` then removes units of records below `log_begin`."""
+        """Starts an expiry: `expire_some` then removes units of records below `log_begin`, and light queues without others."""
 
     def expire_some(self, queues_max: int) -> bool:
         """Checks `queues_max` queues with something to remove; returns whether some are left."""
 
     def delete_topic(self, topic: str) -> None:
         """Deletes the queues of a topic. Its records stay in the log until they expire."""
+
+    def delete_light(self, name: str, confirmed: int) -> None:
+        """Removes the units of a light queue, though the log has their records: a replay brings back what it reads again.
+
+        The queue itself goes if no offset could then be used again, by what is `confirmed` of the log; else retention takes
+        it."""
 
     def set_topic_aside(self, topic: str, at: int) -> None:
         """The same for a deletion that ends at byte `at` of the log and may still be cut from it."""

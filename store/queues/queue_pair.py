@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -22,8 +22,8 @@ from ...record.layout import UNIT
 from ..log.segment import make_directory, sync_directory
 from .conversion import SHADOW_FOLDER, WHOLE_FILE
 from .dispatch import Run
-from .queue_engine import QUEUE_FOLDER, QueueEngine, QueueKey, UnitSource, WrongUnit, goes_to_queue
-from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
+from .queue_engine import QUEUE_FOLDER, LightUnit, QueueEngine, QueueKey, UnitSource, WrongUnit, single_units
+from .queue_places import FILLER_SIZE, QueuePlaces
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +110,11 @@ class QueuePair:
         """The number of queues."""
         return self._first.count
 
+    @property
+    def lights(self) -> Collection[str]:
+        """The names of all light queues."""
+        return self._first.lights
+
     def kept(self) -> tuple[int, int]:
         """Nothing that a start could miss: the other may be the first then."""
         return 0, 0
@@ -131,6 +136,12 @@ class QueuePair:
         self._shadow.put(twin, queue_offset, units, store_timestamp_ms)
         self._touched[queue.key] = None
 
+    def put_lights(self, units: list[LightUnit], store_timestamp_ms: int) -> None:
+        """Both."""
+        self._first.put_lights(units, store_timestamp_ms)
+        self._shadow.put_lights(units, store_timestamp_ms)
+        self._touched.update(dict.fromkeys([(name, 0) for name, _, _ in units]))
+
     def advance(self, end: int) -> None:
         """All units below `end` were put."""
         self._first.advance(end)
@@ -141,13 +152,11 @@ class QueuePair:
         if run.end > self._first_held:
             self._first.on_run(run)
             self._shadow.on_run(run)
-        elif run.end > self._shadow_held and goes_to_queue(run.sys_flag):
-            queue = self._first.get(run.topic, run.queue_id)
-            for at in range(run.count) if queue is not None else ():
-                offset, unit = run.queue_offset + at, bytes(run.units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES])
+        elif run.end > self._shadow_held:
+            for topic, queue_id, offset, unit in single_units(run):
+                queue = self._first.get(topic, queue_id)
                 if queue is not None and queue.read(offset, 1)[:12] == unit[:12]:
-                    twin = self._shadow.get_or_create(run.topic, run.queue_id)
-                    self._shadow.put(twin, offset, unit, run.store_timestamp_ms)
+                    self._shadow.put(self._shadow.get_or_create(topic, queue_id), offset, unit, run.store_timestamp_ms)
             self._shadow.advance(run.end)
 
     def on_replayed(self, end: int) -> None:
@@ -257,6 +266,11 @@ class QueuePair:
         """Deletes the queues of a topic."""
         self._first.delete_topic(topic)
         self._shadow.delete_topic(topic)
+
+    def delete_light(self, name: str, confirmed: int) -> None:
+        """Both."""
+        self._first.delete_light(name, confirmed)
+        self._shadow.delete_light(name, confirmed)
 
     def set_topic_aside(self, topic: str, at: int) -> None:
         """The same, while the deletion may be cut."""

@@ -12,19 +12,30 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from ...model.errors import StoreFormatError
 from ...model.names import SCHEDULE_TOPIC
 from ...model.queue import PhysicalOffset
+from ...model.topics.light_queues import is_light_queue
 from ..log.segment import NO_SPACE, sync_directory
 from ..log.spare_files import SPARE_QUEUE_FOLDER, SpareFiles
 from ..log.unsynced_files import UnsyncedFiles
 from .consume_queue import ConsumeQueue, OpenFiles, list_queue_files
 from .deleted_queues import purge, restore, set_aside
 from .dispatch import Run
-from .queue_engine import QUEUE_FOLDER, QueueKey, WrongUnit, goes_to_queue, with_deliver_times
+from .light_offsets import may_be_forgotten
+from .queue_engine import (
+    QUEUE_FOLDER,
+    LightUnit,
+    QueueKey,
+    WrongUnit,
+    goes_to_queue,
+    lights_of,
+    single_units,
+    with_deliver_times,
+)
 from .queue_places import UNIT_BYTES, QueuePlaces
 from .unit_files import UnitFiles
 
@@ -105,6 +116,7 @@ class QueueTable:
         self._log_end = self._expired_below = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
         self._unloaded.update(self._found())
+        self.lights = {topic for topic, _ in self._unloaded if is_light_queue(topic)}
 
     def _found(self) -> Iterator[tuple[QueueKey, tuple[int, ...]]]:
         for topic, queue_id, directory in list_queues(os.path.dirname(self.directory)):
@@ -129,11 +141,13 @@ class QueueTable:
         restored = restore(os.path.dirname(self.directory), self.directory, log_end)
         if restored:
             self._unloaded.update(self._found())
+            self.lights.update(topic for topic, _ in self._unloaded if is_light_queue(topic))
         self._log_end = log_end
         for key in self.listed():
             queue = self._load(key, scrub=True)
             if queue.is_blank:
                 queue.remove()
+                self.lights.discard(key[0])
                 self._remove_topic_folder(key[0])
             else:
                 _sync_file(queue.tail_path)
@@ -212,6 +226,8 @@ class QueueTable:
     def _load(self, key: QueueKey, *, scrub: bool) -> ConsumeQueue:
         queue = self._queues[key] = self._make(key, self._files, scrub=scrub, writable=self._writable)
         self._unloaded.pop(key, None)
+        if is_light_queue(key[0]):
+            self.lights.add(key[0])
         return queue
 
     def _make(self, key: QueueKey, files: OpenFiles, *, scrub: bool, writable: bool) -> ConsumeQueue:
@@ -246,6 +262,7 @@ class QueueTable:
         if goes_to_queue(run.sys_flag):
             queue = self.get_or_create(run.topic, run.queue_id)
             self.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)
+            self.put_lights(lights_of(run), run.store_timestamp_ms)
         self.advance(run.end)
 
     def on_replayed(self, end: int) -> None:
@@ -262,12 +279,9 @@ class QueueTable:
 
         Records of a deleted topic stay out of the queues of a new topic of the same name.
         """
-        queue = self.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
-        if queue is None:
-            return
-        for at in range(run.count):
-            queue_offset, unit = run.queue_offset + at, run.units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES]
-            if queue.is_place_of(queue_offset, int.from_bytes(unit[:8], "big")):
+        for topic, queue_id, queue_offset, unit in single_units(run):
+            queue = self.get(topic, queue_id)
+            if queue is not None and queue.is_place_of(queue_offset, int.from_bytes(unit[:8], "big")):
                 self.put(queue, queue_offset, unit, run.store_timestamp_ms)
 
     def set_right(self, wrong: WrongUnit) -> bool:
@@ -294,6 +308,11 @@ class QueueTable:
                 raise
             logger.warning("disk full: queue units wait topic=%s queue=%s", queue.topic, queue.queue_id)
             self._unwritten.append((queue, queue_offset, bytes(units)))
+
+    def put_lights(self, units: list[LightUnit], store_timestamp_ms: int) -> None:
+        """The same for light queues."""
+        for name, queue_offset, unit in units:
+            self.put(self.get_or_create(name, 0), queue_offset, unit, store_timestamp_ms)
 
     def advance(self, end: int) -> None:
         """Notes that all units below `end` were put."""
@@ -365,12 +384,45 @@ class QueueTable:
         while self._expiring and left > 0:
             key = self._expiring.pop()
             left -= 1
-            if self._file_count(key) > 1:
+            if is_light_queue(key[0]):
+                left -= _LOOKS_FOR_ONE - 1
+                self._expire_light(key)
+            elif self._file_count(key) > 1:
                 left -= _LOOKS_FOR_ONE - 1
                 queue = self.get(*key)
                 if queue is not None:
                     queue.remove_before(self._expired_below)
         return bool(self._expiring)
+
+    def _expire_light(self, key: QueueKey) -> None:
+        """Removes it with its folders if all its records are gone; else it is as any queue."""
+        queue = self.get(*key)
+        if queue is None:
+            return
+        if queue.min_offset(self._expired_below) == queue.next_offset and may_be_forgotten(
+            queue.next_offset, self._expired_below
+        ):
+            self._remove_light(queue)
+        else:
+            queue.remove_before(self._expired_below)
+
+    def _remove_light(self, queue: ConsumeQueue) -> None:
+        """Not durably: after a loss of power it may be there again, and expires again."""
+        queue.remove()
+        self._queues.pop(queue.key, None)
+        self.lights.discard(queue.topic)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(queue.directory))
+
+    def delete_light(self, name: str, confirmed: int) -> None:
+        """Removes the units of a light queue. Raises OSError."""
+        queue = self.get(name, 0)
+        if queue is None:
+            return
+        if may_be_forgotten(queue.next_offset, confirmed):
+            self._remove_light(queue)
+        else:
+            queue.empty()
 
     def _file_count(self, key: QueueKey) -> int:
         queue = self._queues.get(key)
@@ -383,6 +435,7 @@ class QueueTable:
             if queue is not None:
                 queue.remove()
             self._queues.pop(key, None)
+        self.lights.discard(topic)
         self._unsynced.forget(os.path.join(self.directory, topic))
         self._remove_topic_folder(topic)
 
@@ -394,6 +447,7 @@ class QueueTable:
             if queue is not None:
                 queue.forget_files()
             self._unloaded.pop(key, None)
+        self.lights.discard(topic)
         if os.path.isdir(folder):
             target = set_aside(os.path.dirname(self.directory), folder, at)
             self._unsynced.forget(folder)

@@ -6,16 +6,17 @@ master's turn and a slave's chunk are dispatched in the same way, so a slave nee
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ...model.names import STATE_TOPICS
 from ...model.queue import PhysicalOffset, QueueOffset
-from ...record.kernel import RunKernel, WrittenRun
+from ...record.kernel import RunKernel, WrittenRun, light_units
 from ..index.key_index import KeyIndex, is_indexed
 from ..opening.store_opening import Opened
 from .confirmation import Confirmation
 from .dispatch import Run
-from .queue_engine import goes_to_queue
+from .queue_engine import LightUnit, goes_to_queue, names_lights
 from .queue_places import QueuePlaces
 
 TOPIC_EVENTS: Final = STATE_TOPICS[0]
@@ -71,6 +72,7 @@ class RunDispatch:
                     found = units[run.units_begin : run.units_end]
                     self._queues.put(queue, run.queue_offset, found, run.store_timestamp_ms)
                     self._arrivals[queue.key] = None
+        lights = self._put_lights(runs, units, data) if kernel.has_lights else {}
         self._queues.advance(end)
         if self._index is not None:
             self._index_runs(self._index, runs, kernel)
@@ -80,7 +82,7 @@ class RunDispatch:
             messages += run.count
         self.messages += messages
         if self._confirmation.offset is not None:
-            self._await_confirmation(runs)
+            self._await_confirmation(runs, lights)
         if self._others:
             self._tell_others(runs, kernel, units, data)
 
@@ -106,11 +108,24 @@ class RunDispatch:
         if begin < end:
             index.put(hashes, offsets, begin, end, now_ms)
 
-    def _await_confirmation(self, runs: list[WrittenRun]) -> None:
+    def _put_lights(self, runs: list[WrittenRun], units: memoryview, data: memoryview) -> dict[int, list[LightUnit]]:
+        """{the end of a run: the units of the light queues that its records name}."""
+        found: dict[int, list[LightUnit]] = {}
+        for run in runs:
+            if names_lights(run.sys_flag, run.target.topic):
+                records = data[run.at : run.at + run.end - run.begin]
+                lights = found[run.end] = light_units(records, units[run.units_begin : run.units_end])
+                self._queues.put_lights(lights, run.store_timestamp_ms)
+                self._arrivals.update(dict.fromkeys([(name, 0) for name, _, _ in lights]))
+        return found
+
+    def _await_confirmation(self, runs: list[WrittenRun], lights: Mapping[int, list[LightUnit]]) -> None:
         self._arrivals.clear()
         for run in runs:
             if goes_to_queue(run.sys_flag):
                 self._confirmation.on_run(run.target.queue.key, run.queue_offset, run.count, run.end)
+            for name, queue_offset, _ in lights.get(run.end, ()):
+                self._confirmation.on_run((name, 0), queue_offset, 1, run.end)
 
     def _tell_others(self, runs: list[WrittenRun], kernel: RunKernel, units: memoryview, data: memoryview) -> None:
         end = PhysicalOffset(runs[-1].end)

@@ -23,10 +23,21 @@ from typing import Final
 
 from ....model.names import SCHEDULE_TOPIC
 from ....model.queue import PhysicalOffset
+from ....model.topics.light_queues import is_light_queue
 from ....record.codes import RECORD_OVERHEAD_BYTES
 from ...log.segment import NO_SPACE
 from ..dispatch import Run
-from ..queue_engine import QUEUE_FOLDER, QueueKey, WrongUnit, goes_to_queue, with_deliver_times
+from ..light_offsets import begun_anew_at, may_be_forgotten
+from ..queue_engine import (
+    QUEUE_FOLDER,
+    LightUnit,
+    QueueKey,
+    WrongUnit,
+    goes_to_queue,
+    lights_of,
+    single_units,
+    with_deliver_times,
+)
 from ..queue_places import UNIT_BYTES, QueuePlaces
 from .deleted_rows import QueueNote, notes_behind, purge_notes, write_note
 from .rocksdb_units import RocksDbUnits
@@ -34,10 +45,12 @@ from .row_queue import RowQueue
 from .row_source import RowSource
 from .unit_rows import (
     POSITION_KEY,
+    TIME,
     bounds,
     decode_end,
     decode_position,
     end_key,
+    end_key_of,
     end_value,
     position_value,
     rows,
@@ -69,6 +82,7 @@ class RowTable:
         ] = {}  # of those not loaded: (next offset, last record's place)
         self._mins: dict[str, dict[int, tuple[int, int]]] = {}  # (first offset, its record is not before this place)
         self.count = 0  # of queues
+        self.lights: set[str] = set()
         self._load_ends()
         self._taken = self._reflected = PhysicalOffset(decode_position(self._rows.end(POSITION_KEY)))
         self._put_end = self._taken  # the end of what is in the batch
@@ -89,6 +103,8 @@ class RowTable:
                 if end.is_max:
                     self._ends.setdefault(topic, {})[end.queue_id] = end.queue_offset + 1, end.physical
                     self.count += 1
+                    if is_light_queue(topic):
+                        self.lights.add(topic)
                 else:
                     self._mins.setdefault(topic, {})[end.queue_id] = end.queue_offset, end.physical
 
@@ -213,6 +229,8 @@ class RowTable:
             self._queues.setdefault(topic, {})[queue_id] = queue
             if self._ends.get(topic, {}).pop(queue_id, None) is None:
                 self.count += 1
+                if is_light_queue(topic):
+                    self.lights.add(topic)
         return queue
 
     def _make(self, topic: str, queue_id: int) -> RowQueue:
@@ -273,6 +291,7 @@ class RowTable:
         """Takes the units of a run if its records are visible; several runs share a write."""
         if goes_to_queue(run.sys_flag):
             self.put(self.get_or_create(run.topic, run.queue_id), run.queue_offset, run.units, run.store_timestamp_ms)
+            self.put_lights(lights_of(run), run.store_timestamp_ms)
         self._put_end = PhysicalOffset(max(self._put_end, run.end))
         if self._batch.count >= BATCH_UNITS:
             self._write()
@@ -288,12 +307,9 @@ class RowTable:
 
     def fill_in(self, run: Run) -> None:
         """See QueueEngine."""
-        queue = self.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
-        if queue is None:
-            return
-        for at in range(run.count):
-            queue_offset, unit = run.queue_offset + at, run.units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES]
-            if queue.is_place_of(queue_offset, int.from_bytes(unit[:8], "big")):
+        for topic, queue_id, queue_offset, unit in single_units(run):
+            queue = self.get(topic, queue_id)
+            if queue is not None and queue.is_place_of(queue_offset, int.from_bytes(unit[:8], "big")):
                 self.put(queue, queue_offset, unit, run.store_timestamp_ms)
         self._write()
 
@@ -313,7 +329,10 @@ class RowTable:
             delay_ms = queue.delays_ms[min(queue.queue_id, len(queue.delays_ms) - 1)]
             units = bytes(with_deliver_times(memoryview(units), store_timestamp_ms, delay_ms))
         data = bytes(units)
-        if not _may_be_next(queue, queue_offset, data):
+        anew = begun_anew_at(queue_offset, queue.staged_next) if queue_offset > queue.staged_next > 0 else None
+        if anew is not None and is_light_queue(queue.topic):
+            self._begin_anew(queue, anew)
+        elif not _may_be_next(queue, queue_offset, data):
             logger.error(
                 "a record's queue offset cannot be true, it is left out topic=%s queue=%s offset=%s next=%s",
                 queue.topic, queue.queue_id, queue_offset, queue.staged_next,
@@ -334,6 +353,33 @@ class RowTable:
             queue.staged_next = end
             queue.staged_physical = int.from_bytes(data[-UNIT_BYTES : 8 - UNIT_BYTES], "big")
             self._touched[queue.key] = queue
+
+    def _begin_anew(self, queue: RowQueue, queue_offset: int) -> None:
+        self._batch.delete_units(*bounds(queue.prefix))
+        self._put_first(queue, 0, queue_offset)
+        queue.begin_at(queue_offset, 0)
+        queue.staged_next = queue_offset
+
+    def put_lights(self, units: list[LightUnit], store_timestamp_ms: int) -> None:
+        """The same for light queues: one message each, as a rule."""
+        time = TIME.pack(store_timestamp_ms)
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        queues, touched = self._queues, self._touched
+        for name, queue_offset, unit in units:
+            loaded = queues.get(name)
+            queue = self._load(name, 0) if loaded is None else loaded[0]
+            if queue_offset != queue.staged_next or not queue_offset:
+                self._batch.put_units(keys, values)
+                keys, values = [], []
+                self.put(queue, queue_offset, unit, store_timestamp_ms)
+                continue
+            keys.append(unit_key(queue.prefix, queue_offset))
+            values.append(unit + time)
+            queue.staged_next = queue_offset + 1
+            queue.staged_physical = int.from_bytes(unit[:8], "big")
+            touched[queue.key] = queue
+        self._batch.put_units(keys, values)
 
     def advance(self, end: int) -> None:
         """All units below `end` were put: they are written with the new position, and may be read. Raises OSError."""
@@ -361,8 +407,7 @@ class RowTable:
     def _put_ends(self) -> None:
         batch = self._batch
         for queue in self._touched.values():
-            key = end_key(queue.topic, queue.queue_id, is_max=True)
-            batch.put_end(key, end_value(queue.staged_physical, queue.staged_next - 1))
+            batch.put_end(end_key_of(queue.prefix), end_value(queue.staged_physical, queue.staged_next - 1))
         batch.put_end(POSITION_KEY, position_value(self._put_end))
 
     def _publish(self) -> None:
@@ -436,6 +481,13 @@ class RowTable:
             return 1
         queue = loaded or self._make(topic, queue_id)
         low = queue.min_offset(self._expired_below)
+        if (
+            low == queue.staged_next
+            and is_light_queue(topic)
+            and may_be_forgotten(queue.staged_next, self._expired_below)
+        ):
+            self._remove_queue(queue)
+            return _LOOKS_FOR_ONE
         is_first = low <= queue.first_offset
         if not is_first:
             self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, low))
@@ -447,6 +499,12 @@ class RowTable:
             return _LOOKS_FOR_UNLOADED
         return 1 if is_first else _LOOKS_FOR_ONE
 
+    def _remove_queue(self, queue: RowQueue) -> None:
+        self._batch.delete_units(*bounds(queue.prefix))
+        self._delete_ends(queue)
+        self._touched.pop(queue.key, None)
+        self._forget(queue.topic, queue.queue_id)
+
     def _write_if_any(self) -> None:
         if self._batch.count:
             self._write()
@@ -454,6 +512,19 @@ class RowTable:
     def _put_first(self, queue: RowQueue, physical: int, queue_offset: int) -> None:
         key = end_key(queue.topic, queue.queue_id, is_max=False)
         self._batch.put_end(key, end_value(physical, queue_offset))
+
+    def delete_light(self, name: str, confirmed: int) -> None:
+        """Removes the units of a light queue. Raises OSError."""
+        queue = self.get(name, 0)
+        if queue is None:
+            return
+        if may_be_forgotten(queue.staged_next, confirmed):
+            self._remove_queue(queue)
+        else:
+            self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, queue.staged_next))
+            self._put_first(queue, 0, queue.staged_next)
+            queue.begin_at(queue.staged_next, 0)
+        self._write_if_any()
 
     def delete_topic(self, topic: str) -> None:
         """Deletes the rows of a topic. Its records stay in the log until they expire. Raises OSError."""
@@ -465,6 +536,7 @@ class RowTable:
             self.count -= 1
         for table in (self._queues, self._ends, self._mins):
             table.pop(topic, None)
+        self.lights.discard(topic)
         self._write_if_any()
 
     def _delete_ends(self, queue: RowQueue) -> None:
@@ -473,7 +545,11 @@ class RowTable:
 
     def _forget(self, topic: str, queue_id: int) -> None:
         for table in (self._queues, self._ends, self._mins):
-            table.get(topic, {}).pop(queue_id, None)
+            queues = table.get(topic, {})
+            queues.pop(queue_id, None)
+            if not queues:
+                table.pop(topic, None)
+        self.lights.discard(topic)
         self.count -= 1
 
     def set_topic_aside(self, topic: str, at: int) -> None:

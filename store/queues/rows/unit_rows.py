@@ -84,6 +84,12 @@ def end_key(topic: str, queue_id: int, *, is_max: bool) -> bytes:
     return _topic_prefix(topic) + (b"max" if is_max else b"min") + _MARK + _LENGTH.pack(queue_id)
 
 
+def end_key_of(prefix: bytes) -> bytes:
+    """The key of the newest message's row, of the queue with this prefix."""
+    cut = -_QUEUE_ID_BYTES - len(_MARK)
+    return prefix[:cut] + b"max" + _MARK + prefix[cut:-1]
+
+
 POSITION_KEY: Final = end_key("CHECKPOINT_TOPIC", 0, is_max=True)
 
 
