@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
 
 from pop_scene import Asked, Scene
-from store_kit import StillClock
+from store_kit import StillClock, light, stage
 
 from zenitmq.broker.filter.condition_cache import ConditionCache
 from zenitmq.broker.lite.lite_handlers import LiteHandlers
@@ -25,10 +24,6 @@ class LiteScene(Scene):
 
     def __init__(self, directory: Path, clock: StillClock, **more: Any) -> None:
         super().__init__(directory, clock, **more)
-        self._patch = patch(
-            "zenitmq.store.log.staging.check_topic"
-        )  # so that a message is sent to a light queue itself
-        self._patch.start()
         self.lite = LiteHandlers(self.parts, ConditionCache(), self.leases, self.pops)
         self._handlers |= {
             commands.CancelPop: self.lite.on_cancel,
@@ -37,10 +32,6 @@ class LiteScene(Scene):
             commands.SuspendLite: self.receipts.on_suspend,
         }
         self.versions: dict[tuple[str, str], int] = {}
-
-    def __exit__(self, *error: object) -> None:
-        self._patch.stop()
-        super().__exit__(*error)
 
     def create_parent(self, topic: str = PARENT, **attributes: str) -> None:
         config = TopicConfig(topic, 1, 1, attributes={"message.type": "LITE", **attributes})
@@ -52,7 +43,7 @@ class LiteScene(Scene):
         self.state.stage(self.store, GROUPS, self.state.group_table.event_set(group, rows))
 
     def say(self, lite_topic: str, *bodies: bytes) -> None:
-        self.send(*bodies, topic=lite_queue(PARENT, lite_topic))
+        stage(self.store, PARENT, 0, *(light(PARENT, body, lite_queue(PARENT, lite_topic)) for body in bodies))
 
     def subscribe(
         self, *names: str, action: str = "add", client: str = CLIENT, group: str = "g", topic: str = PARENT
