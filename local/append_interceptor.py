@@ -15,10 +15,10 @@ class AppendInterceptor:
     """Calls a function after each append of an `embedded://` engine, until it is closed; a context manager.
 
     The function gets a MessageBatch: messages of one queue that were just stored, in their order, with their offsets. It runs
-    before the `send` or `send_batch` that stored them returns, in the same thread; for messages of `post` and `send_async`
-    before their futures are done, in the client's I/O thread, where it must not wait. It may send messages itself. One call
-    runs at a time. What it raises is logged: the messages are stored all the same. Messages that other programs stored
-    before are not shown: read them with a consumer.
+    before the `send` or `send_batch` that stored them returns, in the same thread; for messages of `post` and `send_async` in
+    the client's I/O thread, where it must not wait, before their futures are done if no other call runs. It may send messages
+    itself. One call runs at a time. What it raises is logged: the messages are stored all the same. Messages that were
+    stored before are not shown: read them with a consumer.
     """
 
     def __init__(self, namesrv: str, on_appended: OnAppended) -> None:

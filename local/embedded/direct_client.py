@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from ...model.errors import BufferFull, ClientClosed, InvalidParameter, RequestTimeout, ZenitError
 from ...remoting.channel import OnReply
@@ -21,6 +21,13 @@ from ...remoting.io_thread import check_may_wait
 from .turns import Turns
 
 _Reply = TypeVar("_Reply", bound=Reply)
+
+
+class OnServed(Protocol):
+    """What was appended may be told. `waits`: it may wait for another thread that does so."""
+
+    def __call__(self, *, waits: bool = ...) -> None: ...
+
 
 _numbers: Final = itertools.count(1)
 
@@ -60,8 +67,8 @@ class _Answered:
 class DirectClient(RemotingClient):
     """A RemotingClient of one engine."""
 
-    def __init__(self, turns: Turns, on_served: Callable[[], None]) -> None:
-        """`on_served`: called after each request, without a lock: what was appended may be told. Raises ConnectionLost."""
+    def __init__(self, turns: Turns, on_served: OnServed) -> None:
+        """`on_served`: called after each request, without a lock. Raises ConnectionLost."""
         super().__init__()
         self._turns = turns
         self._on_served = on_served
@@ -77,7 +84,7 @@ class DirectClient(RemotingClient):
         self._check(address)
         answered = _Answered()
         call = self._turns.serve(self._identity, request, payload, timeout_ms, answered.set)
-        self._on_served()
+        self._on_served(waits=True)
         if not answered.wait(timeout_ms):
             self._turns.forget(call)
             if not answered.is_there:

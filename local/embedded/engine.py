@@ -120,9 +120,12 @@ class EmbeddedEngine:
             if thread.is_alive():
                 log.error("a thread of an engine does not end thread=%s", thread.name)
         self._state.is_closing = True
-        self._logs.close()
-        if self._logs.poisoned is None:
-            self._state.persist()
+        try:
+            if self._logs.poisoned is None:
+                self._logs.sync()
+                self._state.persist()
+        finally:
+            self._logs.close()
 
     def new_client(self) -> DirectClient:
         """A client of this engine. Raises ConnectionLost."""
@@ -140,11 +143,12 @@ class EmbeddedEngine:
         self._interceptors = tuple(known for known in self._interceptors if known is not on_appended)
         self._store.is_watched = bool(self._interceptors)
 
-    def _tell_appended(self) -> None:
-        """In the sender's thread, or its client's, without the lock of the turns: an interceptor may send."""
-        if not self._appended:
+    def _tell_appended(self, *, waits: bool = False) -> None:
+        """In the sender's thread, or its client's, without the lock of the turns: an interceptor may send. `waits`: for one
+        that runs; a client's I/O thread may be what that one waits for."""
+        if not self._appended or not self._telling.acquire(blocking=waits):
             return
-        with self._telling:
+        try:
             while self._appended:
                 batch = decode_batch(self._appended.popleft().records, BROKER)
                 for on_appended in self._interceptors:
@@ -152,6 +156,8 @@ class EmbeddedEngine:
                         on_appended(batch)
                     except Exception:
                         log.exception("an interceptor failed; the messages are stored all the same")
+        finally:
+            self._telling.release()
 
     # ---- wiring
 

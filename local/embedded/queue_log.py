@@ -136,18 +136,19 @@ class QueueLog:
         """Appends stamped records, for which `make_room` was called. Raises StoreNotWriteable, StorePoisoned; then nothing
         of them is kept."""
         self._put(records)
-        file = self.files[-1]
+        file, size, count = self.files[-1], len(records), len(units) // UNIT_BYTES
         assert file.units is not None
+        # No call from here on, so a signal handler never sees a half of this done.
         file.units += units
-        self.end += len(records)
-        self.next_offset += len(units) // UNIT_BYTES
+        self.end += size
+        self.next_offset += count
+        self.is_dirty = True  # last: `sync` takes the flag first, and then the end
 
     def _put(self, data: memoryview | bytes) -> None:
         segment = self.files[-1].segment
         at = self.end - segment.base_offset
         try:
             fd = segment.open_fd()
-            self.is_dirty = True
             done = self.disk.pwritev(fd, (data,), at)
             if done < len(data):
                 write_fully(fd, memoryview(data)[done:], at + done)
@@ -166,7 +167,8 @@ class QueueLog:
 
     def sync(self) -> None:
         """Flush thread. Makes what is written durable. Raises OSError."""
-        end, self.is_dirty = self.end, False
+        self.is_dirty = False
+        end = self.end
         for file in list(self.files):
             if file.segment.end_offset > self.synced and file.segment.fd >= 0:
                 self.disk.fdatasync(file.segment.fd)

@@ -74,6 +74,7 @@ class QueueLogs:
             make_directory(self._folder)
             self._known = dict(self._find())
             self._numbers = {number: key for key, number in self._known.items()}
+            self._next_number = max(self._numbers, default=STATE_NUMBER) + 1
             self._logs: dict[Key, QueueLog] = {}
             self.state = self._open(os.path.join(directory, "state"), STATE_NUMBER, ("", 0), mixed=True)
         except BaseException:
@@ -118,10 +119,11 @@ class QueueLogs:
         """The log of a queue, made where there is none. Raises StoreFormatError, OSError."""
         found = self.find(topic, queue_id)
         if found is None:
-            number = max(self._numbers, default=STATE_NUMBER) + 1
+            number = self._next_number
             found = self._add((topic, queue_id), number)
             self._known[topic, queue_id] = number
             self._numbers[number] = (topic, queue_id)
+            self._next_number += 1
         return found
 
     def of_position(self, physical: int) -> QueueLog | None:

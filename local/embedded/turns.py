@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
@@ -65,7 +66,8 @@ class Turns(RequestLoop):
         self._clock = clock
         self._lock = threading.Lock()
         self._links: dict[bytes, Link] = {}
-        self._deliveries: list[Callable[[], None]] = []
+        self._deliveries: deque[Callable[[], None]] = deque()
+        self._told = ""  # the last failure of a timer
         self._unanswered: dict[DirectCall, None] = {}
         self._timers = Timers()
         self._wake = threading.Event()
@@ -128,8 +130,7 @@ class Turns(RequestLoop):
             self._links.pop(identity, None)
             for call in [call for call in self._unanswered if call.identity == identity]:
                 self._answer(call, None, (), error)
-            deliveries = self._take()
-        _deliver(deliveries)
+        self._deliver()
 
     def links(self) -> list[Link]:
         """All clients."""
@@ -146,8 +147,7 @@ class Turns(RequestLoop):
             self._unanswered[call] = None
             self._run_handler_of(call, payload)
             self._end_turn()
-            deliveries = self._take()
-        _deliver(deliveries)
+        self._deliver()
         return call
 
     def forget(self, call: DirectCall) -> None:
@@ -161,8 +161,7 @@ class Turns(RequestLoop):
         with self._lock:
             work()
             self._end_turn()
-            deliveries = self._take()
-        _deliver(deliveries)
+        self._deliver()
 
     def run(self) -> None:
         """The engine's thread: timers, until `stop`."""
@@ -171,8 +170,7 @@ class Turns(RequestLoop):
             self._wake.clear()
             with self._lock:
                 self._end_turn(wakes=False)
-                deliveries = self._take()
-            _deliver(deliveries)
+            self._deliver()
             self.on_run()
 
     def stop(self) -> None:
@@ -181,9 +179,8 @@ class Turns(RequestLoop):
             self._stopping = True
             for call in list(self._unanswered):
                 self._answer(call, None, (), ConnectionLost(self.address))
-            deliveries = self._take()
         self._wake.set()
-        _deliver(deliveries)
+        self._deliver()
 
     # ---- internal
 
@@ -248,18 +245,20 @@ class Turns(RequestLoop):
         try:
             timer.callback()
         except ZenitError as error:
-            log.warning("work of the engine failed error=%s", error)
+            if str(error) != self._told:  # a full disk fails each tick
+                self._told = str(error)
+                log.warning("work of the engine failed error=%s", error)
         except Exception:
             log.exception("work of the engine failed")
 
-    def _take(self) -> list[Callable[[], None]]:
-        deliveries, self._deliveries = self._deliveries, []
-        return deliveries
-
-
-def _deliver(deliveries: list[Callable[[], None]]) -> None:
-    for deliver in deliveries:
-        try:
-            deliver()
-        except Exception:
-            log.exception("an answer could not be delivered")
+    def _deliver(self) -> None:
+        """Without the lock. What an exception of a signal handler leaves here goes out with the next turn."""
+        while self._deliveries:
+            try:
+                deliver = self._deliveries.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                deliver()
+            except Exception:
+                log.exception("an answer could not be delivered")

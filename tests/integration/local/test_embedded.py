@@ -30,7 +30,7 @@ from zenitmq import (
 from zenitmq.local.embedded import queue_logs
 from zenitmq.local.embedded.engine import EmbeddedEngine
 from zenitmq.local.embedded.queue_log import CUT_FOLDER
-from zenitmq.model.errors import StoreFormatError, StoreLocked, StoreNotWriteable
+from zenitmq.model.errors import StoreFormatError, StoreLocked, StoreNotWriteable, StorePoisoned
 from zenitmq.store.log.segment import SYSTEM_DISK
 
 WAIT_S = 30.0
@@ -260,3 +260,87 @@ def test_state_is_compacted_and_comes_back(tmp_path: Path, monkeypatch: pytest.M
     bases = sorted(path.name for path in (tmp_path / "store" / "state").iterdir())
     assert int(bases[-1]) > 0
     assert len(bases) < 4  # what the snapshots hold is gone
+
+
+def test_a_disk_that_failed_is_not_trusted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_broken = threading.Event()
+
+    def fdatasync(fd: int) -> None:
+        if is_broken.is_set():
+            raise OSError(5, "Input/output error")
+        os.fdatasync(fd)
+
+    disk = replace(SYSTEM_DISK, fdatasync=fdatasync)
+    monkeypatch.setattr(queue_logs.QueueLogs.__init__, "__kwdefaults__", {"segment_bytes": 65536, "disk": disk})
+    namesrv = f"embedded://{tmp_path}/store"
+    with Admin(namesrv) as admin, Producer(namesrv=namesrv) as producer:
+        admin.create_topic("t", queues=1)
+        producer.send(Message("t", b"1"))
+        is_broken.set()
+        producer.send(Message("t", b"2"))  # not flushed yet
+        time.sleep(0.5)
+        with pytest.raises(StorePoisoned):
+            producer.send(Message("t", b"more"), timeout=0.3)
+
+
+HURRIED = """
+import itertools, sys, threading
+from zenitmq import FIRST, Message, Producer, PullConsumer
+E, seed = sys.argv[1], sys.argv[2]
+lock = threading.Lock()
+def send(name):
+    with Producer(namesrv=E) as producer:
+        for number in itertools.count():
+            text = f"{seed}-{name}-{number}"
+            if number % 3:
+                receipt = producer.send(Message("t", text.encode()), sharding_key=str(name))
+                receipts = [receipt]
+            else:
+                messages = [Message("t", f"{text}-{part}".encode()) for part in range(5)]
+                receipts = producer.send_batch(messages)
+                text = " ".join(message.body.decode() for message in messages)
+            with lock:
+                print(*(f"{r.queue.queue_id}:{r.queue_offset}={word}" for r, word in zip(receipts, text.split())), flush=True)
+def read():
+    with PullConsumer("beside", namesrv=E, start_from=FIRST) as consumer:
+        consumer.subscribe("t")
+        for message in consumer:
+            pass
+for name in range(3):
+    threading.Thread(target=send, args=(name,), daemon=True).start()
+read()
+"""
+
+
+def noted(lines: list[str], told: dict[tuple[int, int], str]) -> None:
+    """Takes "queue:offset=text ..." of whole lines."""
+    for line in lines:
+        for word in line.split() if line.endswith("\n") else ():
+            place, _, text = word.partition("=")
+            queue_id, _, offset = place.partition(":")
+            assert told.setdefault((int(queue_id), int(offset)), text) == text
+
+
+def test_kills_under_load_lose_and_change_nothing(tmp_path: Path) -> None:
+    namesrv = f"embedded://{tmp_path}/store"
+    with Admin(namesrv) as admin:
+        admin.create_topic("t", queues=3)
+    told: dict[tuple[int, int], str] = {}
+    for seed in range(5):
+        command = [sys.executable, "-c", HURRIED, namesrv, str(seed)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+            assert program.stdout is not None
+            noted([program.stdout.readline() for _ in range(100 + 37 * seed)], told)
+            program.send_signal(signal.SIGKILL)
+            noted(program.stdout.read().splitlines(keepends=True), told)
+    found: dict[tuple[int, int], str] = {}
+    with PullConsumer("all", namesrv=namesrv, start_from=FIRST) as consumer:
+        consumer.subscribe("t")
+        end = time.monotonic() + WAIT_S
+        while len(batch := consumer.poll(timeout=1.0)) and time.monotonic() < end:
+            for message in batch:
+                assert found.setdefault((message.queue_id, message.queue_offset), message.body.decode())
+    assert told.items() <= found.items()
+    for queue_id in range(3):
+        offsets = [offset for of_queue, offset in found if of_queue == queue_id]
+        assert offsets == list(range(len(offsets)))
