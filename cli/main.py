@@ -30,11 +30,10 @@ NAMES_TIMEOUT_S = 1.0
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    from importlib.metadata import version
-
+    from ..client.connection.client_process import VERSION
     from ..record.kernel import COMPILED
 
-    typer.echo(f"zenit {version('zenitmq')} (record kernel: {'compiled' if COMPILED else 'interpreted'})")
+    typer.echo(f"zenit {VERSION} (record kernel: {'compiled' if COMPILED else 'interpreted'})")
     raise typer.Exit
 
 

@@ -30,8 +30,11 @@ class ZenitDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns requested by the options. Raises errors about the options."""
         from .schema import spark_schema
+        from .session.forked_worker import keep_imports
 
-        return spark_schema(self._read_options().columns)
+        schema = spark_schema(self._read_options().columns)
+        keep_imports()
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch."""

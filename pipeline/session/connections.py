@@ -16,6 +16,7 @@ from typing import Final
 from ...client.connection.cluster import name_servers
 from ...client.connection.connection import Connection, connect, release, share
 from ...client.connection.waiting import Blocking, run_blocking
+from .forked_worker import keep_imports
 
 _kept: Final[dict[tuple[str, ...], Connection]] = {}
 _lock = threading.Lock()
@@ -33,6 +34,7 @@ def connection(namesrv: str | None, cluster_id: str) -> Iterator[Connection]:
         yield lent
     finally:
         _give_back(lent)
+        keep_imports()
 
 
 def cluster_that_answers(namesrv: str | None, *, timeout_ms: int) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from zenitmq.client.connection.client_process import VERSION
+
 ROOT = Path(__file__).parents[2]
 NOT_SHIPPED = {"tests", "docs", "build", "dist", "zenitmq.egg-info"}
 
@@ -61,6 +63,11 @@ def test_an_editable_install_has_what_spark_looks_for(tree: Path) -> None:
     """Spark lists the folders of the path: what an editable install's own finder knows, it does not see."""
     names = names_in_wheel(tree, "build_editable")
     assert any(name.endswith("-packages/pyspark_zenit.py") for name in names)
+
+
+def test_the_version_is_that_of_the_wheel() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        assert tomllib.load(file)["project"]["version"] == VERSION
 
 
 def test_every_package_is_listed() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from spark.spark_kit import place, send, stored
 
 from zenitmq import Admin
@@ -107,9 +108,28 @@ def test_trap_filters_are_pushed_only_where_the_session_pushes_them(
 
 def test_traps_of_the_session(spark: SparkSession) -> None:
     """Workers run this interpreter; state is in as many parts as there are cores, not in 200."""
-    import os
     import sys
 
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [sys.executable]
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.sparkContext.uiWebUrl is None
+
+
+def test_what_a_worker_has_imported_is_spared_from_collections(
+    spark: SparkSession, cluster: LocalCluster, topic: str, read: Callable[..., DataFrame]
+) -> None:
+    """Pyspark's daemon collects after each task."""
+    import gc
+
+    class Reader(DataSourceReader):
+        def read(self, partition: Any) -> Any:
+            yield (gc.get_freeze_count(),)
+
+    class Kept(DataSource):
+        def reader(self, schema: Any) -> Any:
+            return Reader()
+
+    send(cluster.namesrv, topic, 20)
+    assert read().count() == 20
+    spark.dataSource.register(Kept)
+    assert spark.read.format("Kept").schema("count BIGINT").load().collect()[0]["count"] > 10_000

@@ -101,7 +101,7 @@ class FarDriver:
             "spark.driver.memory": "512m",
             **settings,
         }
-        environ = os.environ | {"PYTHONPATH": cluster.path, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": bring_java()}
+        environ = os.environ | {"PYTHONPATH": cluster.path, "JAVA_HOME": bring_java()}
         arguments = (cluster.master, place.namesrv, str(place.directory), place.name, json.dumps(chosen))
         with open(cluster.directory / f"driver-{place.name}-{monotonic_ms()}.log", "wb") as log:
             self._process = subprocess.Popen(

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
+import pytest
+
+from zenitmq.model.errors import RequirementMissing
+from zenitmq.pipeline.session import session
 from zenitmq.pipeline.session.session import ARROW_UNCHECKED, CHECKPOINT_FILES, settings
 
 
@@ -35,3 +40,18 @@ def test_a_session_of_a_cluster_is_reached_by_it() -> None:
     )
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.sql.shuffle.partitions"] == str(os.cpu_count())
+
+
+@pytest.mark.parametrize("chosen", [None, "/usr/bin/another-python"])
+def test_workers_run_this_python_unless_told(monkeypatch: pytest.MonkeyPatch, chosen: str | None) -> None:
+    def no_java() -> str:
+        raise RequirementMissing("java", "install it")
+
+    monkeypatch.setattr(session, "bring_java", no_java)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, chosen or "")
+        if chosen is None:
+            monkeypatch.delenv(name)
+    with pytest.raises(RequirementMissing):
+        session.spark_session("none")
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == (chosen or sys.executable)
