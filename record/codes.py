@@ -43,7 +43,12 @@ HOST_V6_MORE: Final = 12  # additional bytes of an IPv6 host
 BORN_HOST_V6: Final = 0x10  # bits of sysFlag
 STORE_HOST_V6: Final = 0x20
 HALF_OR_ROLLBACK: Final = 0xC
+HOST_BITS: Final = 0x30
+INNER_BATCH_BIT: Final = 0x80
+BATCH_FLAGS: Final = 0xC0  # one record that holds a batch, and that its reader takes apart
+RUN_ALONE: Final = 0x8C  # a record with one of these is a run of its own
 COMPRESSED_BIT: Final = 0x1
+COMPRESSED_LZ4: Final = 0x101
 FIXED_BYTES: Final = 72  # of a record without hosts, body, topic and properties
 PROPERTIES_MAX: Final = 32767
 PROPERTIES_SENT_MAX: Final = 31743  # the rest is for the properties that a delay, a retry and a dead letter add
@@ -56,6 +61,17 @@ SHORT_NAME_BYTES: Final = 5  # a name of four letters (TAGS, KEYS, PSEQ) and its
 LONG_NAME_BYTES: Final = 9  # UNIQ_KEY and its end
 BLANK_BYTES: Final = 8  # the written part of a blank record: size and magic; no other record is that short
 SPACE: Final = 32  # between keys
+# An inner message of a batch.
+INNER_MAX: Final = 32767  # messages of a batch: its number has two bytes in the unit, signed
+INNER_FLAG_AT: Final = 12
+INNER_BODY_LENGTH_AT: Final = 16
+INNER_BODY_AT: Final = 20
+INNER_FIXED_BYTES: Final = 22
+INNER_BASE_DIGITS: Final = 19
+INNER_BASE_BYTES: Final = 31  # INNER_BASE, 0x01, the digits, 0x02
+INNER_NUM_DIGITS: Final = 5
+INNER_NUM_NAME_BYTES: Final = 10  # INNER_NUM and its end
+INNER_PREFIX_BYTES: Final = 47  # both properties
 # A unit.
 UNIT_SIZE_AT: Final = 8
 UNIT_TAGS_AT: Final = 12
@@ -98,6 +114,7 @@ BAD_TRANSACTION: Final = -12
 BAD_SEQUENCE_ROOM: Final = -13
 BAD_LIGHT_NAMES: Final = -14
 BAD_LIGHT_ROOM: Final = -15
+BAD_INNER_BATCH: Final = -16
 WHY_BAD_SIZE: Final = "record size is below the minimum, over the limit, or past the end of the batch"
 WHY_BAD_LENGTHS: Final = "inner lengths do not add up to the record size"
 REASONS: Final = {
@@ -112,6 +129,9 @@ REASONS: Final = {
     BAD_OFFSET: "physical offset is not the record's position",
     BAD_BODY_CRC: "body checksum does not match",
     BAD_TRANSACTION: "prepared transaction offset must be zero",
+    BAD_INNER_BATCH: (
+        "the record does not hold the batch that its header says: INNER_BASE, INNER_NUM, and as many messages, at most 32767"
+    ),
     BAD_SEQUENCE_ROOM: "record has no property PSEQ of the size that its producer's sequence takes",
     BAD_LIGHT_NAMES: (
         "property INNER_MULTI_DISPATCH must name 1 to 64 different light queues: each %LMQ% and letters, digits, _ - % | $,"

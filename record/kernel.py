@@ -21,6 +21,9 @@ from .index import index_insert as index_insert
 from .index import index_key_hash as index_key_hash
 from .index import index_search as index_search
 from .index import index_topic_hash as index_topic_hash
+from .inner_batches import accepted_messages as accepted_messages
+from .inner_batches import unwrap_batches as unwrap_batches
+from .inner_batches import wrap_batch as wrap_batch
 from .lights import light_units as light_units
 from .lights import write_light_offsets as write_light_offsets
 from .messages import MessageBatch as MessageBatch

@@ -19,6 +19,7 @@ PARTS: Final = (
     "index",
     "encoding",
     "sequences",
+    "inner_batches",
     "lights",
     "runs",
     "units",

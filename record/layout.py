@@ -32,8 +32,8 @@ class Layout:
     size_bytes: int | None = None
 
     def struct_format(self) -> str:
-        """The `struct` format of a layout whose fields are all 4 or 8 bytes."""
-        return ">" + "".join({4: "i", 8: "q"}[int(field.size)] for field in self.fields)
+        """The `struct` format of a layout whose fields are all 2, 4 or 8 bytes."""
+        return ">" + "".join({2: "h", 4: "i", 8: "q"}[int(field.size)] for field in self.fields)
 
 
 def _fixed(name: str, title: str, *fields: tuple[str, int, str]) -> Layout:
@@ -92,6 +92,34 @@ UNIT_LAYOUT: Final = _fixed(
     ("tagsCode", 8, "Java hash of the tags, 0 without; in SCHEDULE_TOPIC_XXXX the time to deliver, ms since the epoch"),
 )
 
+BATCH_UNIT_LAYOUT: Final = _fixed(
+    "batch_consume_queue",
+    "Batch consume queue unit",
+    ("physicalOffset", 8, "where the batch's record is in the commit log"),
+    ("size", 4, "bytes of the record; 0x7FFFFFFF in filler"),
+    ("tagsCode", 8, "Java hash of the record's tags, 0 without"),
+    ("storeTime", 8, "when the broker took it, ms since the epoch"),
+    ("msgBaseOffset", 8, "queue offset of the first message"),
+    ("batchSize", 2, "number of messages, 1 to 32767"),
+    ("compactedOffset", 4, "-1"),
+    ("reserved", 4, "0"),
+)
+
+INNER_MESSAGE: Final = Layout(
+    "inner_message",
+    "Inner message of a batch",
+    (
+        Field("totalSize", 4, "bytes of the whole message, this field included", 0),
+        Field("magic", 4, "0", 4),
+        Field("bodyCrc", 4, "0", 8),
+        Field("flag", 4, "the sender's own", 12),
+        Field("bodyLength", 4, "bytes of the body", 16),
+        Field("body", "bodyLength", "as sent", 20),
+        Field("propertiesLength", 2, "bytes of the properties, at most 32767"),
+        Field("properties", "propertiesLength", "as in a record"),
+    ),
+)
+
 INDEX_HEADER_LAYOUT: Final = _fixed(
     "index_header",
     "Index file header",
@@ -136,6 +164,8 @@ LAYOUTS: Final = (
     RECORD,
     BLANK_LAYOUT,
     UNIT_LAYOUT,
+    BATCH_UNIT_LAYOUT,
+    INNER_MESSAGE,
     INDEX_HEADER_LAYOUT,
     INDEX_SLOT_LAYOUT,
     INDEX_ENTRY_LAYOUT,
@@ -144,6 +174,7 @@ LAYOUTS: Final = (
 )
 
 UNIT: Final = struct.Struct(UNIT_LAYOUT.struct_format())
+BATCH_UNIT: Final = struct.Struct(BATCH_UNIT_LAYOUT.struct_format())
 INDEX_HEADER: Final = struct.Struct(INDEX_HEADER_LAYOUT.struct_format())
 INDEX_ENTRY: Final = struct.Struct(INDEX_ENTRY_LAYOUT.struct_format())
 

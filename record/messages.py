@@ -24,6 +24,7 @@ from .codes import (
     FLAG_AT,
     HOST_V4_BYTES,
     HOST_V6_BYTES,
+    INNER_BATCH_BIT,
     MAGIC_AT,
     PHYSICAL_OFFSET_AT,
     PREPARED_OFFSET_BACK,
@@ -38,6 +39,7 @@ from .codes import (
     WHY_BAD_SIZE,
 )
 from .compression import decompress
+from .inner_batches import unwrap_batches
 from .lights import light_offset
 from .primitives import check_lengths, crc_in, crc_of, find_body, find_topic, get32, get64, get_s32, topic_size
 
@@ -425,15 +427,23 @@ def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
 def decode_batch(
     data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFFF, light_queue: str | None = None
 ) -> MessageBatch:
-    """The contiguous records in `data`, with all lengths proven. `light_queue`: as of a MessageBatch.
+    """The messages in `data`, contiguous records, with all lengths proven. `light_queue`: as of a MessageBatch.
 
-    Raises CorruptRecordError with the position in `data`.
+    A record that holds a batch gives its messages (`unwrap_batches`). Raises CorruptRecordError with the position in `data`.
     """
+    return _decoded(data, broker_name, record_max, light_queue, False)
+
+
+@cython.cfunc
+def _decoded(
+    data: bytes, broker_name: str, record_max: cython.Py_ssize_t, light_queue: str | None, as_records: cython.bint
+) -> MessageBatch:
+    """`as_records`: a record that holds a batch stays one message."""
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(data)
-    limit: cython.Py_ssize_t = record_max
     count: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t
+    wraps: cython.uint = 0
     room: cython.Py_ssize_t = end // RECORD_OVERHEAD_BYTES + 1
     if end > 0xFFFFFFFF:  # positions have 32 bits
         raise CorruptRecordError(0, end, WHY_BAD_SIZE)
@@ -441,12 +451,15 @@ def decode_batch(
     view: cython.uint[::1] = positions
     buf: cython.const[cython.uchar][::1] = data
     while at < end:
-        size = check_lengths(buf, at, end, limit)
+        size = check_lengths(buf, at, end, record_max)
         if size < 0:
             raise CorruptRecordError(at, end - at, REASONS[size])
         view[count] = at
         count += 1
+        wraps |= buf[at + SYS_FLAG_AT + 3]
         at += size
+    if wraps & INNER_BATCH_BIT and not as_records:
+        return _decoded(unwrap_batches(data), broker_name, 0x7FFFFFFF, light_queue, True)
     batch: MessageBatch = _new_batch()
     batch.broker_name = broker_name
     batch.light_queue = light_queue
@@ -461,8 +474,8 @@ def decode_batch(
 
 
 def decode_record(data: bytes, broker_name: str = "") -> StoredMessage:
-    """The single record in `data`. Raises CorruptRecordError."""
-    batch: MessageBatch = decode_batch(data, broker_name)
+    """The single record in `data`, as one message even if it holds a batch. Raises CorruptRecordError."""
+    batch: MessageBatch = _decoded(data, broker_name, 0x7FFFFFFF, None, True)
     if len(batch) != 1:
         raise CorruptRecordError(0, len(data), WHY_BAD_LENGTHS)
     return _message(batch, 0)

@@ -13,20 +13,27 @@ from .codes import (
     BAD_BODY_CRC,
     BAD_BODY_SIZE,
     BAD_COUNT,
+    BAD_INNER_BATCH,
     BAD_OFFSET,
     BAD_SIZE,
     BAD_SYS_FLAG,
     BAD_TOPIC,
     BAD_TRANSACTION,
+    BATCH_FLAGS,
     BLANK_BYTES,
     BODY_CRC_AT,
     BODY_LENGTH_BACK,
     BODY_LENGTH_ON,
     BODY_ON,
     BORN_HOST_V6,
-    HALF_OR_ROLLBACK,
+    COMPRESSED_BIT,
     HOST_V6_BYTES,
     HOST_V6_MORE,
+    INNER_BASE_DIGITS,
+    INNER_BATCH_BIT,
+    INNER_BODY_AT,
+    INNER_BODY_LENGTH_AT,
+    INNER_PREFIX_BYTES,
     LONG_NAME_BYTES,
     MAGIC_AT,
     NAME_END,
@@ -37,6 +44,7 @@ from .codes import (
     QUEUE_OFFSET_AT,
     REASONS,
     RECORD_OVERHEAD_BYTES,
+    RUN_ALONE,
     RUN_BLANK,
     RUN_END,
     RUN_MORE,
@@ -52,6 +60,7 @@ from .codes import (
     WHY_BAD_SIZE,
 )
 from .index import index_hash
+from .inner_batches import base_digits, count_inner, inner_count
 from .lights import _write_offsets, is_light, light_offset, names_lights
 from .primitives import (
     CLIENT_SYS_FLAGS,
@@ -388,6 +397,104 @@ class RunKernel:
         self.units_end = out
         return done
 
+    def stamp_batch(
+        self,
+        buffer: cython.uchar[::1],
+        begin: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        topic: bytes,
+        count: cython.int,
+        queue_id: cython.int,
+        queue_offset: cython.longlong,
+        physical_offset: cython.longlong,
+        store_timestamp_ms: cython.longlong,
+    ) -> cython.int:
+        """Checks the one record in buffer[begin:end] that holds a producer's batch of `count` messages (`wrap_batch`), and
+        writes the broker's fields into it, the queue offset of the first message among its properties too.
+
+        Returns `count`, or a BAD_ reason: then `units` and `hashes` are as before and the bytes must not be used. Arguments as
+        in `stamp`. A compressed body is not taken apart.
+        """
+        view: cython.const[cython.uchar][::1] = buffer
+        store: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        rest: cython.longlong = queue_offset
+        units_before: cython.Py_ssize_t = self.units_end
+        keys_before: cython.Py_ssize_t = self.keys_end
+        digits: cython.Py_ssize_t
+        if not 0 <= begin < end <= len(buffer):
+            return BAD_SIZE
+        if physical_offset < 0 or physical_offset > OFFSET_MAX - (end - begin):
+            return BAD_OFFSET
+        digits = self._base_digits(view, begin, end, topic, count)
+        if digits < 0:
+            return cython.cast(cython.int, digits)
+        store = begin + STORE_TIMESTAMP_AT + (HOST_V6_MORE if get32(view, begin + SYS_FLAG_AT) & BORN_HOST_V6 else 0)
+        put32(buffer, begin + QUEUE_ID_AT, queue_id)
+        put64(buffer, begin + QUEUE_OFFSET_AT, queue_offset)
+        put64(buffer, begin + PHYSICAL_OFFSET_AT, physical_offset)
+        put64(buffer, store, store_timestamp_ms)
+        copy_in(buffer, store + 8, self._store_host)
+        for i in range(INNER_BASE_DIGITS):
+            buffer[digits + INNER_BASE_DIGITS - 1 - i] = 48 + rest % 10
+            rest //= 10
+        self._scan(view, begin, end, physical_offset, False, 1)
+        if self.sys_flag & LIGHT_BIT:  # a batch goes into no light queue
+            self.units_end = units_before
+            self.keys_end = keys_before
+            return BAD_INNER_BATCH
+        return self.count
+
+    @cython.cfunc
+    def _base_digits(
+        self,
+        view: cython.const[cython.uchar][::1],
+        begin: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        topic: bytes,
+        count: cython.int,
+    ) -> cython.Py_ssize_t:
+        """Where the digits of INNER_BASE are in a producer's record with a batch of `count` messages, or a BAD_ reason."""
+        host: bytes = self._store_host
+        size: cython.Py_ssize_t = check_lengths(view, begin, end, self._record_max)
+        body: cython.Py_ssize_t
+        tail: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        sys_flag: cython.uint
+        length: cython.Py_ssize_t
+        if size < 0:
+            return size
+        if size != end - begin:
+            return BAD_COUNT
+        sys_flag = get32(view, begin + SYS_FLAG_AT)
+        if (
+            sys_flag & ~(CLIENT_SYS_FLAGS | BATCH_FLAGS)
+            or sys_flag & BATCH_FLAGS != BATCH_FLAGS
+            or (sys_flag & STORE_HOST_V6) != (STORE_HOST_V6 if len(host) == HOST_V6_BYTES else 0)
+        ):
+            return BAD_SYS_FLAG
+        body = find_body(view, begin)
+        length = get32(view, body - BODY_LENGTH_BACK)
+        if get64(view, body - PREPARED_OFFSET_BACK) != 0:
+            return BAD_TRANSACTION
+        if length > self._body_max:
+            return BAD_BODY_SIZE
+        if crc_in(view, body, length) != get32(view, begin + BODY_CRC_AT):
+            return BAD_BODY_CRC
+        tail = find_topic(view, begin)
+        if topic_size(view, begin, tail) != len(topic):
+            return BAD_TOPIC
+        for i in range(len(topic)):
+            if view[tail + i] != topic[i]:
+                return BAD_TOPIC
+        tail += len(topic) + 2
+        if count < 1 or end - tail < INNER_PREFIX_BYTES:
+            return BAD_INNER_BATCH
+        tail = base_digits(view, tail, count)
+        if tail < 0 or (not sys_flag & COMPRESSED_BIT and count_inner(view, body, body + length) != count):
+            return BAD_INNER_BATCH
+        return tail
+
     def scan(
         self,
         buffer: cython.const[cython.uchar][::1],
@@ -402,9 +509,11 @@ class RunKernel:
         All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the last),
         `sys_flag` (of the last, with ENDS_WAIT if any of them ends the wait of another record, SEQUENCED if any counts
         in its producer's sequence, LIGHT if any names light queues), `store_timestamp_ms`, and `status`: why the run ended
-        there. Returns `count`. A record counts only if its physical offset field is its position. Transaction records
-        (half, rollback) end a run and are runs of their own, for the caller to judge. No run begins (BAD_SIZE, BAD_OFFSET)
-        if [begin, end) is not within `buffer`, or ends behind the last position that a log can have.
+        there. Returns the number of records, which is `count` but for a batch. A record counts only if its physical offset
+        field is its position. Transaction records (half, rollback) end a run and are runs of their own, for the caller to
+        judge; so is a record that holds a batch: `count` is then the number of its messages, and its unit is as that of a
+        plain record. No run begins (BAD_SIZE, BAD_OFFSET) if [begin, end) is not within `buffer`, or ends behind the last
+        position of a log.
         """
         return self._scan(buffer, begin, end, physical_offset, check_body_crc, count_max)
 
@@ -442,7 +551,7 @@ class RunKernel:
             elif target.next_offset != self.queue_offset:
                 plain = False
             target.next_offset = self.queue_offset + self.count
-            if self.sys_flag & HALF_OR_ROLLBACK:
+            if self.sys_flag & RUN_ALONE:
                 plain = False
             runs.append(
                 self.written(
@@ -606,7 +715,7 @@ class RunKernel:
                     topic_length != run_topic_length
                     or get_s32(buffer, at + QUEUE_ID_AT) != queue_id
                     or get64(buffer, at + QUEUE_OFFSET_AT) != queue_offset
-                    or flags & HALF_OR_ROLLBACK
+                    or flags & RUN_ALONE
                     or get64(buffer, at + STORE_TIMESTAMP_AT + (HOST_V6_MORE if flags & BORN_HOST_V6 else 0))
                     != self.store_timestamp_ms
                 ):
@@ -658,12 +767,39 @@ class RunKernel:
             physical_offset += size
             queue_offset += 1
             done += 1
-            if flags & HALF_OR_ROLLBACK:
+            if flags & RUN_ALONE:
+                if flags & INNER_BATCH_BIT:
+                    self.count = inner_count(buffer, at - size)
+                    if self._index_keys and not flags & COMPRESSED_BIT:
+                        _scan_inner(self, buffer, body, topic_hash, physical_offset - size)
                 break
         self.units_end = out
-        self.count = done
+        if done != 1 or not self.sys_flag & INNER_BATCH_BIT:
+            self.count = done
         self.end = at
         return done
+
+
+@cython.cfunc
+def _scan_inner(
+    run: RunKernel,
+    buf: cython.const[cython.uchar][::1],
+    body: cython.Py_ssize_t,
+    topic_hash: cython.uint,
+    physical_offset: cython.longlong,
+):
+    """Hashes the keys of a batch's messages, which name the batch's record. `body`: the begin of its plain body."""
+    at: cython.Py_ssize_t = body
+    end: cython.Py_ssize_t = body + get32(buf, body - BODY_LENGTH_BACK)
+    size: cython.Py_ssize_t
+    properties: cython.Py_ssize_t
+    if count_inner(buf, at, end) < 0:
+        return
+    while at < end:
+        size = get32(buf, at)
+        properties = at + INNER_BODY_AT + get32(buf, at + INNER_BODY_LENGTH_AT) + 2
+        _scan_properties(run, buf, properties, at + size, topic_hash, physical_offset)
+        at += size
 
 
 @cython.cfunc

@@ -52,8 +52,9 @@ from .log.staging import Staging
 from .opening.store_opening import Opened, open_store, scanning_kernel
 from .query import Page, StoreQuery
 from .queues.backward_reader import BackwardReader
+from .queues.batches.all_queues import minimum_of
 from .queues.dispatch import Dispatcher
-from .queues.queue_engine import QueueEngine
+from .queues.queue_engine import StoreQueues
 from .queues.queue_places import FILLER_SIZE
 from .queues.queue_reader import QueueReader
 from .queues.run_dispatch import UNITS_WAIT, RunDispatch
@@ -134,7 +135,7 @@ class MessageStore:
         self._dispatchers = tuple(dispatchers)
         self._is_replaying = False
         self._log: CommitLog
-        self._queues: QueueEngine
+        self._queues: StoreQueues
         self._index: KeyIndex | None = None
         self._dispatch: RunDispatch
         self._staging: Staging
@@ -334,6 +335,15 @@ class MessageStore:
         """
         return self._staging.stage
 
+    @property
+    def stage_batch(self) -> Callable[[int, int, str, int, int], Placed]:
+        """`stage_batch(begin, end, topic, queue_id, count)` stages the one record in arena.view[begin:end] that holds a
+        producer's batch of `count` messages, for a batch queue.
+
+        As `stage`; raises MessageIllegal too if the queue has plain records.
+        """
+        return self._staging.stage_batch
+
     def stage_record(self, record: NewRecord, *, frees_room: bool = False) -> Placed:
         """Stages one record that the broker itself makes. `frees_room`: it may allow files to be deleted (a commit,
         the deletion of a topic or group), so a disk over `disk_refuse_ratio` still accepts it while it has any room.
@@ -417,10 +427,11 @@ class MessageStore:
             self._log.request_flush(self._log.written)
 
     def queue_minimums(self, begin: int) -> dict[tuple[str, int], int]:
-        """The first offset of each queue whose record is at or behind `begin`: a slave that begins there needs it."""
+        """The first offset of each queue whose record is at or behind `begin`: a slave that begins there needs it. Of a batch
+        queue -1 - its first offset."""
         keys = self._queues.listed()
         found = {key: self._queues.get(*key) for key in keys}
-        return {key: queue.min_offset(PhysicalOffset(begin)) for key, queue in found.items() if queue is not None}
+        return {key: minimum_of(queue, PhysicalOffset(begin)) for key, queue in found.items() if queue is not None}
 
     def log_checker(self) -> LogChecker:
         """Another reader, for a thread of its own. Once the store is open."""

@@ -7,6 +7,7 @@ at each other one, and after retention. What a place tells besides of an index f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -91,14 +92,14 @@ class Page:
     reached_ms: int = 0
     size_bytes: int = 0
 
-    def has_room(self, record: bytes) -> bool:
-        """Whether it fits, too."""
-        return not self.records or self.size_bytes + len(record) <= self.query.max_bytes
+    def has_room(self, records: Sequence[bytes]) -> bool:
+        """Whether they fit, too."""
+        return not self.records or self.size_bytes + sum(map(len, records)) <= self.query.max_bytes
 
-    def add(self, record: bytes) -> None:
-        """Adds a message that fits."""
-        self.records.append(record)
-        self.size_bytes += len(record)
+    def add(self, records: Sequence[bytes]) -> None:
+        """Adds the messages of one record; those of a batch come together, however many they are."""
+        self.records += records
+        self.size_bytes += sum(map(len, records))
 
     @property
     def is_full(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from zenitmq.model.ids import HostAddress
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.topics.light_queues import is_light_queue, light_properties
-from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record
+from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record, wrap_batch
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import GetResult
 from zenitmq.store.message_store import MessageStore, Placed
@@ -223,3 +223,18 @@ def wait_until(condition, deadline_s: float = 20.0) -> None:
             return
         gate.wait(0.005)
     raise AssertionError("it did not come true in time")
+
+
+def batch(*records: bytes, compress_over: int = 1 << 30) -> bytes:
+    """The record of a producer's batch, for a batch queue."""
+    data = b"".join(records)
+    return wrap_batch(data, len(data), compress_over)
+
+
+def put_batch(store: MessageStore, topic: str, queue_id: int, *records: bytes, compress_over: int = 1 << 30) -> Placed:
+    """Puts these messages into a batch queue, in one record."""
+    data, begin = batch(*records, compress_over=compress_over), store.arena.used
+    store.arena.view[begin : begin + len(data)] = data
+    placed = store.stage_batch(begin, begin + len(data), topic, queue_id, len(records))
+    store.commit()
+    return placed

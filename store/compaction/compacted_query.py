@@ -42,9 +42,9 @@ class CompactedQuery:
         for negative, row, key in heapq.merge(*walks):
             record = self._record(key, row)
             if record is not None and query.accepts(record):
-                if not page.has_room(record):
+                if not page.has_room([record]):
                     return page
-                page.add(record)
+                page.add([record])
             page.place = LogPlace(-negative)
             page.examined += 1
             page.reached_ms = row.stored_ms

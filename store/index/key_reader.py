@@ -9,7 +9,7 @@ from typing import Final
 from ...model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange
 from ...model.queue import PhysicalOffset
 from ...record.codes import RECORD_OVERHEAD_BYTES
-from ...record.kernel import decode_record, index_key_hash
+from ...record.kernel import accepted_messages, decode_record, index_key_hash
 from ...record.layout import store_timestamp_of
 from ..integrity.quarantine import Quarantine, overlaps
 from ..log.commit_log import CommitLog
@@ -49,7 +49,7 @@ class KeyReader:
             topic=topic, key=key, unique=unique, begin_ms=begin_ms, end_ms=end_ms, max_messages=max_messages,
             max_bytes=NO_END,
         )  # fmt: skip
-        return self.page(query, lambda: True).records
+        return self.page(query, lambda: True).records[:max_messages]
 
     def page(self, query: StoreQuery, has_time: Callable[[], bool]) -> Page:
         """The next page of a query with a key. It looks at one candidate at least, then while `has_time`."""
@@ -62,11 +62,10 @@ class KeyReader:
                 key_hash, begin_ms=query.begin_ms, end_ms=query.end_ms, start=page.place, found_max=_SEARCH_STEP
             )
             for offset in dict.fromkeys(offsets):
-                record = self._accepted(offset, page)
-                if record is not None and not page.has_room(record):
+                found = self._accepted(offset, page)
+                if found and not page.has_room(found):
                     return page
-                if record is not None:
-                    page.add(record)
+                page.add(found)
                 page.place = replace(page.place, below=offset)
                 page.examined += 1
                 if page.is_full or not has_time():
@@ -77,14 +76,14 @@ class KeyReader:
         page.place = LogPlace.end()
         return page
 
-    def _accepted(self, offset: int, page: Page) -> bytes | None:
-        """The record there, if the query accepts it; None as well if it has expired or is damaged."""
+    def _accepted(self, offset: int, page: Page) -> list[bytes]:
+        """The messages of the record there that the query accepts; none as well if it has expired or is damaged."""
         try:
             record = self.record_at(PhysicalOffset(offset))
         except (MessageNotFound, CorruptRecordError):
-            return None
+            return []
         page.reached_ms = store_timestamp_of(record)
-        return record if page.query.accepts(record) else None
+        return accepted_messages(record, page.query.accepts)
 
     def record_at(self, physical_offset: PhysicalOffset) -> bytes:
         """The whole record that begins there. Raises MessageNotFound, CorruptRecordError (damaged)."""

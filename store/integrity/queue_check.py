@@ -15,15 +15,16 @@ again before it writes (`QueueEngine.set_right`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from ...model.errors import OffsetOutOfRange
+from ...model.errors import CorruptRecordError, OffsetOutOfRange
 from ...model.names import SCHEDULE_TOPIC
 from ...model.topics.light_queues import is_light_queue
-from ...record.codes import RECORD_OVERHEAD_BYTES, RUN_BLANK
-from ...record.kernel import RunKernel, is_record_of, light_units
+from ...record.codes import RECORD_OVERHEAD_BYTES, RUN_BLANK, SYS_FLAG_AT
+from ...record.kernel import RunKernel, decode_batch, is_record_of, light_units
 from ...record.layout import UNIT
+from ...record.sys_flag import INNER_BATCH
 from ..log.commit_log import CommitLog
 from ..queues.queue_engine import NO_UNIT, UnitSource, WrongUnit, goes_to_queue, names_lights
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES
@@ -93,6 +94,8 @@ class QueueChecker:
                     index = misplaced.queue_offset - run.queue_offset
                     if (run.topic, run.queue_id) == wanted and 0 <= index < run.count:
                         found = misplaced.replaced_by(run.unit(index), run.store_timestamp_ms)
+                        if run.is_batch:
+                            found = replace(found, queue_offset=run.queue_offset, count=run.count)
             if self._is_at_blank or (self._at == at and limit == stop):
                 at = segment_end
             elif self._at == at:
@@ -123,8 +126,10 @@ class QueueChecker:
                 if goes_to_queue(kernel.sys_flag):
                     units = bytes(memoryview(kernel.units)[: kernel.units_end])
                     topic, stored_ms = kernel.topic.decode("utf-8", "replace"), kernel.store_timestamp_ms
+                    is_batch = bool(kernel.sys_flag & INNER_BATCH)
                     has_lights = names_lights(kernel.sys_flag, topic)
-                    yield _Run(topic, kernel.queue_id, kernel.queue_offset, units, stored_ms)
+                    units *= kernel.count if is_batch else 1
+                    yield _Run(topic, kernel.queue_id, kernel.queue_offset, units, stored_ms, is_batch=is_batch)
                     for name, queue_offset, unit in light_units(data[begin:at], units) if has_lights else ():
                         yield _Run(name, 0, queue_offset, unit, stored_ms)
             self._at += at
@@ -135,6 +140,12 @@ class QueueChecker:
             return  # its topic was deleted
         held = self._source.units(run.topic, run.queue_id, run.queue_offset, run.count)
         if held == run.units:
+            return
+        if run.is_batch:
+            first = held[:UNIT_BYTES]
+            if NO_UNIT not in (first, held[-UNIT_BYTES:]) and self._is_wrong(run, 0, first, damaged):
+                unit, stored_ms = run.unit(0), run.store_timestamp_ms
+                yield WrongUnit(run.topic, run.queue_id, run.queue_offset, unit, first, stored_ms, run.count)
             return
         for index in range(run.count):
             unit, found = run.unit(index), held[index * UNIT_BYTES : (index + 1) * UNIT_BYTES]
@@ -176,6 +187,7 @@ class _Run:
     queue_offset: int
     units: bytes
     store_timestamp_ms: int
+    is_batch: bool = False  # all are of one record
 
     @property
     def count(self) -> int:
@@ -201,4 +213,16 @@ def names_own_record(log: CommitLog, topic: str, queue_id: int, queue_offset: in
             record = reader.read(physical, physical + size)
     except (OffsetOutOfRange, OSError):
         return False
+    if record[SYS_FLAG_AT + 3] & INNER_BATCH:
+        queue_offset = _first_of_batch(record, queue_offset)
     return is_record_of(record, physical, topic.encode(), queue_id, queue_offset)
+
+
+def _first_of_batch(record: bytes, queue_offset: int) -> int:
+    """The queue offset of the batch's first message, if it has message `queue_offset`; else that."""
+    try:
+        messages = decode_batch(record)
+    except CorruptRecordError:
+        return queue_offset
+    first = messages[0].queue_offset if len(messages) else queue_offset
+    return first if first <= queue_offset < first + len(messages) else queue_offset

@@ -15,6 +15,7 @@ from ...model.errors import CorruptRecordError, InvalidName, OffsetOutOfRange, S
 from ...model.names import check_topic
 from ...record.codes import BLANK_BYTES, MAGIC_BLANK, REASONS, RUN_BLANK, RUN_END, RUN_MORE
 from ...record.kernel import WrittenRun
+from ...record.sys_flag import INNER_BATCH
 from ..config import StoreConfig
 from ..opening.store_opening import Opened, scanning_kernel
 from ..queues.run_dispatch import TOPIC_EVENTS, UNITS_WAIT, RunDispatch, RunTarget
@@ -24,14 +25,16 @@ _NAMES_MAX: Final = 10_000
 
 
 class _Target(RunTarget):
-    """`next_offset`: behind the last run. `queue` is looked up when the group is dispatched: it may be deleted before."""
+    """`next_offset`: behind the last run. `is_batched`: its first run is a batch. `queue` is looked up when the group is
+    dispatched: it may be deleted before."""
 
-    __slots__ = ("next_offset",)
+    __slots__ = ("is_batched", "next_offset")
 
-    def __init__(self, topic: str, queue_id: int, next_offset: int) -> None:
+    def __init__(self, topic: str, queue_id: int, next_offset: int, *, is_batched: bool) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.next_offset = next_offset
+        self.is_batched = is_batched
 
 
 @dataclass(slots=True)
@@ -107,7 +110,7 @@ class ChunkAppender:
         topic = self._names.get(kernel.topic) or self._checked_name(kernel.topic, offset, size)
         if kernel.queue_id < 0:
             raise CorruptRecordError(offset, size, f"queue id {kernel.queue_id}")
-        return _Target(topic, kernel.queue_id, kernel.queue_offset)
+        return _Target(topic, kernel.queue_id, kernel.queue_offset, is_batched=bool(kernel.sys_flag & INNER_BATCH))
 
     def _checked_name(self, raw: bytes, offset: int, size: int) -> str:
         """A topic becomes a path, so it must be a valid name."""
@@ -124,7 +127,8 @@ class ChunkAppender:
     def _tell(self, group: _Group, data: memoryview) -> None:
         """Dispatches to everybody who gets a master's turns."""
         for target in group.targets.values():
-            target.queue = self._queues.get_or_create(target.topic, target.queue_id)
+            create = self._queues.get_or_create_batched if target.is_batched else self._queues.get_or_create
+            target.queue = create(target.topic, target.queue_id)
             if target.queue.keeps_times:
                 group.is_plain = False
         if group.runs:

@@ -111,6 +111,7 @@ class Staging:
         self._tails: dict[tuple[str, int], _Tail] = {}
         self._light_ends: dict[str, int] = {}  # of the light queues that staged records name: their next offsets
         self._new_lights = 0  # how many of them do not exist yet
+        self._batch_tails: dict[tuple[str, int], _Tail] = {}  # of batch queues
         self._staged: list[WrittenRun] = []
         self._staged_end = 0  # physical offset behind what is staged, else the log's end
         self._staged_room = -1  # bytes that may still be staged before the segment must roll
@@ -161,6 +162,38 @@ class Staging:
         tail.next_offset = queue_offset + done
         self._staged.append(
             kernel.written(tail, queue_offset, done, physical, size, now_ms, units_begin, keys_begin, begin, flags)
+        )
+        self._staged_end = physical + size
+        self._staged_room -= size
+        self._arena.used = end
+        return Placed(queue_offset, physical, now_ms, done, physical + size)
+
+    def stage_batch(self, begin: int, end: int, topic: str, queue_id: int, count: int) -> Placed:
+        """Stages the one record in arena.view[begin:end], begin == arena.used, that holds a producer's batch of `count`
+        messages, for a batch queue. Moves arena.used to `end`.
+
+        Raises MessageIllegal (also if the queue has plain records), StoreNotWriteable, StorePoisoned; arena.used is then
+        unchanged.
+        """
+        tail = self._batch_tails.get((topic, queue_id)) or self._batch_tail(topic, queue_id)
+        size = end - begin
+        if size + TERMINATOR_BYTES > self._log.segment_bytes:
+            raise self._refusal(BAD_SIZE)
+        if size > self._staged_room:
+            self._make_room(size)
+        now_ms, physical, kernel = self._now_ms(), self._staged_end, self._kernel
+        units_begin, keys_begin, queue_offset = kernel.units_end, kernel.keys_end, tail.next_offset
+        done = kernel.stamp_batch(
+            self._memory, begin, end, tail.topic_bytes, count, tail.queue_id, queue_offset, physical, now_ms
+        )
+        if done <= 0:
+            raise self._refusal(done, begin, end)
+        self._is_plain = False
+        tail.next_offset = queue_offset + done
+        self._staged.append(
+            kernel.written(
+                tail, queue_offset, done, physical, size, now_ms, units_begin, keys_begin, begin, kernel.sys_flag
+            )
         )
         self._staged_end = physical + size
         self._staged_room -= size
@@ -268,6 +301,16 @@ class Staging:
         if reason < 0:
             raise self._refusal(reason, begin, end)
 
+    def _batch_tail(self, topic: str, queue_id: int) -> _Tail:
+        check_topic(topic)
+        if queue_id < 0:
+            raise MessageIllegal(f"queue id {queue_id} is negative")
+        queue = self._queues.get_or_create_batched(topic, queue_id)
+        if not queue.is_batched:
+            raise MessageIllegal(f"queue {queue_id} of {topic} has messages that are no batches")
+        tail = self._batch_tails[topic, queue_id] = _Tail(queue, self._light_ends)
+        return tail
+
     def _make_room(self, size: int, *, frees_room: bool = False) -> None:
         """Commits what is staged and makes room for `size` bytes behind it. `frees_room`: as in `stage_record`.
 
@@ -370,11 +413,13 @@ class Staging:
     def forget_tails(self) -> None:
         """Forgets the ends of queues, which have moved on without staging: they are looked up again."""
         self._tails.clear()
+        self._batch_tails.clear()
 
     def forget_topic(self, topic: str) -> None:
         """The queues of a topic were deleted: their ends are looked up again."""
-        for key in [key for key in self._tails if key[0] == topic]:
-            del self._tails[key]
+        for tails in (self._tails, self._batch_tails):
+            for key in [key for key in tails if key[0] == topic]:
+                del tails[key]
 
     @property
     def is_empty(self) -> bool:

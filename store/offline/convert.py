@@ -24,7 +24,7 @@ from ..opening.store_opening import has_commit_log
 from ..queues.conversion import adopt_converted, begin_conversion, drop_shadow, finish_conversion
 from ..queues.deleted_queues import DELETED_FOLDER
 from ..queues.dispatch import Run
-from ..queues.engine_choice import ROCKSDB, engine_of, open_engine, open_for_reading
+from ..queues.engine_choice import ROCKSDB, engine_of, open_plain_engine, open_plain_for_reading
 from ..queues.queue_engine import QueueEngine, goes_to_queue, lights_of
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .offline_log import OfflineLog, open_log
@@ -60,7 +60,7 @@ def convert_store(directory: str, to: str, config: StoreConfig, *, report: Repor
             store = opened.enter_context(open_log(directory, config))
             drop_shadow(directory)
             target = begin_conversion(directory)
-            old = open_for_reading(directory, config)
+            old = open_plain_for_reading(directory, config)
             opened.callback(old.close)
             old.begin(log_end=PhysicalOffset(store.end), reflected=store.end, unclean=False, is_whole=True)
             counts = _convert(store, old, target, to, config, report)
@@ -79,12 +79,12 @@ def _convert(
     queues = list(_queues(old))
     begin = store.log.begin
     settings = replace(config, consume_queue=to)
-    new = open_engine(target, settings, as_put=True)
+    new = open_plain_engine(target, settings, as_put=True)
     try:
         new.begin_at({queue.key: int(queue.min_offset(begin)) for queue in queues})
     finally:
         new.close()
-    new = open_engine(target, settings, as_put=True)
+    new = open_plain_engine(target, settings, as_put=True)
     try:
         new.begin(log_end=PhysicalOffset(store.end), reflected=0, unclean=False, is_whole=True)
         total = sum(queue.next_offset - queue.min_offset(begin) for queue in queues)

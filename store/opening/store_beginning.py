@@ -35,8 +35,9 @@ from ..integrity.quarantine import write_facts
 from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, SPARE_FOLDER
 from ..log.segment import create_allocated, make_directory, segment_name, sync_directory, write_fully
 from ..log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
+from ..queues.batches.batch_table import BATCH_FOLDER
 from ..queues.conversion import CONVERTING_FOLDER, OLD_QUEUE_FOLDER, SHADOW_FOLDER
-from ..queues.deleted_queues import DELETED_FOLDER
+from ..queues.deleted_queues import DELETED_BATCH_FOLDER, DELETED_FOLDER
 from ..queues.engine_choice import open_engine
 from ..queues.queue_engine import QUEUE_FOLDER
 from ..rocksdb_waits import HALF_FOLDER, TIMER_FOLDER
@@ -65,6 +66,8 @@ def erase_store(directory: str) -> None:
             SHADOW_FOLDER,
             DELETED_FOLDER,
             COMPACTED_FOLDER,
+            BATCH_FOLDER,
+            DELETED_BATCH_FOLDER,
             INDEX_FOLDER,
             TIMER_FOLDER,
             HALF_FOLDER,
@@ -98,7 +101,7 @@ def check_beginning(
             check_light_queue(topic)
         else:
             check_topic(topic)
-        if not 0 <= queue_id < 1 << 31 or not 0 <= offset < OFFSET_LIMIT:
+        if not 0 <= queue_id < 1 << 31 or not -OFFSET_LIMIT <= offset < OFFSET_LIMIT:
             raise StoreFormatError(QUEUE_FOLDER, f"queue {queue_id} of {topic} begins at {offset}")
     return {name: _reflected(name, data, begin) for name, data in snapshots.items()}
 

@@ -31,7 +31,7 @@ from ..log.spare_files import SPARE_INDEX_FOLDER
 from ..queues.confirmation import Confirmation
 from ..queues.dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from ..queues.engine_choice import open_engine
-from ..queues.queue_engine import QueueEngine
+from ..queues.queue_engine import QueueEngine, StoreQueues
 from ..queues.queue_witness import QueueWitness
 from ..upkeep import CHECKPOINT_FILE, Upkeep
 from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -60,7 +60,7 @@ class Opened:
     """
 
     log: CommitLog
-    queues: QueueEngine
+    queues: StoreQueues
     index: KeyIndex | None
     quarantine: Quarantine
     others: tuple[Interest, ...]
@@ -184,7 +184,7 @@ class _Parts:
     """The open files. `kernel`: reads what is in the log already."""
 
     log: CommitLog
-    queues: QueueEngine
+    queues: StoreQueues
     index: KeyIndex | None
     kernel: RunKernel
 

@@ -18,7 +18,8 @@ from typing import Final
 
 from ...model.errors import OffsetOutOfRange, SystemFault
 from ...model.queue import PhysicalOffset
-from ...record.codes import QUEUE_ID_AT, QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES
+from ...record.codes import INNER_BATCH_BIT, QUEUE_ID_AT, QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES, SYS_FLAG_AT
+from ...record.kernel import accepted_messages
 from ...record.layout import UNIT, store_timestamp_of
 from ..integrity.quarantine import Quarantine, overlaps
 from ..log.commit_log import CommitLog
@@ -35,7 +36,8 @@ _SPAN_BYTES: Final = 1 << 22  # of the log, asked for at once however little of 
 
 @dataclass(slots=True)
 class _Walk:
-    """Of one queue: messages [low, high) are left; `ready` are the last ones of them: (queue offset, physical offset, size).
+    """Of one queue: messages [low, high) are left; `ready` are the last ones of them, one for each record: (queue offset,
+    physical offset, size).
 
     Bytes [memory_begin, memory_end) of the log have been asked for.
     """
@@ -49,16 +51,17 @@ class _Walk:
 
     def read(self, queue: QueuePlaces) -> None:
         """Makes the next messages ready, if there are any left."""
-        begin = max(self.low, self.high - _BLOCK_UNITS)
-        at = begin
+        begin = max(self.low, queue.first_of(self.high - _BLOCK_UNITS))
+        at, last = begin, -1
         while at < self.high:
             units = queue.read(at, self.high - at)
             if not units:
                 at = max(at + 1, queue.resume_offset(at))
                 continue
             for number, (physical, size, _) in enumerate(UNIT.iter_unpack(units)):
-                if RECORD_OVERHEAD_BYTES <= size < FILLER_SIZE and physical >= 0:
+                if RECORD_OVERHEAD_BYTES <= size < FILLER_SIZE and physical >= 0 and physical != last:
                     self.ready.append((at + number, physical, size))
+                    last = physical
             at += len(units) // UNIT_BYTES
         self.high = begin
 
@@ -111,11 +114,10 @@ class BackwardReader:
         while heads:
             negative, number = heads[0]
             walk = walks[number]
-            record = self._accepted(walk, page)
-            if record is not None and not page.has_room(record):
+            found = self._accepted(walk, page)
+            if found and not page.has_room(found):
                 return page
-            if record is not None:
-                page.add(record)
+            page.add(found)
             page.place = LogPlace(-negative)
             page.examined += 1
             walk.ready.pop()
@@ -164,19 +166,24 @@ class BackwardReader:
             low = max(low, self._reader.by_time(queue, query.begin_ms, upper=False))
         return max(low, query.queue_begin), high
 
-    def _accepted(self, walk: _Walk, page: Page) -> bytes | None:
-        """The record of a walk's last ready message, if the query accepts it; None as well if it has expired or is damaged."""
+    def _accepted(self, walk: _Walk, page: Page) -> list[bytes]:
+        """The messages of a walk's last ready record that the query accepts; none as well if it has expired or is damaged."""
         queue_offset, physical, size = walk.ready[-1]
         if self._quarantine.ranges and overlaps(self._quarantine.ranges, physical, physical + size):
-            return None
+            return []
         try:
             record = walk.record(self._log, physical, size)
         except (OffsetOutOfRange, OSError):
-            return None
+            return []
         if int.from_bytes(record[:4], "big") != size:
-            return None
+            return []
         page.reached_ms = store_timestamp_of(record)
         place = record[QUEUE_ID_AT : QUEUE_ID_AT + 4], record[QUEUE_OFFSET_AT : QUEUE_OFFSET_AT + 8]
-        if place != (walk.queue_id.to_bytes(4, "big"), queue_offset.to_bytes(8, "big")):
-            return None
-        return record if page.query.accepts(record) else None
+        first = queue_offset if not record[SYS_FLAG_AT + 3] & INNER_BATCH_BIT else min(queue_offset, _number(place[1]))
+        if place != (walk.queue_id.to_bytes(4, "big"), first.to_bytes(8, "big")):
+            return []
+        return accepted_messages(record, page.query.accepts)
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")

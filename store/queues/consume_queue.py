@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import ClassVar, Final
 
 from ...model.errors import StoreFormatError
 from ...model.queue import PhysicalOffset, QueueOffset
@@ -102,7 +102,13 @@ def list_queue_files(directory: str, file_bytes: int, *, writable: bool = True) 
 
 
 class ConsumeQueue(QueuePlaces):
-    """One loaded queue. `tail_path`: its last file; "" if it has none."""
+    """One loaded queue. `tail_path`: its last file; "" if it has none.
+
+    A batch queue (batches/batch_queue) keeps other units in the same files: it has another `unit_bytes`, and finds its
+    messages in another way.
+    """
+
+    unit_bytes: ClassVar[int] = UNIT_BYTES
 
     __slots__ = (
         "_bases", "_end", "_file_bytes", "_files", "_room_end", "_spares", "_tail_base", "_unsynced", "directory", "tail_path",
@@ -133,7 +139,7 @@ class ConsumeQueue(QueuePlaces):
         for new ones; without it they are deleted and created. `unsynced`: is notified of folders that get a new name.
         `bases`: of its files, if they are listed already. Raises StoreFormatError, OSError.
         """
-        super().__init__(topic, queue_id, delays_ms=delays_ms)
+        super().__init__(topic, queue_id, delays_ms=delays_ms, keeps_times=self.is_batched)
         self.directory = directory
         self._files = files
         self._file_bytes = file_bytes
@@ -145,22 +151,27 @@ class ConsumeQueue(QueuePlaces):
         self._end = self._find_end(log_end, writable=writable, is_whole=is_whole)
         self._set_tail()
         while is_whole and self._bases and self._end_unit_is_dirty():
-            self._end += UNIT_BYTES
+            self._end += self.unit_bytes
         if writable and self._bases and (self._is_dirty_behind_end() if scrub else self._end_unit_is_dirty()):
             self._clear_behind_end()
-        self.next_offset = self._end // UNIT_BYTES
+        self._note_end()
 
     # ---- the end
+
+    def _note_end(self) -> None:
+        """Sets `next_offset` as the files end."""
+        self.next_offset = self._end // UNIT_BYTES
 
     def _find_end(self, log_end: PhysicalOffset, *, writable: bool, is_whole: bool) -> int:
         """The byte position behind the last unit that points below `log_end`; removes later files."""
         while self._bases:
             base = self._bases[-1]
             fd = self._files.fd(self._path(base))
-            written = -(-first_hole(fd, self._file_bytes) // UNIT_BYTES)
-            units = bisect_left(range(written), x=True, key=lambda n: not _lies_below(fd, n, written, log_end))
-            if units or len(self._bases) == 1 or (is_whole and any(os.pread(fd, UNIT_BYTES, 0))):
-                return base + units * UNIT_BYTES
+            size = self.unit_bytes
+            written = -(-first_hole(fd, self._file_bytes) // size)
+            units = bisect_left(range(written), x=True, key=lambda n: not _lies_below(fd, n, written, log_end, size))
+            if units or len(self._bases) == 1 or (is_whole and any(os.pread(fd, size, 0))):
+                return base + units * size
             if writable:
                 self._remove_file(base)
             else:
@@ -186,7 +197,7 @@ class ConsumeQueue(QueuePlaces):
 
     def _end_unit_is_dirty(self) -> bool:
         at = self._end - self._tail_base
-        return any(os.pread(self._files.fd(self.tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
+        return any(os.pread(self._files.fd(self.tail_path), self.unit_bytes, at)) if at < self._file_bytes else False
 
     def _is_dirty_behind_end(self) -> bool:
         """Whether anything but zeros may lie behind the end."""
@@ -199,13 +210,16 @@ class ConsumeQueue(QueuePlaces):
 
     def cut(self, next_offset: int) -> None:
         """Removes all units from `next_offset` on."""
-        self._end = max(next_offset * UNIT_BYTES, self._bases[0] if self._bases else 0)
+        self._cut_at(next_offset * UNIT_BYTES)
+
+    def _cut_at(self, position: int) -> None:
+        self._end = max(position, self._bases[0] if self._bases else 0)
         while len(self._bases) > 1 and self._bases[-1] >= self._end:
             self._remove_file(self._bases[-1])
         self._set_tail()
         if self._bases:
             self._clear_behind_end()
-        self.next_offset = self._end // UNIT_BYTES
+        self._note_end()
         self._min_for = -1
 
     def begin_at(self, next_offset: int) -> str | None:
@@ -296,7 +310,7 @@ class ConsumeQueue(QueuePlaces):
             paths.append(self._path(base))
             done += len(part)
         self._end = max(self._end, position + len(units))
-        self.next_offset = self._end // UNIT_BYTES
+        self._note_end()
         return paths
 
     def _fill_to(self, position: int, units: memoryview | bytes) -> None:
@@ -367,14 +381,17 @@ class ConsumeQueue(QueuePlaces):
         """Removes the files, except the last one, in which every record is below `log_begin`; returns how many."""
         removed = 0
         while len(self._bases) > 1:
-            physical, _, _ = self.unit(self._bases[1] // UNIT_BYTES - 1)
-            if physical >= log_begin:
+            if self._physical_before(self._bases[1]) >= log_begin:
                 break
             self._give_up_file(self._bases[0])
             removed += 1
         if removed:
             self._min_for = -1
         return removed
+
+    def _physical_before(self, position: int) -> int:
+        """The physical offset in the unit that ends at a byte position of the queue."""
+        return self.unit(position // UNIT_BYTES - 1)[0]
 
     def remove(self) -> None:
         """Deletes all files and the directory."""
@@ -420,19 +437,19 @@ class ConsumeQueue(QueuePlaces):
         return f"{self.directory}/{segment_name(base)}"
 
 
-def _lies_below(fd: int, unit: int, written: int, log_end: int) -> bool:
+def _lies_below(fd: int, unit: int, written: int, log_end: int, unit_bytes: int) -> bool:
     """`_points_below`, decided by the majority of three units of the first `written`: offsets ascend, so a damaged one is
     out of order.
     """
     near = range(max(unit - 1, 0), min(unit + 2, written))
     if len(near) < 3:
-        return _points_below(fd, unit, log_end)
-    return sum(_points_below(fd, at, log_end) for at in near) > 1
+        return _points_below(fd, unit * unit_bytes, log_end)
+    return sum(_points_below(fd, at * unit_bytes, log_end) for at in near) > 1
 
 
-def _points_below(fd: int, unit: int, log_end: int) -> bool:
-    """Whether a unit of a file belongs to a record that ends within `log_end`, or is filler."""
-    physical, size, _ = UNIT.unpack(os.pread(fd, UNIT_BYTES, unit * UNIT_BYTES))
+def _points_below(fd: int, at: int, log_end: int) -> bool:
+    """Whether the unit at a byte of a file belongs to a record that ends within `log_end`, or is filler."""
+    physical, size, _ = UNIT.unpack(os.pread(fd, UNIT_BYTES, at))
     if size == FILLER_SIZE:
         return bool(physical <= log_end)
     return bool(size > 0 and physical + size <= log_end)

@@ -9,9 +9,12 @@ from typing import Final
 
 from ...model.errors import StoreFormatError
 from ..config import StoreConfig, parse_delay_levels
+from .batches.all_queues import AllQueues, BothSources
+from .batches.batch_queue import BATCH_UNIT_BYTES
+from .batches.batch_table import BATCH_FOLDER, BatchSource, BatchTable
 from .conversion import adopt_shadow, drop_shadow, finish_conversion
 from .deleted_queues import DELETED_FOLDER
-from .queue_engine import QUEUE_FOLDER, QueueEngine, UnitSource
+from .queue_engine import QUEUE_FOLDER, QueueEngine, StoreQueues, UnitSource
 from .queue_pair import QueuePair, is_shadow_whole, shadow_of
 from .queue_places import UNIT_BYTES
 from .queue_table import QueueTable, find_queue_file_bytes, list_queues
@@ -34,12 +37,19 @@ def engine_of(directory: str) -> str | None:
     return FILE if os.path.isdir(folder) and os.listdir(folder) else None
 
 
-def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0, as_put: bool = False) -> QueueEngine:
-    """The queues of a store, to be written, before `begin`. `spare_bytes`: how much of expired files is kept for reuse, at
-    least one file; 0: none. `as_put`: units of delayed messages have their times already.
+def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0) -> StoreQueues:
+    """All queues of a store, to be written, before `begin`. `spare_bytes`: how much of expired files is kept for reuse, at
+    least one file; 0: none.
 
     Raises StoreLocked, OSError, and StoreFormatError, also if another engine made the queues.
     """
+    return _with_batches(directory, config, open_plain_engine(directory, config, spare_bytes=spare_bytes))
+
+
+def open_plain_engine(
+    directory: str, config: StoreConfig, *, spare_bytes: int = 0, as_put: bool = False
+) -> QueueEngine:
+    """The same without batch queues. `as_put`: units of delayed messages have their times already."""
     finish_conversion(directory)
     delays_ms = () if as_put else parse_delay_levels(config.delay_levels)
     made_by, wanted = engine_of(directory), config.consume_queue
@@ -78,7 +88,27 @@ def _switch(directory: str) -> None:
 
 
 def open_for_reading(directory: str, config: StoreConfig) -> QueueEngine:
-    """The queues of a store, whatever made them, perhaps beside a broker. Raises StoreFormatError, OSError."""
+    """All queues of a store, whatever made them, perhaps beside a broker. Raises StoreFormatError, OSError."""
+    return _with_batches(directory, config, open_plain_for_reading(directory, config), writable=False)
+
+
+def _with_batches(directory: str, config: StoreConfig, plain: QueueEngine, *, writable: bool = True) -> AllQueues:
+    try:
+        batched = BatchTable(
+            directory,
+            file_units=config.queue_file_units,
+            open_max=config.queue_files_open_max,
+            delays_ms=(),
+            writable=writable,
+        )
+    except BaseException:
+        plain.close()
+        raise
+    return AllQueues(plain, batched)
+
+
+def open_plain_for_reading(directory: str, config: StoreConfig) -> QueueEngine:
+    """The same without batch queues."""
     delays_ms = parse_delay_levels(config.delay_levels)
     return _open(directory, config, engine_of(directory) or FILE, delays_ms, writable=False)
 
@@ -107,24 +137,27 @@ def _open(
 @contextmanager
 def open_source(directory: str) -> Iterator[UnitSource]:
     """The units of a store's queues as they are, perhaps beside a broker. Raises StoreFormatError, OSError."""
-    folder = os.path.join(directory, QUEUE_FOLDER)
+    folder, batch_folder = os.path.join(directory, QUEUE_FOLDER), os.path.join(directory, BATCH_FOLDER)
+    batch_bytes = find_queue_file_bytes(directory, BATCH_FOLDER, BATCH_UNIT_BYTES) or BATCH_UNIT_BYTES
+    batched = BatchSource(batch_folder, file_bytes=batch_bytes)
     if engine_of(directory) == ROCKSDB:
         rows = RocksDbUnits(folder, writable=False)
         try:
-            yield RowSource(rows)
+            yield BothSources(RowSource(rows), batched)
         finally:
             rows.close()
     else:
-        yield UnitFiles(folder, file_bytes=find_queue_file_bytes(directory) or UNIT_BYTES)
+        yield BothSources(UnitFiles(folder, file_bytes=find_queue_file_bytes(directory) or UNIT_BYTES), batched)
 
 
 def topics_with_queues(directory: str) -> set[str]:
     """The topics of a closed store's queues. Raises StoreFormatError, OSError."""
+    batched = {topic for topic, _, _ in list_queues(directory, BATCH_FOLDER)}
     if engine_of(directory) != ROCKSDB:
-        return {topic for topic, _, _ in list_queues(directory)}
+        return batched | {topic for topic, _, _ in list_queues(directory)}
     rows = RocksDbUnits(os.path.join(directory, QUEUE_FOLDER), writable=False)
     try:
         ends = (decode_end(key, value) for key, value in rows.ends())
-        return {end.topic for end in ends if end is not None and end.is_max}
+        return batched | {end.topic for end in ends if end is not None and end.is_max}
     finally:
         rows.close()

@@ -69,7 +69,7 @@ def with_deliver_times(units: memoryview, store_timestamp_ms: int, delay_ms: int
 class WrongUnit:
     """The unit at this queue offset, `held`, does not point to its record.
 
-    `unit`: the correct one, except for a delayed message's time.
+    `unit`: the correct one, except for a delayed message's time. `count`: how many messages its record holds.
     """
 
     topic: str
@@ -78,6 +78,7 @@ class WrongUnit:
     unit: bytes
     held: bytes
     store_timestamp_ms: int
+    count: int = 1
 
 
 class UnitSource(Protocol):
@@ -219,3 +220,19 @@ class QueueEngine(Protocol):
 
     def close(self) -> None:
         """Closes all files."""
+
+
+class StoreQueues(QueueEngine, Protocol):
+    """All queues of a store, those of batches too (batches/all_queues)."""
+
+    @property
+    def plain(self) -> QueueEngine:
+        """The engine of the plain queues."""
+
+    def get_or_create_batched(self, topic: str, queue_id: int) -> QueuePlaces:
+        """The batch queue; a new one exists once it has a unit. A plain queue that has messages stays one, and is returned."""
+
+    def put_batch(
+        self, queue: QueuePlaces, queue_offset: int, unit: memoryview | bytes, store_timestamp_ms: int, count: int
+    ) -> None:
+        """Takes the batch of a record, messages [queue_offset, queue_offset + count), with its unit of 20 bytes."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from typing import Final
+from typing import ClassVar, Final
 
 from ...model.queue import PhysicalOffset, QueueOffset
 from ...record.layout import UNIT
@@ -26,6 +26,7 @@ class QueuePlaces(ABC):
     codes are delivery times; else empty. `keeps_times`: its units need the store time of their run.
     """
 
+    is_batched: ClassVar[bool] = False  # its records hold batches (batches/batch_queue)
     __slots__ = ("_min_for", "_min_offset", "delays_ms", "keeps_times", "key", "next_offset", "queue_id", "topic")
 
     def __init__(self, topic: str, queue_id: int, *, delays_ms: tuple[int, ...], keeps_times: bool = False) -> None:
@@ -54,6 +55,10 @@ class QueuePlaces(ABC):
     @abstractmethod
     def stored_ms(self, queue_offset: int) -> int | None:
         """When the record was stored; None if only the log knows."""
+
+    def first_of(self, queue_offset: int) -> int:
+        """The first message in the record of this one: of a plain record itself."""
+        return queue_offset
 
     def unit(self, queue_offset: int) -> tuple[int, int, int]:
         """(physical offset, size, tags code) of one unit in [first_offset, next_offset). Raises IndexError."""

@@ -30,6 +30,7 @@ from ..get_result import GetResult, Search
 from ..integrity.quarantine import Quarantine, overlaps
 from ..log.commit_log import CommitLog
 from ..log.known_pages import KnownPages
+from .batches.batch_reader import BatchQueueReader
 from .confirmation import Confirmation
 from .queue_engine import QueueEngine
 from .queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
@@ -71,6 +72,7 @@ class QueueReader:
         self._hot_bytes = int(physical_memory_bytes() * HOT_MEMORY_SHARE)
         self._quarantine = quarantine or Quarantine()
         self._compacted = compacted
+        self._batches = BatchQueueReader(log, config, self.pages, self._quarantine, hot_bytes=self._hot_bytes)
 
     def get_messages(
         self,
@@ -87,7 +89,8 @@ class QueueReader:
         """The messages from `queue_offset` on, at most that many messages and bytes (at least one message).
 
         With tag codes or a `search` the result may be empty before the end (NO_MATCHED_MESSAGE below the maximum): the
-        caller continues at the next offset.
+        caller continues at the next offset. A batch queue gives whole batches, from the one of `queue_offset` on, and takes no
+        `search`.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.next_offset == 0:
@@ -113,6 +116,8 @@ class QueueReader:
         if queue_offset > high:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, first if first == 0 else high, first, high)
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, first, high)
+        if queue.is_batched:
+            return self._batches.read(queue, result, max_messages, max_bytes, codes, confirm_offset)
         if search is not None:
             max_messages = min(max_messages, self._config.pull_messages_max)
             self._search(queue, result, max_messages, max_bytes, confirm_offset, search)

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import ClassVar, Final
 
 from ...model.errors import StoreFormatError
 from ...model.names import SCHEDULE_TOPIC
@@ -23,13 +23,14 @@ from ..log.segment import NO_SPACE, sync_directory
 from ..log.spare_files import SPARE_QUEUE_FOLDER, SpareFiles
 from ..log.unsynced_files import UnsyncedFiles
 from .consume_queue import ConsumeQueue, OpenFiles, list_queue_files
-from .deleted_queues import purge, restore, set_aside
+from .deleted_queues import DELETED_FOLDER, purge, restore, set_aside
 from .dispatch import Run
 from .light_offsets import may_be_forgotten
 from .queue_engine import (
     QUEUE_FOLDER,
     LightUnit,
     QueueKey,
+    UnitSource,
     WrongUnit,
     goes_to_queue,
     lights_of,
@@ -46,9 +47,9 @@ _FILES_AT_ONCE: Final = 64
 _PRIVATE_FILES: Final = 4  # open at a time for one private reader
 
 
-def list_queues(store_directory: str) -> Iterator[tuple[str, int, str]]:
+def list_queues(store_directory: str, queue_folder: str = QUEUE_FOLDER) -> Iterator[tuple[str, int, str]]:
     """(topic, queue id, directory) of each existing queue. Raises StoreFormatError for a name that is not a queue id."""
-    folder = os.path.join(store_directory, QUEUE_FOLDER)
+    folder = os.path.join(store_directory, queue_folder)
     try:
         topics = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -61,14 +62,16 @@ def list_queues(store_directory: str) -> Iterator[tuple[str, int, str]]:
             yield topic, int(name), path
 
 
-def find_queue_file_bytes(store_directory: str) -> int | None:
+def find_queue_file_bytes(
+    store_directory: str, queue_folder: str = QUEUE_FOLDER, unit_bytes: int = UNIT_BYTES
+) -> int | None:
     """The size of a store's queue files, None if it has none. Raises StoreFormatError if the size is no multiple of a unit."""
-    for _, _, directory in list_queues(store_directory):
+    for _, _, directory in list_queues(store_directory, queue_folder):
         for name in os.listdir(directory):
             size = os.path.getsize(os.path.join(directory, name))
-            if size and size % UNIT_BYTES:
+            if size and size % unit_bytes:
                 raise StoreFormatError(
-                    os.path.join(directory, name), f"it has {size} bytes, no multiple of {UNIT_BYTES}"
+                    os.path.join(directory, name), f"it has {size} bytes, no multiple of {unit_bytes}"
                 )
             if size:
                 return size
@@ -76,7 +79,12 @@ def find_queue_file_bytes(store_directory: str) -> int | None:
 
 
 class QueueTable:
-    """A QueueEngine."""
+    """A QueueEngine. The class variables are of its kind of queues (batches/batch_table has another kind)."""
+
+    folder: ClassVar[str] = QUEUE_FOLDER
+    deleted_folder: ClassVar[str] = DELETED_FOLDER
+    spare_folder: ClassVar[str | None] = SPARE_QUEUE_FOLDER  # None: expired files are deleted
+    queue_class: ClassVar[type[ConsumeQueue]] = ConsumeQueue
 
     def __init__(
         self,
@@ -93,14 +101,16 @@ class QueueTable:
         `spare_bytes`: how much of expired files is kept for reuse, at least one file; 0: none. Raises StoreFormatError,
         OSError.
         """
-        self.directory = os.path.join(store_directory, QUEUE_FOLDER)
-        self.file_bytes = find_queue_file_bytes(store_directory) or file_units * UNIT_BYTES
+        unit_bytes = self.queue_class.unit_bytes
+        self.directory = os.path.join(store_directory, self.folder)
+        self.file_bytes = find_queue_file_bytes(store_directory, self.folder, unit_bytes) or file_units * unit_bytes
+        self._deleted = os.path.join(store_directory, self.deleted_folder)
         self._delays_ms = delays_ms
         self._writable = writable
         self._spares: SpareFiles | None = None
-        if writable:
+        if writable and self.spare_folder is not None:
             self._spares = SpareFiles(
-                os.path.join(store_directory, SPARE_QUEUE_FOLDER),
+                os.path.join(store_directory, self.spare_folder),
                 size_bytes=self.file_bytes,
                 blank_bytes=self.file_bytes,
                 bytes_max=spare_bytes,
@@ -119,7 +129,7 @@ class QueueTable:
         self.lights = {topic for topic, _ in self._unloaded if is_light_queue(topic)}
 
     def _found(self) -> Iterator[tuple[QueueKey, tuple[int, ...]]]:
-        for topic, queue_id, directory in list_queues(os.path.dirname(self.directory)):
+        for topic, queue_id, directory in list_queues(os.path.dirname(self.directory), self.folder):
             yield (topic, queue_id), tuple(list_queue_files(directory, self.file_bytes, writable=self._writable))
 
     def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool, is_whole: bool = False) -> None:
@@ -138,7 +148,7 @@ class QueueTable:
         """Called instead of `begin`: removes, durably, all units of records that end above `log_end`, and takes back deletions
         of topics above it. May be repeated after a crash. Raises StoreFormatError, OSError.
         """
-        restored = restore(os.path.dirname(self.directory), self.directory, log_end)
+        restored = restore(self._deleted, self.directory, log_end)
         if restored:
             self._unloaded.update(self._found())
             self.lights.update(topic for topic, _ in self._unloaded if is_light_queue(topic))
@@ -201,7 +211,7 @@ class QueueTable:
         queue = self._queues.get((topic, queue_id))  # a queue that is not loaded has lost no file
         return queue is None or queue.first_offset == first_offset
 
-    def source(self) -> UnitFiles:
+    def source(self) -> UnitSource:
         """Reads the files as they are, for one other thread."""
         return UnitFiles(self.directory, file_bytes=self.file_bytes)
 
@@ -232,7 +242,7 @@ class QueueTable:
 
     def _make(self, key: QueueKey, files: OpenFiles, *, scrub: bool, writable: bool) -> ConsumeQueue:
         topic, queue_id = key
-        return ConsumeQueue(
+        return self.queue_class(
             topic,
             queue_id,
             directory=f"{self.directory}/{topic}/{queue_id}",
@@ -449,7 +459,7 @@ class QueueTable:
             self._unloaded.pop(key, None)
         self.lights.discard(topic)
         if os.path.isdir(folder):
-            target = set_aside(os.path.dirname(self.directory), folder, at)
+            target = set_aside(self._deleted, folder, at)
             self._unsynced.forget(folder)
             for inner, _, names in os.walk(target):  # all, so that a worker that was about to sync one finds it gone
                 self._unsynced.note(os.path.join(inner, name) for name in names)
@@ -464,7 +474,7 @@ class QueueTable:
 
     def purge(self, confirmed: int) -> None:
         """Deletes the queues whose deletion is confirmed. Worker thread. Raises OSError."""
-        purge(os.path.dirname(self.directory), confirmed)
+        purge(self._deleted, confirmed)
 
     def close(self) -> None:
         """Closes all files."""

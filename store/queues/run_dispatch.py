@@ -12,6 +12,7 @@ from typing import Final
 from ...model.names import STATE_TOPICS
 from ...model.queue import PhysicalOffset, QueueOffset
 from ...record.kernel import RunKernel, WrittenRun, light_units
+from ...record.sys_flag import INNER_BATCH
 from ..index.key_index import KeyIndex, is_indexed
 from ..opening.store_opening import Opened
 from .confirmation import Confirmation
@@ -70,7 +71,10 @@ class RunDispatch:
                 if goes_to_queue(run.sys_flag):
                     queue: QueuePlaces = run.target.queue
                     found = units[run.units_begin : run.units_end]
-                    self._queues.put(queue, run.queue_offset, found, run.store_timestamp_ms)
+                    if run.sys_flag & INNER_BATCH:
+                        self._queues.put_batch(queue, run.queue_offset, found, run.store_timestamp_ms, run.count)
+                    else:
+                        self._queues.put(queue, run.queue_offset, found, run.store_timestamp_ms)
                     self._arrivals[queue.key] = None
         lights = self._put_lights(runs, units, data) if kernel.has_lights else {}
         self._queues.advance(end)
@@ -87,9 +91,10 @@ class RunDispatch:
             self._tell_others(runs, kernel, units, data)
 
     def _put_grouped(self, runs: list[WrittenRun], kernel: RunKernel) -> None:
-        """One write per queue: its runs follow one another in the queue, though not in the log."""
+        """One write per queue: its runs follow one another in the queue, though not in the log. All are plain queues."""
+        put = self._queues.plain.put
         for target, queue_offset, units in kernel.units_by_target(runs):
-            self._queues.put(target.queue, queue_offset, units, 0)
+            put(target.queue, queue_offset, units, 0)
             self._arrivals[target.queue.key] = None
 
     @staticmethod

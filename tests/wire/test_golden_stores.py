@@ -248,7 +248,7 @@ def test_an_index_that_no_slot_count_explains_is_rebuilt(golden) -> None:
 @pytest.mark.parametrize("golden", ["file-clean", "file-killed"], indirect=True)
 def test_settings_of_the_test_are_not_those_of_the_stores(store: MessageStore) -> None:
     assert store._log.segment_bytes == 65_536
-    assert (store._queues.file_bytes, store._index.slots, store._index.entries) == (2000, 500, 1000)
+    assert (store._queues.plain.file_bytes, store._index.slots, store._index.entries) == (2000, 500, 1000)
     assert StoreConfig().segment_bytes == 1 << 30
     stage(store, "trades", 0, message("trades", b"x"))
     store.commit()

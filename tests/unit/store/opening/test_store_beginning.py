@@ -110,7 +110,7 @@ def test_what_a_store_cannot_begin_with(tmp_path) -> None:
         (BEGIN, {"segment_bytes": 0}),
         (BEGIN, {"segment_bytes": BEGIN - 1}),
         (BEGIN, {"queue_minimums": {("t", -1): 0}}),
-        (BEGIN, {"queue_minimums": {("t", 0): -1}}),
+        (BEGIN, {"queue_minimums": {("t", 0): -1 - (1 << 62)}}),
         (BEGIN, {"queue_minimums": {("t", 0): 1 << 62}}),
         (BEGIN, {"snapshots": {"topics.json": snapshot(BEGIN - 1)}}),
         (BEGIN, {"snapshots": {"topics.json": bytes(damaged)}}),

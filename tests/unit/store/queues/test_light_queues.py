@@ -390,7 +390,7 @@ def test_the_other_engine_takes_them_over(tmp_path: Path, made_by: str) -> None:
     with make_store(tmp_path / "t", consume_queue="both") as store:
         put(store, "t", 0, light("t", b"31", B))
         store.on_tick(1)
-        assert store._queues.differences == 0
+        assert store._queues.plain.differences == 0
     for directory in (tmp_path / "s", tmp_path / "t"):
         with make_store(directory, consume_queue=OTHER[made_by]) as store:
             assert numbers(store, A) == list(range(0, 30, 2))

@@ -39,7 +39,7 @@ def test_the_other_engine_follows_and_takes_over(tmp_path: Path, engine: str) ->
     with make_store(directory, consume_queue="both") as store:
         fill(store, 50, 80)
         store.on_tick(1)
-        assert store._queues.differences == 0
+        assert store._queues.plain.differences == 0
         assert bodies(store) == [b"%d" % number for number in range(80)]
     assert (engine_of(str(directory)), is_shadow_whole(str(directory))) == (engine, True)
     with make_store(directory, consume_queue="both") as store:
@@ -61,7 +61,7 @@ def test_killed_at_any_time_both_go_on(tmp_path: Path, engine: str) -> None:
         fill(store, 30, 60)
         left = kill(tmp_path / "s", tmp_path / "left")
     with make_store(left, StillClock(), consume_queue="both") as store:
-        assert store._queues.differences == 0
+        assert store._queues.plain.differences == 0
         fill(store, 60, 70)
         again = kill(left, tmp_path / "again")
     with make_store(again, StillClock(), consume_queue=OTHER[engine]) as store:
@@ -136,7 +136,7 @@ def test_a_shadow_whose_deletion_was_interrupted_is_made_anew(
         with pytest.raises(KeyboardInterrupt):
             make_store(directory, consume_queue=engine).__enter__()
     with make_store(directory, consume_queue="both") as store:
-        assert store._queues.differences == 0
+        assert store._queues.plain.differences == 0
     with make_store(directory, consume_queue=OTHER[engine]) as store:
         assert len(bodies(store)) == 20
 
@@ -161,10 +161,10 @@ def test_a_difference_is_told(tmp_path: Path, engine: str, caplog) -> None:
     with make_store(tmp_path / "s", consume_queue=engine) as store:
         fill(store, 0, 10)
     with make_store(tmp_path / "s", consume_queue="both") as store:
-        shadow = store._queues._shadow
+        shadow = store._queues.plain._shadow
         shadow.put(shadow.get("t", 0), 4, bytes(20), 0)
         shadow.advance(store.written)
         fill(store, 10, 12)
         store.on_tick(1)
-        assert store._queues.differences == 1
+        assert store._queues.plain.differences == 1
     assert "the two kinds of a queue differ topic=t queue=0 offset=4" in caplog.text
