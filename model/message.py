@@ -25,7 +25,9 @@ class Message:
     `properties`: the sender's own, names and values non-empty text. `flag`: 32 bits that the broker does not interpret. At
     most one of these sets its delivery time: `delay`, from its arrival at the broker; `deliver_at`, with a time zone, where
     a time in the past means now; `delay_level`, 1 to 18 (1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h). `priority`: 0 to 9, of
-    topics whose messages are received by priority; None = any queue.
+    topics whose messages are received by priority; None = any queue. `lite_topic`: of a topic with `message.type=LITE`, the
+    small ordered queue for which it is. `light_queues`: names of light queues into which it goes beside its topic's queue,
+    each `%LMQ%` and a name.
     """
 
     topic: str
@@ -38,6 +40,8 @@ class Message:
     delay_level: int = 0
     flag: int = 0
     priority: int | None = None
+    lite_topic: str | None = None
+    light_queues: Sequence[str] = ()
 
 
 class SendStatus(enum.Enum):

@@ -43,6 +43,7 @@ from .codes import (
     SYS_FLAG_AT,
 )
 from .compression import decompress
+from .lights import light_offset
 from .primitives import MAGIC_V1_C, crc_in, get32, get64, get_s32, hex_digit
 
 _COMPARED_MAX = cython.declare(
@@ -269,6 +270,8 @@ class ColumnFiller:
     _due_end: cython.Py_ssize_t
     _found: cython.Py_ssize_t
     _marks: cython.int[::1]
+    _light: object  # the light queue that the batch was read from, or None
+    _queue_offset: cython.longlong  # of the current record
 
     def __init__(
         self,
@@ -335,6 +338,7 @@ class ColumnFiller:
         if first < 0:
             raise ValueError("no message has a number below zero")
         self._begin, self._end = begin, end
+        self._light = None if batch.light_queue is None else batch.light_queue.encode()
         while index < count:
             self.status = self._take(data, buf, at[index])
             if self.status != ALL_TAKEN:
@@ -346,7 +350,9 @@ class ColumnFiller:
     @cython.cfunc
     def _take(self, data: bytes, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
         sys_flag: cython.uint = get32(buf, at + SYS_FLAG_AT)
-        queue_offset: cython.longlong = get64(buf, at + QUEUE_OFFSET_AT)
+        queue_offset: cython.longlong = (
+            get64(buf, at + QUEUE_OFFSET_AT) if self._light is None else light_offset(buf, at, self._light)
+        )
         body: cython.Py_ssize_t = (
             at
             + BODY_AT
@@ -363,6 +369,7 @@ class ColumnFiller:
             return ALL_TAKEN
         if self.rows == self._rows_max:
             return NO_ROOM
+        self._queue_offset = queue_offset
         if get32(buf, at + MAGIC_AT) == MAGIC_V1_C:
             begin = body_end + 3 + buf[body_end]
         else:
@@ -550,13 +557,13 @@ class ColumnFiller:
         if self._is_full(text_bytes, body_end - body):
             return NO_ROOM
         if self._has_queue_ids:
-            self._queue_ids[row] = get_s32(buf, at + QUEUE_ID_AT)
+            self._queue_ids[row] = get_s32(buf, at + QUEUE_ID_AT) if self._light is None else 0
         if self._has_flags:
             self._flags[row] = get_s32(buf, at + FLAG_AT)
         if self._has_sys_flags:
             self._sys_flags[row] = get_s32(buf, at + SYS_FLAG_AT)
         if self._has_queue_offsets:
-            self._queue_offsets[row] = get64(buf, at + QUEUE_OFFSET_AT)
+            self._queue_offsets[row] = self._queue_offset
         if self._has_crcs:
             self._crcs[row] = get32(buf, at + BODY_CRC_AT)
         if self._has_born:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...model.errors import GroupNotFound, InvalidParameter, QueueNotOwned
+from ...model.errors import GroupNotFound, InvalidParameter, NoPermission, QueueNotOwned
 from ...model.names import check_group
+from ...model.topics.light_queues import is_light_queue
 from ...remoting.commands import (
     BeginOffsetsReply,
     CommitReply,
@@ -23,7 +24,7 @@ from ...remoting.commands import (
 from ...remoting.server import Call
 from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
-from ..state.admission import known
+from ..state.admission import known, readable_queue
 from ..state.offset_table import ANY_ERA, Progress
 from ..state.state_log import GROUPS, OFFSETS, StateLog
 
@@ -49,13 +50,13 @@ class OffsetHandler:
     def on_max_offset(self, call: Call[GetMaxOffset]) -> OffsetReply:
         """The offset that the next message will get."""
         request = call.request
-        known(self._state.topic_table, request.topic, request.queue_id)
+        self._check_queue(request.topic, request.queue_id)
         return OffsetReply(self._store.max_offset(request.topic, request.queue_id))
 
     def on_min_offset(self, call: Call[GetMinOffset]) -> OffsetReply:
         """The oldest offset still held."""
         request = call.request
-        known(self._state.topic_table, request.topic, request.queue_id)
+        self._check_queue(request.topic, request.queue_id)
         return OffsetReply(self._store.min_offset(request.topic, request.queue_id))
 
     def on_query_offset(self, call: Call[QueryConsumerOffset]) -> ConsumerOffsetReply:
@@ -86,6 +87,8 @@ class OffsetHandler:
         request = call.request
         self._check_group(request.group)
         for topic, queue_id, offset in request.offsets:
+            if is_light_queue(topic):
+                raise NoPermission(f"light queue {topic}", "committing offsets")
             known(self._state.topic_table, topic, queue_id)
             if not 0 <= offset <= OFFSET_MAX:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
@@ -113,6 +116,13 @@ class OffsetHandler:
             return reply
         self._acknowledgements.staged.append((call, reply, end, ()))
         return None
+
+    def _check_queue(self, topic: str, queue_id: int) -> None:
+        """Raises TopicNotFound, NoPermission, InvalidParameter."""
+        if is_light_queue(topic):
+            readable_queue(self._state.topic_table, topic, queue_id, self._store.has_light_queue)
+        else:
+            known(self._state.topic_table, topic, queue_id)
 
     def _check_group(self, group: str) -> None:
         if group not in self._state.group_table.documents:

@@ -27,7 +27,7 @@ from ...store.log.segment import page_in
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..filter.condition_cache import ConditionCache
-from ..state.admission import readable
+from ..state.admission import readable_queue
 from ..state.state_log import StateLog
 from ..worker_pool import WorkerPool
 from .pull_hold import Parked, PullHold
@@ -86,9 +86,13 @@ class PullHandler:
     def on_pull(self, call: Call[PullMessages]) -> None:
         """Answers with the messages there are, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
         request = call.request
-        readable(self._state.topic_table, request.topic, request.queue_id)
-        if request.incarnation:
-            self._state.topic_table.check_incarnation(request.topic, request.incarnation)
+        readable_queue(
+            self._state.topic_table,
+            request.topic,
+            request.queue_id,
+            self._store.has_light_queue,
+            incarnation=request.incarnation,
+        )
         if request.group and request.group not in self._state.group_table.documents:
             check_group(request.group)
         if request.max_messages < 1 or request.max_bytes < 1:

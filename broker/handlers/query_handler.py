@@ -22,7 +22,7 @@ from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ...store.query import ANY_QUEUE, LogPlace, Page, StoreQuery
 from ..config import BrokerConfig
-from ..state.admission import readable
+from ..state.admission import readable, readable_queue
 from ..state.state_log import StateLog
 from ..worker_pool import WorkerPool
 
@@ -131,7 +131,7 @@ class QueryHandler:
     def on_search(self, call: Call[SearchOffset]) -> None:
         """The offset of a queue at a time."""
         request = call.request
-        readable(self._state.topic_table, request.topic, request.queue_id)
+        readable_queue(self._state.topic_table, request.topic, request.queue_id, self._store.has_light_queue)
         work = partial(
             self._store.offset_by_time, request.topic, request.queue_id, request.timestamp_ms, upper=request.upper
         )

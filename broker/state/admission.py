@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from ...model.errors import (
@@ -16,6 +17,7 @@ from ...model.errors import (
 from ...model.names import check_topic, is_routed_topic
 from ...model.properties import KEYS
 from ...model.route import PERMISSION_READ, PERMISSION_WRITE, TopicConfig
+from ...model.topics.light_queues import is_light_queue, settled_topic
 from ...record.kernel import decode_batch
 from .topic_table import TopicTable
 
@@ -80,6 +82,21 @@ def known(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
     if not 0 <= queue_id < queues:
         raise InvalidParameter("queue_id", queue_id, f"0 to {queues - 1} of topic {topic}")
     return config
+
+
+def readable_queue(
+    topics: TopicTable, topic: str, queue_id: int, has_light_queue: Callable[[str], bool], *, incarnation: int = 0
+) -> None:
+    """The same for a queue that may be a light one: those have no settings, so one that exists may be read; one of a lite topic
+    if its parent may. `incarnation`: of the topic, 0 = any. Raises TopicMadeAnew, too."""
+    if not is_light_queue(topic):
+        readable(topics, topic, queue_id)
+    elif queue_id or not has_light_queue(topic):
+        raise TopicNotFound(topic[:255])
+    elif settled_topic(topic) != topic:
+        readable(topics, settled_topic(topic), 0)
+    if incarnation:
+        topics.check_incarnation(settled_topic(topic), incarnation)
 
 
 def queue_count(topics: TopicTable, topic: str) -> int:

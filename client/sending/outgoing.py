@@ -10,6 +10,7 @@ from ...model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
 from ...model.message import BODY_BYTES_MAX, Message
 from ...model.names import check_topic, is_system_topic
 from ...model.properties import PRIORITY, RESERVED, SHARDING_KEY, encode_properties
+from ...model.topics.light_queues import light_entries
 from ...record.compression import compress_lz4
 from ...record.kernel import Accumulator, check_texts
 from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4
@@ -73,6 +74,8 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
         and message.deliver_at is None
         and sharding_key is None
         and message.priority is None
+        and message.lite_topic is None
+        and not message.light_queues
         and type(message.body) is bytes
         and len(message.body) <= compress_over
     ):
@@ -83,6 +86,8 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
     check_message_types(message)
     body, flags = compress_body(plain_body(message.body), compress_over)
     properties = encode_user_properties(message.properties, target_of(message, sharding_key))
+    if message.lite_topic is not None or message.light_queues:
+        properties += light_entries(message.topic, message.lite_topic, message.light_queues)
     if is_delayed(message):
         properties += encode_properties(delay_properties(message))
         return DelayedParts((body, message.tags or None, message.keys or None, properties, message.flag, flags))

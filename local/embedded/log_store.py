@@ -31,6 +31,7 @@ from ...store.message_store import Placed
 from ...store.queues.dispatch import Run
 from .queue_log import QueueLog
 from .queue_logs import QueueLogs
+from .refusals import refuse_light
 
 SEARCH_UNITS: Final = 1024
 _NOTHING: Final = memoryview(b"")
@@ -149,7 +150,19 @@ class LogStore:
         queue_offset, physical = log.next_offset, log.end
         name = topic.encode() if log.mixed else log.topic_bytes
         done = kernel.stamp(
-            view, begin, end, name, log.topic_hash, count, queue_id, queue_offset, physical, now_ms, own
+            view,
+            begin,
+            end,
+            name,
+            log.topic_hash,
+            count,
+            queue_id,
+            queue_offset,
+            physical,
+            now_ms,
+            own,
+            {},
+            refuse_light,
         )
         if done <= 0:
             kernel.clear()
@@ -287,6 +300,10 @@ class LogStore:
         """As `MessageStore.max_offset`."""
         log = self._logs.find(topic, queue_id)
         return QueueOffset(0 if log is None else log.next_offset)
+
+    def has_light_queue(self, name: str) -> bool:  # noqa: ARG002
+        """It has none."""
+        return False
 
     def position_of(self, topic: str, queue_id: int, queue_offset: QueueOffset) -> PhysicalOffset | None:
         """As `MessageStore.position_of`."""

@@ -82,6 +82,11 @@ def check_attributes(attributes: Iterable[tuple[str, str]]) -> None:
             raise EngineLacks(ENGINE, f"topics with {name}={value}", ANOTHER)
 
 
+def refuse_light(name: str) -> int:
+    """Instead of the offset in a light queue: raises EngineLacks."""
+    raise EngineLacks(ENGINE, f"light queues, as {name}", ANOTHER)
+
+
 def refusal(request: Request) -> ZenitError:
     """Why the engine does not answer it."""
     lack = _BY_REQUEST.get(type(request))

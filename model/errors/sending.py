@@ -125,7 +125,7 @@ class NotEnoughReplicas(ZenitError):
 class TooManyLightQueues(ZenitError):
     """The message names a light queue (of a lite topic) that does not exist, and the broker keeps no more. Args: limit."""
 
-    code = 9190
+    code = 9198
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)

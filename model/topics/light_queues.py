@@ -16,6 +16,7 @@ from typing import Final
 
 from ..errors import InvalidName, InvalidParameter
 from ..names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from ..properties import ENTRY_SEPARATOR, NAME_SEPARATOR, encode_properties
 
 LIGHT_PREFIX: Final = "%LMQ%"
 LIGHT_QUEUES: Final = "INNER_MULTI_DISPATCH"
@@ -62,6 +63,9 @@ def light_room(count: int) -> str:
     return LIGHT_SEPARATOR.join(["0" * OFFSET_DIGITS] * count)
 
 
+_ROOM_ENTRY: Final = f"{ENTRY_SEPARATOR}{LIGHT_OFFSETS}{NAME_SEPARATOR}{light_room(1)}{ENTRY_SEPARATOR}"
+
+
 def light_properties(names: Sequence[str]) -> dict[str, str]:
     """The properties of a message that goes into these light queues. Raises InvalidName, InvalidParameter."""
     if not 1 <= len(names) <= LIGHT_QUEUES_MAX or len(set(names)) != len(names):
@@ -94,3 +98,25 @@ def lite_topic_of(queue: str) -> tuple[str, str] | None:
     if len(parts) != 3 or parts[0] != LIGHT_PREFIX or not parts[1] or not parts[2]:
         return None
     return parts[1], parts[2]
+
+
+def settled_topic(topic: str) -> str:
+    """The topic whose settings count: the parent of a lite topic's light queue, else the topic itself."""
+    found = lite_topic_of(topic) if is_light_queue(topic) else None
+    return topic if found is None else found[0]
+
+
+def light_entries(topic: str, lite_topic: str | None, light_queues: Sequence[str]) -> bytes:
+    """The encoded properties of a message that goes into a lite topic, into light queues, or into both. Raises InvalidName,
+    InvalidParameter."""
+    if lite_topic is not None and not light_queues:  # of very many messages
+        queue = lite_queue(topic, check_lite_topic(lite_topic))
+        return (
+            f"{LITE_TOPIC}{NAME_SEPARATOR}{lite_topic}{ENTRY_SEPARATOR}{LIGHT_QUEUES}{NAME_SEPARATOR}{queue}{_ROOM_ENTRY}"
+        ).encode()
+    if isinstance(light_queues, str) or not all(isinstance(name, str) for name in light_queues):
+        raise InvalidParameter("light_queues", light_queues, 'a sequence of names, as ("%LMQ%a",)')
+    if lite_topic is None:
+        return encode_properties(light_properties(light_queues))
+    queue = lite_queue(topic, check_lite_topic(lite_topic))
+    return encode_properties({LITE_TOPIC: lite_topic, **light_properties((queue, *light_queues))})

@@ -61,6 +61,9 @@ class World:
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         self.later.append(callback)
 
+    def has_light_queue(self, name: str) -> bool:
+        return False
+
     def get_messages(
         self,
         topic: str,
