@@ -76,6 +76,12 @@ class BrokerConfig:
     suspend_ms_max: int = setting(30_000, "how long a pull may wait for a message", minimum=0, maximum=120_000)
     parked_pulls_max: int = setting(20_000, "pulls that may wait at a time", minimum=1, maximum=1_000_000)
     parked_bytes_max: int = setting(32 << 20, "memory that waiting pulls may take", minimum=64 << 10)
+    watched_queues_max: int = setting(
+        1_000_000,
+        "idle queues that are watched for consumers with very many of them; each takes some 300 bytes",
+        minimum=1000,
+        maximum=100_000_000,
+    )
     wakes_per_turn: int = setting(
         256, "waiting pulls looked at in one turn of the loop: more delays sends", minimum=1, maximum=100_000
     )

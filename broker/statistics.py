@@ -23,6 +23,7 @@ from .stage_clock import StageClock
 from .state.client_registry import ClientRegistry
 from .state.retention_holds import RetentionHolds
 from .transaction.transactions import Transactions
+from .watching.watch_handler import WatchHandler
 
 _STATUS_FILE: Final = "/proc/self/status"
 
@@ -70,6 +71,7 @@ class BrokerStatistics:
         registry: ClientRegistry,
         sends: SendHandler,
         pulls: PullHandler,
+        watches: WatchHandler,
         stages: StageClock,
         delays: Delays,
         transactions: Transactions,
@@ -86,6 +88,7 @@ class BrokerStatistics:
         self._registry = registry
         self._sends = sends
         self._pulls = pulls
+        self._watches = watches.watches
         self._stages = stages
         self._delays = delays
         self._transactions = transactions
@@ -129,6 +132,7 @@ class BrokerStatistics:
                 "bytes": self._pulls.size_bytes,
                 "parked": self._pulls.hold.count,
                 "parked_bytes": self._pulls.hold.size_bytes,
+                "watched_queues": self._watches.count,
                 "scanned": self._pulls.scanned,
                 "scan_us_max": self._pulls.scan_ns_max // 1000,
             },

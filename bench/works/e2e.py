@@ -15,7 +15,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from ...client.consuming.pull_calls import SUSPEND_MS
+from ...client.consuming.broker_pulls import SUSPEND_MS
 from ...client.producer import Producer
 from ...client.pull_consumer import PullConsumer
 from ...client.push_consumer import PushConsumer

@@ -12,6 +12,7 @@ from ..pop.pop_handler import PopHandler
 from ..pop.receipt_handler import ReceiptHandler
 from ..statistics import BrokerStatistics
 from ..transaction.transaction_handler import TransactionHandler
+from ..watching.watch_handler import WatchHandler
 from .group_handler import GroupHandler
 from .heartbeat_handler import HeartbeatHandler
 from .hold_handler import HoldHandler
@@ -39,6 +40,7 @@ class Handlers:
         self._begin_sending(parts)
         conditions = ConditionCache()
         self.pulls = PullHandler(store, state, loop, clock, workers, config, conditions, parts.read_from)
+        self.watches = WatchHandler(parts)
         self._locks = LockHandler(
             store, state, acknowledgements, clock, parts.leads, may_be_deposed=bool(config.controllers)
         )
@@ -90,6 +92,7 @@ class Handlers:
             registry,
             self.sends,
             self.pulls,
+            self.watches,
             parts.stages,
             parts.delays,
             parts.transactions,
@@ -146,6 +149,7 @@ class Handlers:
             row(commands.SendBack, self._send_backs.on_send_back),
             row(commands.SendReplyMessage, self._replies.on_send_reply),
             row(commands.PullMessages, self.pulls.on_pull),
+            row(commands.AwaitArrivals, self.watches.on_await),
             row(commands.PopMessages, self.pops.on_pop),
             row(commands.CancelPop, self._lite.on_cancel),
             row(commands.PopLite, self._lite.pops.on_pop),
@@ -195,18 +199,21 @@ class Handlers:
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """More may be read in these queues than before."""
         self.pulls.on_arrivals(queues)
+        self.watches.on_arrivals(queues)
         self.pops.on_arrivals(queues)
         self._lite.on_arrivals(queues)
 
     def on_topic_deleted(self, topic: str) -> None:
         """The topic's queues are deleted."""
         self.pulls.on_topic_deleted(topic)
+        self.watches.on_topic_deleted(topic)
         self.pops.on_topic_deleted(topic)
         self._lite.on_topic_deleted(topic)
 
     def on_fast_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
         self.pulls.on_tick(now_ms)
+        self.watches.on_tick(now_ms)
         self.pops.on_tick(now_ms)
         self._lite.pops.on_tick(now_ms)
         self._leases.on_tick(now_ms)

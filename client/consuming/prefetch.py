@@ -6,7 +6,7 @@
 `position` when the caller last polled again, or committed: messages before it were surely handled, so
 the automatic commit uses it. Ready bytes are limited: each queue has a share, and a pull is sent only if its share
 has room for the answer. A pull that was sent before a seek or a revocation has an old generation; its answer is
-ignored.
+ignored. If very many queues have something ready, so that shares are too small for any answer, no more is pulled.
 
 A signal's handler may raise after any call, and where a queue's name is hashed. So what must change together changes
 where nothing is called, and a name in `_wanting` may be of no queue, a name in `_ready` of one that has nothing ready.
@@ -174,7 +174,7 @@ class Prefetch:
 
     def due(self, now_ms: int) -> list[Pull]:
         """The pulls to send now; each counts as in flight from here on."""
-        if not self._wanting:
+        if not self._wanting or self._is_full:
             return []
         share = self._bound_bytes // max(1, len(self._queues))
         pull_bytes = max(PULL_BYTES_MIN, min(self._pull_bytes, share // 2))
@@ -203,8 +203,15 @@ class Prefetch:
                 )
         return pulls
 
+    @property
+    def _is_full(self) -> bool:
+        """So many queues have something ready that not even the least answers of more would fit."""
+        return len(self._ready) * PULL_BYTES_MIN >= self._bound_bytes
+
     def next_due_ms(self) -> int | None:
         """When time alone makes another call of `due` useful; None = not before something happens."""
+        if self._is_full:
+            return None
         known = map(self._queues.get, self._wanting)
         return min((queue.not_before_ms for queue in known if queue is not None), default=None)
 

@@ -116,6 +116,9 @@ from .popping import GetLeases as GetLeases
 from .popping import PopMessages as PopMessages
 from .popping import PopReply as PopReply
 from .popping import ReleaseMessages as ReleaseMessages
+from .pulling import WATCHED_MAX as WATCHED_MAX
+from .pulling import ArrivalsReply as ArrivalsReply
+from .pulling import AwaitArrivals as AwaitArrivals
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
 from .replicas import GetBeginning as GetBeginning

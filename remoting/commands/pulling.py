@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .base import Lane, Reply, RequestFor, ServedBy, request
 from .plain_dataclass import dataclass
 from .rights import Action, on_group, on_topic
@@ -51,3 +53,34 @@ class PullMessages(RequestFor[PullReply]):
     sql: str = ""
     incarnation: int = 0
     is_doubted: bool = False
+
+
+WATCHED_MAX: Final = 4096
+"""The most queues in one AwaitArrivals, or its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalsReply(Reply):
+    """`queues`: (place in `topics`, queue id), of those in which there is something; they are no longer watched. `is_known`:
+    False if the broker does not know the watch as it was before this request: then nothing was done."""
+
+    is_known: bool
+    topics: tuple[str, ...]
+    queues: tuple[tuple[int, int], ...]
+
+
+@request(9160, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE, "topics"),))
+@dataclass(frozen=True, slots=True)
+class AwaitArrivals(RequestFor[ArrivalsReply]):
+    """Watches more queues for a consumer, and waits, `wait_ms` at most, until there is something in any that it watches. That
+    is pulled then; what a pull would refuse counts as something.
+
+    `watch`: a name that the consumer drew. `number`: of this request in the watch; 1 begins a new watch. One of a watch waits
+    at a time: the next one's coming answers it. `queues`: (place in `topics`, queue id, the offset that is next), at most 4096.
+    """
+
+    watch: str
+    number: int
+    topics: tuple[str, ...] = ()
+    queues: tuple[tuple[int, int, int], ...] = ()
+    wait_ms: int = 0

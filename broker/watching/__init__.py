@@ -1,0 +1,1 @@
+"""Waiting for messages in very many queues at a time."""
