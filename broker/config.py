@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ..model.cluster_id import check_cluster_setting
@@ -10,6 +9,7 @@ from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
 from ..model.groups.group_limits import REPLICAS_MAX
 from ..model.names import check_topic
+from ..model.plain_dataclass import dataclass
 from ..store.config import StoreConfig
 
 TEN_YEARS_MS: Final = 3653 * 24 * 3_600_000

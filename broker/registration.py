@@ -15,7 +15,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import takewhile
 from queue import Empty, SimpleQueue
@@ -23,6 +23,7 @@ from typing import Any, Final, Literal
 
 from ..model.clock import Clock
 from ..model.errors import BufferFull, UnknownRequest, WrongCluster, ZenitError
+from ..model.plain_dataclass import dataclass
 from ..model.route import MASTER_ID
 from ..remoting.client import RemotingClient
 from ..remoting.commands import (

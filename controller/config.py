@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName, InvalidParameter
 from ..model.groups.group import AckMode, FlushMode, GroupSettings
 from ..model.groups.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_address, check_name
+from ..model.plain_dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

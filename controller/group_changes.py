@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from ..model.errors import ZenitError
 from ..model.groups.group import NO_VERSION, GroupNode, KnownGroup
+from ..model.plain_dataclass import dataclass
 from .group_store import GroupStore, Outcome, Written
 from .store_worker import StoreWorker
 

@@ -14,11 +14,11 @@ Every call has a deadline and raises ZooKeeperUnavailable if no answer came with
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from ..model.groups.group import GroupNode, KnownGroup, Seen, Sighting
+from ..model.plain_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ import difflib
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast, get_type_hints
 
 from .errors import ConfigError
+from .plain_dataclass import dataclass
 
 Value = int | float | bool | str | tuple[str, ...]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from dataclasses import dataclass
 
 from .errors import InvalidParameter
+from .plain_dataclass import dataclass
 from .queue import PhysicalOffset
 
 _OFFSET_ID_V4 = struct.Struct(">4siq")

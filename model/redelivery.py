@@ -9,10 +9,10 @@ message was sent first: its topic, and the offset message id that it had there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from .names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from .plain_dataclass import dataclass
 from .properties import (
     DEAD_LETTER_MESSAGE_ID,
     DEAD_LETTER_REASON,

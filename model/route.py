@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import field
 from typing import Final
 
+from .plain_dataclass import dataclass
 from .queue import MessageQueue
 
 PERMISSION_INHERIT: Final = 1
@@ -79,7 +81,7 @@ class BrokerData:
         return self.addresses.get(MASTER_ID)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class TopicRoute:
     """Everything a client needs to send to or read from a topic."""
 

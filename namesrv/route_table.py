@@ -28,13 +28,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from ..model.cluster_id import Standing, check_cluster_id
 from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NoRoute, NotMaster, TopicNotFound
 from ..model.groups.group_limits import check_token
 from ..model.names import check_topic
+from ..model.plain_dataclass import dataclass
 from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
 from ..remoting.commands import (
     BrokerHeartbeat,

@@ -9,10 +9,10 @@ payload is in the arena; the others wait in their lane for their share.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from ..model.plain_dataclass import dataclass
 from .commands import Lane, Request
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ peer only when TCP does. So no default that loses data or is unbounded stays. Th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from ..model.plain_dataclass import dataclass
 
 HEADER_BYTES_MAX: Final = 1024 * 1024
 """The largest header frame; the largest real one is a broker's registration with all its topics."""

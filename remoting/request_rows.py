@@ -7,9 +7,9 @@ one row, and no other request has any.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from ..model.plain_dataclass import dataclass
 from .commands import REQUESTS, Reply, Request, ServedBy
 from .server import Call, Handler
 

@@ -17,7 +17,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
 from ..model.arena import Arena
@@ -32,6 +31,7 @@ from ..model.errors import (
     WrongCluster,
     ZenitError,
 )
+from ..model.plain_dataclass import dataclass
 from .base_socket import Pollable, Waiter
 from .commands import Lane, Reply, Request
 from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque

@@ -5,11 +5,11 @@ An existing store keeps the file sizes that its files have; the settings apply t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ..model.config import check_settings, setting
 from ..model.errors import ConfigError
+from ..model.plain_dataclass import dataclass
 
 _KIB = 1024
 _MIB = 1024 * 1024

@@ -12,9 +12,9 @@ from the same name servers, in any order of their lists, and choose the same one
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ...model.cluster_id import Standing
+from ...model.plain_dataclass import dataclass
 from ...remoting.commands import ClusterIdReply
 
 

@@ -16,9 +16,11 @@ have the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
+
+from ...model.plain_dataclass import dataclass
 
 RETRY_MS: Final = 1_000
 LOST_RETRY_MS: Final = 60_000

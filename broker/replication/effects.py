@@ -7,9 +7,8 @@ effects need no answer. An effect on a session concerns only the socket of that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...model.errors import CutRefused, SegmentsDiffer, TooManyEpochs
+from ...model.plain_dataclass import dataclass
 from .epochs import EpochList
 from .frames import Chunk, Frame
 

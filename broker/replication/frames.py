@@ -14,11 +14,11 @@ shows the same table. Pure.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
 from ...model.groups.group import Incarnation
+from ...model.plain_dataclass import dataclass
 from ...store.config import RECORD_BYTES_LIMIT, SEGMENT_BYTES_LIMIT
 from .epochs import NO_EPOCHS, EpochList
 

@@ -25,11 +25,12 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, StoreFormatError
 from ...model.groups.group import Incarnation
+from ...model.plain_dataclass import dataclass
 from ...store.opening.small_file import SYSTEM_FILES, SmallFiles
 
 FILE_NAME: Final = "replica.zenit"

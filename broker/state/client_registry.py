@@ -6,10 +6,11 @@ Each change returns the groups whose membership or subscriptions changed; the sh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from ...model.errors import AllocationConflict, BrokerBusy, DuplicateClient, GroupConsumedOtherwise
+from ...model.plain_dataclass import dataclass
 from ...model.subscription import MessageModel
 from ..filter.subscription_check import GroupSubscriptions, SubscriptionDisagreement, Subscriptions
 

@@ -14,10 +14,10 @@ many lite topics of a parent, as it is of many queues of another topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ...model.errors import StoreFormatError
+from ...model.plain_dataclass import dataclass
 from ...model.topics.light_queues import LIGHT_PREFIX, lite_prefix, lite_queue, lite_topic_of
 from .lease_times import LeaseTimes
 from .packed_rows import pack_rows, unpack_rows

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...model.document_version import version_of
 from ...model.errors import InvalidParameter, MessageTooLarge, StoreFormatError, TooManyQueries
+from ...remoting.commands.document_version import version_of
 from .topic_table import Document
 from .unknown_events import unknown_event
 

@@ -20,10 +20,11 @@ An adopted decision counts for the next one, although the log has it only at the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from ...model.errors import StoreFormatError
+from ...model.plain_dataclass import dataclass
 from .topic_table import Document
 from .unknown_events import unknown_event
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ...model.clock import Clock
@@ -27,6 +26,7 @@ from ...model.errors import (
 )
 from ...model.handles.transaction import Resolution, TransactionId, TransactionState
 from ...model.names import HALF_TOPIC, UNDECIDED_TOPIC
+from ...model.plain_dataclass import dataclass
 from ...model.properties import HALF_SENDER, PRODUCER_GROUP, REAL_TOPIC, UNIQUE_KEY
 from ...record.kernel import StoredMessage, decode_record
 from ...record.sys_flag import ENDS_WAIT, TRANSACTION_COMMIT, TRANSACTION_MASK

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...model.document_version import version_of
 from ...model.errors import QueryOffsetsDiffer
+from ...remoting.commands.document_version import version_of
 
 Document = dict[str, Any]
 

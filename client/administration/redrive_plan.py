@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+from ...model.plain_dataclass import dataclass
 from ...model.properties import PRIORITY, SHARDING_KEY
 from ...model.queue import MessageQueue
 from ...record.kernel import StoredMessage

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 from typing import Final
 
 from ...model.clock import now_ms
+from ...model.plain_dataclass import dataclass
 
 VERSION: Final = "0.1.0"  # as in pyproject.toml; to ask the installation takes some ms, under Spark 60
 LANGUAGE: Final = "PYTHON"  # as RocketMQ calls it

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from ...model.clock import monotonic_ms
 from ...model.errors import ClientClosed, SubscriptionConflict, ZenitError
 from ...model.handles.transaction import client_of
+from ...model.plain_dataclass import dataclass
 from ...remoting.client import RemotingClient
 from ...remoting.commands import (
     CheckTransaction,

@@ -7,9 +7,8 @@ retriable (no such topic here) gets one more try on a fresh route.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...model.errors import BrokerBusy, ZenitError
+from ...model.plain_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

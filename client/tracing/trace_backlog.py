@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from ...model.errors import TraceDamaged
+from ...model.plain_dataclass import dataclass
 from .trace_format import TraceRecord, encode_trace
 
 ENTRIES_MAX: Final = 10_000

@@ -14,10 +14,10 @@ import enum
 import re
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from ...model.errors import TraceDamaged
+from ...model.plain_dataclass import dataclass
 
 FIELD_SEPARATOR: Final = "\x01"
 RECORD_SEPARATOR: Final = "\x02"

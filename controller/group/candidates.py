@@ -12,11 +12,11 @@ Times are monotonic milliseconds. Owned by one thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ...model.groups.group import GroupNode, Incarnation
 from ...model.groups.log_reach import LogReach
+from ...model.plain_dataclass import dataclass
 from ...remoting.commands import RegisterReplica, ReplicaHeartbeat
 
 HEARD_MS: Final = 1000

@@ -25,11 +25,12 @@ Times are monotonic milliseconds. Owned by one thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...model.errors import NotElectable, NotGroupMaster, ReplicaGroupNotFound, ReplicaNotAlive, StaleEpoch
 from ...model.groups.group import NO_VERSION, GroupNode, Incarnation, KnownGroup
+from ...model.plain_dataclass import dataclass
 from ...remoting.commands import ElectMaster, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
 from .audit_record import ForcedElection
 from .candidates import HEARD_MS, Candidates, Sign

@@ -7,9 +7,12 @@ version it was built on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import replace
 from enum import Enum
 from typing import Final
+
+from ..plain_dataclass import dataclass
 
 NO_VERSION: Final = -1
 """The version of a node that does not exist."""
@@ -30,7 +33,7 @@ class AckMode(Enum):
     MASTER = "master"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Incarnation:
     """One run of a replica's process: the store's identity and how often a process was started on it."""
 
@@ -114,7 +117,7 @@ class KnownGroup:
         return (self.node.epoch, self.version) > (adopted.node.epoch, adopted.version)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Sighting:
     """The newest node of a group that one of its replicas reported: its epoch, and its version if that was reported.
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Final
 
 from ..errors import InvalidName, InvalidParameter
 from ..names import check_topic
+from ..plain_dataclass import dataclass
 
 _VERSION: Final = "v1"
 _LENGTH_MAX: Final = 1024

@@ -12,11 +12,11 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
-from dataclasses import dataclass
 from typing import Final
 
 from ..errors import InvalidName, InvalidParameter
 from ..names import check_topic
+from ..plain_dataclass import dataclass
 
 _VERSION: Final = "t1"
 _LENGTH_MAX: Final = 1024

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..plain_dataclass import dataclass
 
 Value = int | float | str | bool
 

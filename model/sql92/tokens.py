@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import math
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from ..errors import SqlSyntaxError
+from ..plain_dataclass import dataclass
 
 LENGTH_MAX: Final = 4096  # characters
 TOKENS_MAX: Final = 1024

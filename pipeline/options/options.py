@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from ...model.errors import OptionRefused
 from ...model.names import retry_topic
+from ...model.plain_dataclass import dataclass
 from ...model.redelivery import dead_letter_topic
 from ..column_names import COLUMN_NAMES, column_names, remaining_columns
 from ..reading.offsets import EARLIEST_MARK, LATEST_MARK, QueueKey

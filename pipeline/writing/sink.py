@@ -14,7 +14,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ...client.connection.cluster import name_servers
 from ...model.errors import InvalidParameter, OptionRefused, ZenitError
+from ...model.plain_dataclass import dataclass
 from ..options.options import WriteOptions
 from .write_columns import WriteColumns, plan_columns
 

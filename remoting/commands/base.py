@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable
 from typing import ClassVar, Final, Generic, TypeVar
 
-from .plain_dataclass import dataclass
+from ...model.plain_dataclass import dataclass
 from .rights import Right
 
 

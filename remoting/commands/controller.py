@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...model.groups.group import NO_VERSION
+from ...model.plain_dataclass import dataclass
 from .base import Done, Lane, Reply, RequestFor, ServedBy, request
-from .plain_dataclass import dataclass
 from .rights import Action, on_cluster
 
 SEEN_DAMAGED: Final = -1

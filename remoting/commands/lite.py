@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...model.plain_dataclass import dataclass
 from .base import Lane, Reply, RequestFor, ServedBy, request
-from .plain_dataclass import dataclass
 from .popping import ChangedReply
 from .rights import Action, on_group, on_topic
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...model.plain_dataclass import dataclass
 from .base import Lane, Reply, RequestFor, ServedBy, request
-from .plain_dataclass import dataclass
 from .rights import Action, on_group, on_topic
 
 

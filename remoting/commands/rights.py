@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 
-from .plain_dataclass import dataclass
+from ...model.plain_dataclass import dataclass
 
 
 class Action(enum.Enum):

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final
 
+from ...model.plain_dataclass import dataclass
 from ...model.queue import PhysicalOffset
 
 ENTRY: Final = struct.Struct(">QII")

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass
 from typing import Final, Self
 
 from ...model.errors import StoreFormatError
+from ...model.plain_dataclass import dataclass
 from .compacted_rows import ROW_BYTES
 
 MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreFormatError, SystemFault
+from ...model.plain_dataclass import dataclass
 from ..config import StoreConfig
 from ..integrity.quarantine import Quarantine
 from ..integrity.scrub_reader import ScrubReader

@@ -12,10 +12,11 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from ...model.errors import CorruptRecordError
+from ...model.plain_dataclass import dataclass
 from ...model.properties import KEYS
 from ...record.codes import RECORD_OVERHEAD_BYTES
 from ...record.kernel import decode_record

@@ -11,8 +11,10 @@ Progress and the last result are a document, so a round continues after a restar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
+
+from ...model.plain_dataclass import dataclass
 
 STEP_BYTES_MIN: Final = 64 * 1024
 STEP_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from ...model.errors import StoreFormatError
+from ...model.plain_dataclass import dataclass
 from ...model.queue import PhysicalOffset
 from ...record.crc32 import crc32
 from ..log.segment import SYSTEM_DISK, Disk, sync_directory, write_fully

@@ -12,11 +12,12 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from ...model.clock import Clock
 from ...model.errors import StoreFormatError, StorePoisoned
+from ...model.plain_dataclass import dataclass
 from ...model.queue import PhysicalOffset
 from ...record.codes import RUN_BLANK, RUN_END, RUN_MORE
 from ...record.kernel import RunKernel

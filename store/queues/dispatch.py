@@ -6,9 +6,9 @@ on. A run may be dispatched twice; they skip what they have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from ...model.plain_dataclass import dataclass
 from ...model.queue import PhysicalOffset, QueueOffset
 
 

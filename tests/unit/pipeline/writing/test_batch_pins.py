@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from zenitmq.model.document_version import version_of
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.queue import MessageQueue
 from zenitmq.pipeline.reading.offsets import QueueKey
 from zenitmq.pipeline.writing.batch_pins import NO_BATCH, Pin, begun, parse_pin, pin_name, pin_text
+from zenitmq.remoting.commands.document_version import version_of
 
 QUEUES = tuple(MessageQueue("t", broker, queue_id) for broker in ("a", "b") for queue_id in range(2))
 ENDS = {QueueKey("t", "a", 0): 7, QueueKey("t", "b", 1): 9}
