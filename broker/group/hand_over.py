@@ -50,6 +50,7 @@ from ...store.index.key_index import INDEX_FOLDER, find_index_sizes
 from ...store.log.commit_log import COMMIT_LOG_FOLDER
 from ...store.log.segment import list_segments, sync_directory
 from ...store.message_store import MessageStore
+from ...store.offline.convert import convert_store
 from ...store.offline.hand_over import hand_over_store
 from ...store.offline.offline import dump_store
 from ...store.opening.small_file import SYSTEM_FILES
@@ -116,16 +117,23 @@ class _Handed:
 
 
 def hand_over(
-    directory: str, config: StoreConfig, *, clock: Clock, report: Report = _nothing, dry_run: bool = False
+    directory: str,
+    config: StoreConfig,
+    *,
+    clock: Clock,
+    report: Report = _nothing,
+    converting: Report = _nothing,
+    dry_run: bool = False,
 ) -> dict[str, Any]:
-    """{"log_end", "segment_bytes", "spare_files", "waiting", "over", "damaged", "popped", "retry_topics", "broker_conf"}:
-    `waiting`: how many delayed messages are handed on; `over`: how many waited still but are not to be delivered; `damaged`:
-    how many cannot be read, so that they stay here; `popped`: how many messages pop groups had in hand, or had given back;
-    `broker_conf`: {name: value} of the settings that RocketMQ's broker needs.
+    """{"log_end", "segment_bytes", "spare_files", "converted", "waiting", "over", "damaged", "popped", "retry_topics",
+    "broker_conf"}: `converted`: how many queues were rows of RocksDB, and are files now; `waiting`: how many delayed messages
+    are handed on; `over`: how many waited still but are not to be delivered; `damaged`: how many cannot be read, so that they
+    stay here; `popped`: how many messages pop groups had in hand, or had given back; `broker_conf`: {name: value} of the
+    settings that RocketMQ's broker needs.
 
-    `config`: what its broker was started with. `dry_run`: changes nothing; "waiting" is what the index of what waits holds.
-    Raises StoreInGroup, StoreLocked where a broker has it open, StoreFormatError where it is no store or was not closed by its
-    broker, StoreNotWriteable, StorePoisoned, OSError.
+    `config`: what its broker was started with. `report`, `converting`: of the delayed messages, and of the units of queues.
+    `dry_run`: changes nothing; "waiting" is what the index of what waits holds. Raises StoreInGroup, StoreLocked where a broker
+    has it open, StoreFormatError where it is no store or its broker did not close it, StoreNotWriteable, StorePoisoned, OSError.
     """
     _check(directory)
     address = _address(directory)
@@ -133,8 +141,12 @@ def hand_over(
         with StoreLock(directory):
             waiting = _count_waiting(directory)
         found = hand_over_store(directory, dry_run=True)
-        counts = {"waiting": waiting, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0}
+        counts = {"converted": 0, "waiting": waiting, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0}
         return {**found, **counts, "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], 0)}
+    converted = 0
+    if engine_of(directory) == ROCKSDB:
+        converted = convert_store(directory, FILE, config, report=converting)["queues"]
+    config = replace(config, consume_queue=FILE)
     mark = os.path.join(directory, MARK_FILE)
     SYSTEM_FILES.replace(mark, b"")
     read_ms = rocketmq_read_ms(clock.now_ms())
@@ -144,6 +156,7 @@ def hand_over(
     SYSTEM_FILES.remove(mark)
     return {
         **found,
+        "converted": converted,
         "waiting": handed.count,
         "over": handed.over,
         "damaged": handed.damaged,
@@ -158,9 +171,6 @@ def _check(directory: str) -> None:
     found = ReplicaFiles.membership(directory)
     if found.is_member:
         raise StoreInGroup(directory, found.group_id, found.epoch)
-    if engine_of(directory) == ROCKSDB:
-        reason = f"its consume queues are in RocksDB; run zenit store convert {directory} --to file first"
-        raise StoreFormatError(directory, reason)
     with StoreLock(directory):
         is_ours = os.path.exists(os.path.join(directory, MARK_FILE))
         if read_abort(directory) is not None and not is_ours:
@@ -436,7 +446,7 @@ def _broker_conf(
     directory: str, config: StoreConfig, address: HostAddress | None, segment_bytes: int, record_bytes_max: int
 ) -> dict[str, str]:
     """The settings of RocketMQ's broker that must be as they are here, or that its defaults would break."""
-    queue_bytes = find_queue_file_bytes(directory)
+    queue_bytes = None if engine_of(directory) == ROCKSDB else find_queue_file_bytes(directory)  # of a dry run
     index = find_index_sizes(directory, slots=config.index_slots, entries=config.index_entries)
     path = os.path.abspath(directory)
     settings = {

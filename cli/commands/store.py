@@ -335,8 +335,10 @@ def hand_over(
     from ...model.config import load_config
 
     settings = load_config(BrokerConfig, "broker", file=config, environ=os.environ, overrides=()).store
-    with count_progress("delayed messages") as report:
-        document = hand_over_waits(directory, settings, clock=SystemClock(), report=report, dry_run=dry_run)
+    with count_progress("messages") as converting, count_progress("delayed messages") as report:
+        document = hand_over_waits(
+            directory, settings, clock=SystemClock(), report=report, converting=converting, dry_run=dry_run
+        )
     show(document, as_json, lambda: typer.echo(hand_over_text(directory, document, dry_run=dry_run)))
     if document["damaged"]:
         waiting = counted(document["damaged"], "delayed message")
@@ -352,7 +354,9 @@ def hand_over_text(directory: str, document: dict[str, Any], *, dry_run: bool) -
     over = f", {document['over']} not, since they are over" if document["over"] else ""
     topics, spare = counted(document["retry_topics"], "retry topic"), counted(document["spare_files"], "spare file")
     popped = counted(document["popped"], "popped message")
+    converted = f"# {counted(document['converted'], 'queue')} converted from RocksDB to files"
     done = (
+        *((converted,) if document["converted"] else ()),
         f"# {directory}: {waiting} handed on{over}; {popped} in retry topics",
         f"# {topics} made; the log ends at {document['log_end']}, behind it are zeros; {spare} deleted",
         "# broker.conf:",

@@ -24,6 +24,7 @@ from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.record.kernel import StoredMessage
 from zenitmq.record.new_record import NewRecord
 from zenitmq.record.sys_flag import SEQUENCED
+from zenitmq.store.queues.engine_choice import FILE, ROCKSDB, engine_of
 
 NOW_MS = 1_700_000_000_400
 WHOLE_MS = 1_700_000_000_000
@@ -216,12 +217,30 @@ def test_a_store_that_is_open_killed_or_a_replicas_is_refused(tmp_path: Path) ->
         hand_over(str(tmp_path / "s"), CONFIG, clock=clock)
 
 
-def test_queues_in_rocksdb_are_converted_first(tmp_path: Path) -> None:
-    with make_store(tmp_path, consume_queue="rocksdb") as store:
+@pytest.mark.parametrize("killed_at", ["not", "conversion", "log"])
+def test_queues_in_rocksdb_become_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str) -> None:
+    """Also if the first run is killed in the middle."""
+    config = replace(CONFIG, consume_queue="rocksdb")
+    with make_store(tmp_path, consume_queue="rocksdb", segment_bytes=SEGMENT) as store:
         put(store, "t", 0, message("t", b"1"))
-    with pytest.raises(StoreFormatError, match=r"run zenit store convert .* --to file first"):
-        hand_over(str(tmp_path), CONFIG, clock=StillClock(NOW_MS))
-    assert not (tmp_path / MARK_FILE).exists()
+        put(store, "t", 3, message("t", b"2"), message("t", b"3"))
+    assert hand_over(str(tmp_path), config, clock=StillClock(NOW_MS), dry_run=True)["converted"] == 0
+    assert engine_of(str(tmp_path)) == ROCKSDB
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    if killed_at != "not":
+        with monkeypatch.context() as patched:
+            name = {"conversion": "zenitmq.store.offline.convert._convert", "log": f"{module.__name__}.hand_over_store"}
+            patched.setattr(name[killed_at], killed)
+            with pytest.raises(KeyboardInterrupt):
+                hand_over(str(tmp_path), config, clock=StillClock(NOW_MS))
+    handed_over = hand_over(str(tmp_path), config, clock=StillClock(NOW_MS))
+    assert handed_over["converted"] == (0 if killed_at == "log" else 2)
+    assert engine_of(str(tmp_path)) == FILE
+    with make_store(tmp_path, segment_bytes=SEGMENT) as store:
+        assert [bytes(found.body) for found in read_queue(store, "t", 3)] == [b"2", b"3"]
 
 
 def test_queues_that_follow_in_rocksdb_are_dropped(tmp_path: Path) -> None:
