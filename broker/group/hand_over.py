@@ -133,7 +133,7 @@ def hand_over(
 
     `config`: what its broker was started with. `report`, `converting`: of the delayed messages, and of the units of queues.
     `dry_run`: changes nothing; "waiting" is what the index of what waits holds. Raises StoreInGroup, StoreLocked where a broker
-    has it open, StoreFormatError where it is no store or its broker did not close it, StoreNotWriteable, StorePoisoned, OSError.
+    has it open, StoreFormatError where it is no store or it was not closed, StoreNotWriteable, StorePoisoned, OSError.
     """
     _check(directory)
     address = _address(directory)
