@@ -146,6 +146,7 @@ class ProducerCore(ABC):
             fault=fault,
             retry=retry,
             attempts=attempts,
+            compress_over=self._compress_over,
             trace=self._trace,
         )
         failed = FailedSends(None if on_error is None else self._teller(on_error))

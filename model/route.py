@@ -13,11 +13,17 @@ PERMISSION_INHERIT: Final = 1
 PERMISSION_WRITE: Final = 2
 PERMISSION_READ: Final = 4
 PERMISSION_READ_WRITE: Final = 6
+BATCHED: Final = 16
+"""In what name servers tell of a topic's queues, beside the permission: they are batch queues. RocketMQ has no such bit."""
 
 MASTER_ID: Final = 0
 TYPE_ATTRIBUTE: Final = "message.type"
 TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED", "PRIORITY", "LITE")
 """RocketMQ's values of that attribute; of these PRIORITY alone changes what the broker does."""
+QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
+QUEUE_TYPES: Final = ("SimpleCQ", "BatchCQ")
+BATCHED_TYPES: Final = ("NORMAL", "FIFO", "MIXED", "UNSPECIFIED")
+"""The types that a batch topic may have."""
 CLEANUP_ATTRIBUTE: Final = "cleanup.policy"
 CLEANUPS: Final = ("DELETE", "COMPACTION")
 COMPACTED_TYPES: Final = ("NORMAL", "FIFO", "MIXED", "UNSPECIFIED")
@@ -54,6 +60,11 @@ class TopicConfig:
         """The newest message of each key stays for ever."""
         return self.attributes.get(CLEANUP_ATTRIBUTE) == "COMPACTION"
 
+    @property
+    def is_batched(self) -> bool:
+        """A producer's batch is one record (batch queues)."""
+        return self.attributes.get(QUEUE_TYPE_ATTRIBUTE) == "BatchCQ"
+
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
@@ -88,6 +99,11 @@ class TopicRoute:
     topic: str
     queues: tuple[QueueData, ...]
     brokers: tuple[BrokerData, ...]
+
+    @property
+    def is_batched(self) -> bool:
+        """Its queues take batches, each as one record."""
+        return bool(self.queues) and bool(self.queues[0].permission & BATCHED)
 
     def write_queues(self) -> list[MessageQueue]:
         """Queues that take messages now: write permission and a live master; sorted."""

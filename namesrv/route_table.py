@@ -36,7 +36,7 @@ from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NoRoute, N
 from ..model.groups.group_limits import check_token
 from ..model.names import check_topic
 from ..model.plain_dataclass import dataclass
-from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
+from ..model.route import BATCHED, MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
 from ..remoting.commands import (
     BrokerHeartbeat,
     ClaimClusterId,
@@ -49,7 +49,7 @@ from .cluster_names import ClusterNames
 from .departed_topics import DepartedTopics
 
 QUEUES_PER_TOPIC_MAX: Final = 65_536
-PERMISSION_MAX: Final = 7
+PERMISSION_MAX: Final = 7  # and BATCHED
 NAME_LENGTH_MAX: Final = 127
 ADDRESS_LENGTH_MAX: Final = 255
 
@@ -442,7 +442,7 @@ def _checked_topics(broker_name: str, rows: Iterable[tuple[str, int, int, int, i
         check_topic(topic)
         _check_range(f"read queues of {topic}", read_queues, 0, QUEUES_PER_TOPIC_MAX)
         _check_range(f"write queues of {topic}", write_queues, 0, QUEUES_PER_TOPIC_MAX)
-        _check_range(f"permission of {topic}", permission, 0, PERMISSION_MAX)
+        _check_range(f"permission of {topic}", permission & ~BATCHED, 0, PERMISSION_MAX)
         _check_range(f"incarnation of {topic}", incarnation, 0, 1 << 62)
         topics[topic] = QueueData(broker_name, read_queues, write_queues, permission, incarnation)
     return topics

@@ -103,6 +103,7 @@ class PullHandler:
         if request.topic in self._state.topic_table.compacted and self._read_compacted(call, request):
             return
         if request.sql:
+            self._check_filtered(request)
             self._conditions.condition(request.sql)
             self._scan_on(self._park(call, request, request.queue_offset))
             return
@@ -136,6 +137,14 @@ class PullHandler:
         if read is not None:
             self._workers.run(call, read, partial(self._reply, call))
         return read is not None
+
+    def _check_filtered(self, request: PullMessages) -> None:
+        """Raises InvalidParameter if the topic's records hold batches: those lack the properties of their messages."""
+        config = self._state.topic_table.configs.get(request.topic)
+        if config is not None and config.is_batched:
+            raise InvalidParameter(
+                "sql", request.sql[:64], "a filter by tags: the topic takes batches (queue.type=BatchCQ)"
+            )
 
     def _look_closer(self, call: Call[PullMessages], request: PullMessages, end: int) -> None:
         """A worker checks the messages up to `end`; then the pull is handled as if it had just arrived. Raises BrokerBusy."""

@@ -34,9 +34,9 @@ from ...model.redelivery import (
     retry_properties,
 )
 from ...model.route import TopicConfig
-from ...record.kernel import StoredMessage, decode_record
+from ...record.kernel import StoredMessage, decode_batch, decode_record
 from ...record.new_record import NewRecord
-from ...record.sys_flag import NOT_COPIED
+from ...record.sys_flag import INNER_BATCH, NOT_COPIED
 from ...remoting.commands import Done, Request, SendBack
 from ...remoting.server import Call
 from ...store.integrity.quarantine import Range, overlaps
@@ -69,10 +69,10 @@ class SendBackHandler:
             raise InvalidParameter("handled", request.handled, "at least 1")
         if request.physical_offset < 0:
             raise MessageNotFound(f"physical offset {request.physical_offset}")
-        work = partial(self._find, PhysicalOffset(request.physical_offset), call.payload)
+        work = partial(self._find, PhysicalOffset(request.physical_offset), request.queue_offset, call.payload)
         self._parts.workers.run(call, work, partial(self._on_found, call))
 
-    def _find(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage | list[Range]:
+    def _find(self, physical_offset: PhysicalOffset, queue_offset: int, pulled: bytes) -> StoredMessage | list[Range]:
         """Worker thread. The record, or the consumer's copy of it if the log no longer holds it; if the
         log's bytes are damaged, the damaged ranges."""
         store = self._parts.store
@@ -88,7 +88,7 @@ class SendBackHandler:
         end = physical_offset + message.size_bytes
         is_hit = overlaps(damaged, physical_offset, end)
         is_as_sent = not is_hit and (message.body_crc_matches or store.vouches_for(physical_offset, end))
-        return message if is_as_sent else damaged
+        return _message_of(message, queue_offset) if is_as_sent else damaged
 
     def _on_found(self, call: Call[SendBack], found: StoredMessage | list[Range]) -> None:
         """Raises BrokerBusy, MessageNotFound, CorruptRecordError if the log's bytes are damaged."""
@@ -208,3 +208,13 @@ def _pulled_record(physical_offset: PhysicalOffset, pulled: bytes) -> StoredMess
     if not message.body_crc_matches:
         raise CorruptRecordError(physical_offset, message.size_bytes, "body checksum")
     return message
+
+
+def _message_of(record: StoredMessage, queue_offset: int) -> StoredMessage:
+    """The message at this queue offset, if the record holds a batch. Raises MessageNotFound."""
+    if not record.sys_flag & INNER_BATCH:
+        return record
+    for message in decode_batch(record.record):
+        if message.queue_offset == queue_offset:
+            return message
+    raise MessageNotFound(f"queue offset {queue_offset} in the batch at physical offset {record.physical_offset}")

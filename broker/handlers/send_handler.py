@@ -5,13 +5,15 @@ Handlers run while the loop drains; at the end of the turn the service commits, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...model.errors import MessageIllegal
 from ...model.ids import HostAddress
 from ...model.names import TRACE_TOPIC
 from ...model.route import TopicConfig
 from ...remoting.commands import Request, SendMessages, SendReply
 from ...remoting.server import Call
-from ...store.message_store import MessageStore
+from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
 from ..stage_clock import StageClock
 from ..state.admission import check_keyed, queues_to_create, takes_keyed
@@ -40,6 +42,7 @@ class SendHandler:
         self._acknowledgements = acknowledgements
         self._stages = stages
         self._write_queues = state.topic_table.write_queues
+        self._batch_write_queues = state.topic_table.batch_write_queues
         self._store_host = store_host.encode()
         self._auto_create_queues = auto_create_queues
         self.batches = 0
@@ -53,15 +56,17 @@ class SendHandler:
         if not 0 <= queue_id < self._write_queues.get(topic, 0):
             self._send_elsewhere(call, request)
             return
-        reply, end = self._stage(call, request)
+        reply, end = self._stage(call, request, self._stage_batch)
         self._acknowledgements.staged.append((call, reply, end, ()))
 
-    def _stage(self, call: Call[Request], request: SendMessages) -> tuple[SendReply, int]:
+    def _stage(
+        self, call: Call[Request], request: SendMessages, stage: Callable[[int, int, str, int, int], Placed]
+    ) -> tuple[SendReply, int]:
         begin, end = call.begin, call.end
         if begin >= end:
             raise MessageIllegal("a send without records")
         entered = self._stages.enter_send() if self._stages.is_sampling else 0
-        placed = self._stage_batch(begin, end, request.topic, request.queue_id, request.count)
+        placed = stage(begin, end, request.topic, request.queue_id, request.count)
         if entered:
             self._stages.leave_send(entered)
         self.batches += 1
@@ -78,20 +83,24 @@ class SendHandler:
         return reply, placed.end
 
     def _send_elsewhere(self, call: Call[Request], request: SendMessages) -> None:
-        """A send to a compacted topic, or to a queue that does not exist or is not writable: creates its topic if the
-        configuration allows it, and the trace topic with the first trace.
+        """A send to a batch topic or a compacted one, or to a queue that does not exist or is not writable: creates its topic
+        if the configuration allows it, and the trace topic with the first trace.
 
         The batch is staged first, because its bytes are where the next record would go; one write covers both.
         """
         topic, queue_id = request.topic, request.queue_id
+        if 0 <= queue_id < self._batch_write_queues.get(topic, 0):
+            reply, end = self._stage(call, request, self._store.stage_batch)
+            self._acknowledgements.staged.append((call, reply, end, ()))
+            return
         if takes_keyed(self._state.topic_table, topic, queue_id):
             check_keyed(topic, bytes(self._store.arena.view[call.begin : call.end]))
-            reply, end = self._stage(call, request)
+            reply, end = self._stage(call, request, self._stage_batch)
             self._acknowledgements.staged.append((call, reply, end, ()))
             return
         queues = TRACE_QUEUES if topic == TRACE_TOPIC else self._auto_create_queues
         queues_to_create(self._state.topic_table, topic, queue_id, queues)
-        reply, _ = self._stage(call, request)
+        reply, _ = self._stage(call, request, self._stage_batch)
         event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
         end = self._state.stage(self._store, TOPICS, event)
         self._acknowledgements.staged.append((call, reply, end, ()))

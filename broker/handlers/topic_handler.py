@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 from ...model.errors import InvalidParameter, NoPermission, TopicNotFound
 from ...model.names import check_topic, is_system_topic
-from ...model.route import CLEANUP_ATTRIBUTE, CLEANUPS, TYPE_ATTRIBUTE, TYPES, TopicConfig
+from ...model.route import (
+    CLEANUP_ATTRIBUTE,
+    CLEANUPS,
+    QUEUE_TYPE_ATTRIBUTE,
+    QUEUE_TYPES,
+    TYPE_ATTRIBUTE,
+    TYPES,
+    TopicConfig,
+)
 from ...model.topics.lite_settings import LITE, check_topic_attribute, is_lite_parent
 from ...remoting.commands import CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
 from ...remoting.server import Call, RequestLoop
@@ -53,6 +61,8 @@ class TopicHandler:
             if name == TYPE_ATTRIBUTE and value not in TYPES:
                 raise InvalidParameter(TYPE_ATTRIBUTE, value, f"one of {', '.join(TYPES)}")
             check_topic_attribute(name, value)
+            if name == QUEUE_TYPE_ATTRIBUTE and value not in QUEUE_TYPES:
+                raise InvalidParameter(QUEUE_TYPE_ATTRIBUTE, value, f"one of {', '.join(QUEUE_TYPES)}")
             if name == CLEANUP_ATTRIBUTE and value not in CLEANUPS:
                 raise InvalidParameter(CLEANUP_ATTRIBUTE, value, f"one of {', '.join(CLEANUPS)}")
         before = topics.configs.get(request.topic)

@@ -122,6 +122,10 @@ class PopHandler:
 
     def _check(self, request: PopMessages) -> None:
         config = readable(self._state.topic_table, request.topic, max(0, request.queue_id))
+        if config.is_batched:
+            raise InvalidParameter(
+                "topic", request.topic, "one without queue.type=BatchCQ: leases are by record; use pulls"
+            )
         if config.is_compacted:
             raise InvalidParameter(
                 "topic", request.topic, "one that is not compacted: a leased message may go; use pulls"

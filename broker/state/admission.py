@@ -33,6 +33,10 @@ def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
         return NoPermission(f"topic {topic}", "sending")
     if config.is_compacted and 0 <= queue_id < config.write_queues:
         return MessageIllegal(f"topic {topic} is compacted: it takes no delayed and no transactional messages")
+    if config.is_batched and 0 <= queue_id < config.write_queues:
+        return MessageIllegal(
+            f"topic {topic} takes batches (queue.type=BatchCQ): no delayed, transactional or idempotent messages"
+        )
     return InvalidParameter("queue_id", queue_id, f"0 to {config.write_queues - 1} of topic {topic}")
 
 

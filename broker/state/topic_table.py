@@ -14,11 +14,15 @@ from typing import Any, Final
 from ...model.errors import InvalidParameter, StoreFormatError, TopicMadeAnew
 from ...model.names import is_routed_topic
 from ...model.route import (
+    BATCHED,
+    BATCHED_TYPES,
     CLEANUP_ATTRIBUTE,
     COMPACTED_TYPES,
     PERMISSION_READ,
     PERMISSION_READ_WRITE,
     PERMISSION_WRITE,
+    QUEUE_TYPE_ATTRIBUTE,
+    QUEUE_TYPES,
     TYPE_ATTRIBUTE,
     TopicConfig,
 )
@@ -79,7 +83,19 @@ def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_ma
     kind = config.attributes.get(TYPE_ATTRIBUTE, "UNSPECIFIED")
     if config.is_compacted and kind not in COMPACTED_TYPES:
         raise InvalidParameter(TYPE_ATTRIBUTE, kind, f"one of {', '.join(COMPACTED_TYPES)} in a compacted topic")
+    if config.is_batched and (config.is_compacted or kind not in BATCHED_TYPES):
+        raise InvalidParameter(
+            QUEUE_TYPE_ATTRIBUTE,
+            "BatchCQ",
+            f"SimpleCQ: a batch topic is not compacted, and of type {', '.join(BATCHED_TYPES)}",
+        )
     if before is not None:
+        if config.is_batched != before.is_batched:
+            raise InvalidParameter(
+                QUEUE_TYPE_ATTRIBUTE,
+                config.attributes[QUEUE_TYPE_ATTRIBUTE],
+                f"{QUEUE_TYPES[before.is_batched]}: it is chosen when a topic is created",
+            )
         if config.is_compacted != before.is_compacted:
             kept = "COMPACTION" if before.is_compacted else "DELETE"
             raise InvalidParameter(
@@ -98,13 +114,22 @@ def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_ma
 class TopicTable:
     """All topics of the broker. `configs`, `compacted` and `write_queues` are read-only."""
 
-    __slots__ = ("_documents", "_new_incarnation", "_rest", "compacted", "configs", "write_queues")
+    __slots__ = (
+        "_documents",
+        "_new_incarnation",
+        "_rest",
+        "batch_write_queues",
+        "compacted",
+        "configs",
+        "write_queues",
+    )
 
     def __init__(self, new_incarnation: Callable[[], int] = lambda: 0) -> None:
         """`new_incarnation`: a number that no topic of any store has had; 0: the end of the topic's record is used."""
         self._new_incarnation = new_incarnation
         self.configs: dict[str, TopicConfig] = {}
         self.write_queues: dict[str, int] = {}  # of topics that clients may send to; the only look-up of a send
+        self.batch_write_queues: dict[str, int] = {}  # the same of batch topics, which are not in `write_queues`
         self.compacted: dict[
             str, TopicConfig
         ] = {}  # those topics: not in `write_queues`, since their sends are checked
@@ -149,7 +174,7 @@ class TopicTable:
             incarnation, made_at = new if before is None else (before.incarnation, before.made_at)
             self._put({**subject, INCARNATION: incarnation, MADE_AT: made_at})
         elif kind == DELETED and isinstance(subject, str):
-            for table in (self.configs, self._documents, self.write_queues, self.compacted):
+            for table in (self.configs, self._documents, self.write_queues, self.batch_write_queues, self.compacted):
                 table.pop(subject, None)
         else:
             raise unknown_event("topic", event)
@@ -163,7 +188,8 @@ class TopicTable:
         config = self.configs.get(topic)
         if config is None or not is_routed_topic(topic):
             return None
-        return (topic, config.read_queues, config.write_queues, config.permission, config.incarnation)
+        permission = config.permission | (BATCHED if config.is_batched else 0)
+        return (topic, config.read_queues, config.write_queues, permission, config.incarnation)
 
     def compacted_queues(self) -> list[tuple[str, int]]:
         """The queues of all compacted topics."""
@@ -190,7 +216,8 @@ class TopicTable:
         self.configs[config.name] = config
         if config.is_compacted:
             self.compacted[config.name] = config
+        self.write_queues.pop(config.name, None)
+        self.batch_write_queues.pop(config.name, None)
         if not config.is_compacted and config.permission & PERMISSION_WRITE and is_routed_topic(config.name):
-            self.write_queues[config.name] = config.write_queues
-        else:
-            self.write_queues.pop(config.name, None)
+            table = self.batch_write_queues if config.is_batched else self.write_queues
+            table[config.name] = config.write_queues

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...model.route import TYPE_ATTRIBUTE
+from ...model.route import QUEUE_TYPE_ATTRIBUTE, TYPE_ATTRIBUTE
 from ...model.topics.lite_settings import EXPIRATION, NEVER
 from ..options import Json, Namesrv, complete_topics, pairs_text, parse_duration, parse_pairs
 from ..output import print_table, readable_time, show
@@ -46,11 +46,16 @@ def create(
         str | None,
         typer.Option(metavar="TIME", help="Collect its lite topics after such an idle time: 15m, 1d, ...; or never."),
     ] = None,
+    batch_queue: Annotated[
+        bool, typer.Option("--batch-queue", help="Store each batch of a producer as one record; cannot be changed.")
+    ] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Create a topic at every broker; an existing one gets these settings, and its queues stay."""
     attributes = {**parse_pairs(attr, "--attr"), **_typed(kind, lite_expiry)}
+    if batch_queue:
+        attributes[QUEUE_TYPE_ATTRIBUTE] = "BatchCQ"
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:

@@ -14,6 +14,7 @@ where nothing is called, and a name in `_wanting` may be of no queue, a name in 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -314,6 +315,7 @@ class Prefetch:
                 self._fetch_anew(queue)
                 return None
             queue.is_doubted = False
+            batch = _from_offset(batch, queue.position)
             chunk.batches = deque(wanted_runs(batch, queue.subscription))
             chunk.payload = b""
             queue.ready_count += sum(map(len, chunk.batches)) - chunk.count
@@ -524,3 +526,12 @@ def wanted_runs(batch: MessageBatch, subscription: Subscription) -> list[Message
     if begin is not None:
         runs.append(batch.slice(begin, len(batch)))
     return runs
+
+
+def _from_offset(batch: MessageBatch, position: int) -> MessageBatch:
+    """The messages from `position` on: of a batch queue a pull gives whole batches."""
+    if not len(batch) or batch[0].queue_offset >= position:
+        return batch
+    return batch.slice(
+        bisect_left(range(len(batch)), position, key=lambda index: batch[index].queue_offset), len(batch)
+    )

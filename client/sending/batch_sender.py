@@ -48,6 +48,7 @@ class BatchSender:
         self._fault = context.fault
         self._retry = context.retry
         self._trace = context.trace
+        self._wrap_over = context.wrap_over
         self._pool = BufferPool(limits.batch_bytes)
         self.batch_ms = limits.batch_ms
         self._window = limits.window_batches
@@ -143,7 +144,7 @@ class BatchSender:
         None if the queue is not free.
         """
         now = monotonic_ms()
-        sealed = lane.seal(free, now + self.batch_ms, self._attempts)
+        sealed = lane.seal(free, now + self.batch_ms, self._attempts, self._wrap_over(lane.topic))
         sealed.serial = serial = next(self._serials)
         sealed.queue, sealed.due_ms = queue, now + OVERDUE_MS
         if queue is not None and not sealed.attempt.enter(queue):

@@ -21,7 +21,7 @@ from typing import Final
 from ...model.clock import monotonic_ns
 from ...model.errors import ZenitError
 from ...model.queue import MessageQueue
-from ...record.kernel import Accumulator, batch_sizes
+from ...record.kernel import Accumulator, batch_sizes, wrap_batch
 from ..connection.argument_checks import check_count
 from ..connection.unique_ids import BornTime
 from .attempts import SendAttempt, SendAttempts
@@ -76,6 +76,7 @@ class Sealed:
         "lane",
         "outcome",
         "queue",
+        "record",
         "result",
         "sent_ms",
         "serial",
@@ -95,7 +96,10 @@ class Sealed:
         outcome: BatchOutcome | None,
         watchers: tuple[Watcher, ...],
         deadline_ms: int,
+        record: bytes | None = None,
     ) -> None:
+        """`record`: all messages as one, for a topic that takes batches so."""
+        self.record = record
         self.watchers = watchers
         self.lane = lane
         self.buffer = buffer
@@ -116,7 +120,7 @@ class Sealed:
 
     def payload(self) -> memoryview:
         """The records."""
-        return memoryview(self.buffer)[: self.used]
+        return memoryview(self.buffer)[: self.used] if self.record is None else memoryview(self.record)
 
 
 class BufferPool:
@@ -222,8 +226,8 @@ class SendLane:
         """How long the batch may still wait."""
         return linger_ms - (monotonic_ns() - self.begun_ns) / 1_000_000
 
-    def seal(self, free: bytearray, deadline_ms: int, attempts: SendAttempts) -> Sealed:
-        """Ends the batch and begins the next in `free`. Under `lock`.
+    def seal(self, free: bytearray, deadline_ms: int, attempts: SendAttempts, wrap_over: int | None = None) -> Sealed:
+        """Ends the batch and begins the next in `free`. `wrap_over`: as `SendContext.wrap_over`. Under `lock`.
 
         The batch stays in `swapped` until its sender empties that: an interruption in between loses nothing, because the
         next call seals the same batch. A batch that was left there is sealed before the one that grows now.
@@ -238,7 +242,7 @@ class SendLane:
         buffer, used, count, _born_ms, month_ms, first_counter = self.swapped[0]
         outcome = self.swapped_outcome if self._with_outcome else None
         if outcome is not None:
-            sizes = batch_sizes(buffer, used)
+            sizes = batch_sizes(buffer, used) if wrap_over is None else [0] * count  # in one record they have one place
             outcome.facts = SealedFacts(self.accumulator.id_prefix, month_ms, first_counter, sizes)
         return Sealed(
             self,
@@ -249,6 +253,7 @@ class SendLane:
             outcome=outcome,
             watchers=self.swapped_watchers or (),
             deadline_ms=deadline_ms,
+            record=None if wrap_over is None else wrap_batch(buffer, used, wrap_over),
         )
 
     def _part_from_swapped(self) -> None:

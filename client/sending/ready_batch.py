@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...model.errors import MessageTooLarge
-from ...record.kernel import Accumulator, batch_sizes
+from ...record.kernel import Accumulator, batch_sizes, wrap_batch
 from ..connection.unique_ids import BornTime
 from .outgoing import Fill
 from .send_future import SealedFacts
@@ -25,11 +25,21 @@ TOPICS_MAX: Final = 64  # accumulators kept per thread
 class ReadyBatch:
     """The records of one request, and what receipts need besides its reply."""
 
-    __slots__ = ("_buffer", "_first_counter", "_id_prefix", "_month_ms", "_used", "count")
+    __slots__ = ("_buffer", "_first_counter", "_id_prefix", "_is_wrapped", "_month_ms", "_used", "count")
 
     def __init__(
-        self, buffer: bytearray, used: int, count: int, *, id_prefix: bytes, month_ms: int, first_counter: int
+        self,
+        buffer: bytearray,
+        used: int,
+        count: int,
+        *,
+        id_prefix: bytes,
+        month_ms: int,
+        first_counter: int,
+        is_wrapped: bool = False,
     ) -> None:
+        """`is_wrapped`: all messages are in one record."""
+        self._is_wrapped = is_wrapped
         self._buffer = buffer
         self._used = used
         self.count = count
@@ -46,8 +56,8 @@ class ReadyBatch:
         return SealedFacts(self._id_prefix, self._month_ms, self._first_counter, self.sizes())
 
     def sizes(self) -> list[int]:
-        """The sizes of the records, bytes."""
-        return batch_sizes(self._buffer, self._used)
+        """The sizes of the records, bytes; 0 for each message of a batch that is one record: they have one place."""
+        return [0] * self.count if self._is_wrapped else batch_sizes(self._buffer, self._used)
 
 
 class _Encoder:
@@ -75,8 +85,11 @@ class ReadyBatches:
         self._buffer_bytes = buffer_bytes
         self._local = threading.local()
 
-    def make(self, topic: str, fill: Fill) -> ReadyBatch:
-        """Encodes what `fill` appends. Raises MessageTooLarge if it does not fit into one request, and what `fill` raises."""
+    def make(self, topic: str, fill: Fill, wrap_over: int | None = None) -> ReadyBatch:
+        """Encodes what `fill` appends. `wrap_over`: as `SendContext.wrap_over`.
+
+        Raises MessageTooLarge if it does not fit into one request, and what `fill` raises.
+        """
         encoder = self._encoder(topic)
         accumulator = encoder.accumulator
         if accumulator.count:  # a `fill` that raised left some of its messages behind
@@ -94,6 +107,17 @@ class ReadyBatches:
         encoder.spare = buffer
         if used > BATCH_BYTES_MAX:
             raise MessageTooLarge("batch", used, BATCH_BYTES_MAX)
+        if wrap_over is not None:
+            record = wrap_batch(buffer, used, wrap_over)
+            return ReadyBatch(
+                bytearray(record),
+                len(record),
+                count,
+                id_prefix=accumulator.id_prefix,
+                month_ms=month_ms,
+                first_counter=first_counter,
+                is_wrapped=True,
+            )
         if self._keep:
             buffer = buffer[:used]
         return ReadyBatch(

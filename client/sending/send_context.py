@@ -17,7 +17,9 @@ from .latency_fault import LatencyFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendContext:
-    """`group`: the producer's. `trace`: None without tracing."""
+    """`group`: the producer's. `compress_over`: the size of the largest body that is not compressed. `trace`: None without
+    tracing.
+    """
 
     connection: Connection
     waits: Waits
@@ -26,7 +28,13 @@ class SendContext:
     fault: LatencyFault
     retry: RetryPolicy
     attempts: SendAttempts
+    compress_over: int
     trace: TraceRecorder | None = None
+
+    def wrap_over(self, topic: str) -> int | None:
+        """None if the topic takes plain records; if it takes each batch as one record, `compress_over` of its body."""
+        route = self.connection.routes.cached(topic)
+        return self.compress_over if route is not None and route.is_batched else None
 
     def new_accumulator(self, topic: str, capacity: int) -> Accumulator:
         """Creates an accumulator for its records of a topic."""

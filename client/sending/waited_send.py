@@ -32,6 +32,7 @@ class WaitedSends:
         self._destinations = context.destinations
         self._attempts = context.attempts
         self._batches = batches
+        self._wrap_over = context.wrap_over
         self._group = context.group
         self._fault = context.fault
         self._retry = context.retry
@@ -46,7 +47,7 @@ class WaitedSends:
         deadline_ms = monotonic_ms() + total_ms
         if self._routes.cached(topic) is None:
             await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
-        batch = self._batches.make(topic, fill)
+        batch = self._batches.make(topic, fill, self._wrap_over(topic))
         attempt = self._attempts.begin(batch.count, batch.sizes)
         tries = 0
         avoid: str | None = None
@@ -94,7 +95,7 @@ class WaitedSends:
     async def send_oneway(self, topic: str, fill: Fill, target: Target | None, total_ms: int, *, delayed: bool) -> None:
         """Passes the batch to the connection, without waiting for its outcome. Raises if it could not leave."""
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
-        batch = self._batches.make(topic, fill)
+        batch = self._batches.make(topic, fill, self._wrap_over(topic))
         queue = self._destinations.next_queue(topic, target)
         request = send_request(queue, batch.count, self._group, delayed=delayed)
         address = self._destinations.address_of(queue)

@@ -22,7 +22,7 @@ from ...client.sending.attempts import PlainAttempts
 from ...client.sending.destinations import Destinations
 from ...client.sending.idempotent.sequenced_sends import SequencedSends
 from ...client.sending.latency_fault import LatencyFault, latency_table
-from ...client.sending.outgoing import check_send_topic
+from ...client.sending.outgoing import COMPRESS_OVER_BYTES, check_send_topic
 from ...client.sending.ready_batch import ReadyBatches
 from ...client.sending.send_context import SendContext
 from ...client.sending.waited_send import WaitedSends
@@ -125,6 +125,7 @@ class LooseSends:
             fault=fault,
             retry=RetryPolicy(),
             attempts=PlainAttempts(),
+            compress_over=COMPRESS_OVER_BYTES,
         )
         batches = ReadyBatches(context.new_accumulator, keep=False, buffer_bytes=BUFFER_BYTES)
         self._sends = WaitedSends(context, batches)

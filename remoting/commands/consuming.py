@@ -48,7 +48,7 @@ class SendBack(RequestFor[Done]):
     delay_level: 0 = by the group's policy, above 0 = that level of the ladder, -1 = to the dead letters at once. reason:
     stored with a dead letter, at most 1 KiB of it. max_attempts: how often it may come again; -1 = the group's. handled:
     how often the consumer handled it since it was pulled. Payload: none or, after MessageNotFound, the record as it was
-    pulled, because retention has deleted it.
+    pulled, because retention has deleted it. queue_offset: of the message, to know it in a batch; -1 = not said.
     """
 
     group: str
@@ -58,6 +58,7 @@ class SendBack(RequestFor[Done]):
     max_attempts: int = -1
     reason: str = ""
     handled: int = 1
+    queue_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -457,6 +457,7 @@ class PushWork:
             self._rules.max_attempts - 1,  # how often it may come again; -1 if unlimited: as set for the group
             item.failure.reason,
             item.attempt + 1,
+            message.queue_offset,
         )
         try:
             address = self._connection.routes.address_of(queue.topic, queue.broker_name)

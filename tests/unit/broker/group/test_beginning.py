@@ -64,7 +64,7 @@ def test_the_others_are_wrong_by_what_is_wrong_in_them() -> None:
         {**GOOD, "snapshots": {"../a.json": ""}},
         {**GOOD, "snapshots": {"topics.json": "e30="}},
         {**GOOD, "queue_minimums": [["../t", 0, 1]]},
-        {**GOOD, "queue_minimums": [["t", 0, -1]]},
+        {**GOOD, "queue_minimums": [["t", 0, -1 - (1 << 62)]]},
         {**GOOD, "epochs": [[1]]},
         {**GOOD, "epochs": 7},
         {**GOOD, "snapshots": {"a.json": "%%%"}},

@@ -52,6 +52,7 @@ class Network:
             fault=self.fault,
             retry=RetryPolicy(),
             attempts=attempts,
+            compress_over=4096,
         )
         batch = Mock(count=1)
         batch.payload.return_value = memoryview(b"record")
