@@ -5,7 +5,7 @@ ENGINE is `memory://NAME` (by default), `embedded:///DIRECTORY` or `local:///DIR
 - `send_batch_and_poll`: one thread sends batches while another one polls, until it has all of them; `cpu_us`: what the whole
   process used for a message, which says more than the clock where others use the machine, too;
 - `send_bodies_and_poll`: the same without an object for each message;
-- `send`: the latency of single sends, nobody consuming.
+- `send`: the latency of single sends, nobody consuming, in another thread than the main one, and in that.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ BODY: Final = bytes(128)
 QUEUES: Final = 4
 POLL_MESSAGES: Final = 4096
 POLL_S: Final = 10.0
+SEND_S: Final = 600.0
 
 
 def move(namesrv: str, topic: str, send: Callable[[Producer], object], batches: int, batch: int) -> dict[str, float]:
@@ -53,10 +54,11 @@ def move(namesrv: str, topic: str, send: Callable[[Producer], object], batches: 
                 polled += count
 
         polling = threading.Thread(target=poll, name="bench-poll")
+        sending = threading.Thread(target=lambda: [send(producer) for _ in range(batches)], name="bench-send")
         begun_ns, cpu_ns = monotonic_ns(), process_cpu_ns()
         polling.start()
-        for _ in range(batches):
-            send(producer)
+        sending.start()
+        sending.join(SEND_S)
         polling.join(2 * POLL_S)
         seconds, cpu_us = (monotonic_ns() - begun_ns) / 1e9, (process_cpu_ns() - cpu_ns) / 1e3
     if polled != wanted:
@@ -76,14 +78,25 @@ def measure(namesrv: str, *, messages: int, batch: int, sends: int) -> dict[str,
             namesrv, "bench-bodies", lambda producer: producer.send_bodies("bench-bodies", bodies), batches, batch
         ),
     }
-    values_ns = []
     one = Message(topic, BODY)
-    with Producer(namesrv=namesrv) as producer:
+
+    def send_one_by_one(values_ns: list[int]) -> None:
         for _ in range(sends):
             begun_ns = monotonic_ns()
             producer.send(one)
             values_ns.append(monotonic_ns() - begun_ns)
-    return found | {"send_us": latency_us(np.array(values_ns, dtype=np.int64))}
+
+    mains: list[int] = []
+    others: list[int] = []
+    with Producer(namesrv=namesrv) as producer:
+        send_one_by_one(mains)
+        sending = threading.Thread(target=send_one_by_one, args=(others,), name="bench-send")
+        sending.start()
+        sending.join(SEND_S)
+    return found | {
+        "send_us": latency_us(np.array(others, dtype=np.int64)),
+        "send_in_main_thread_us": latency_us(np.array(mains, dtype=np.int64)),
+    }
 
 
 def main() -> None:

@@ -76,8 +76,12 @@ FINISH_MS: Final = 2000  # how long a stop waits for unflushed acknowledgements
 class Broker:
     """A context manager: entered, the broker is open and bound (`address`); `run` serves."""
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, clock: Clock | None = None, new_loop: Callable[..., RequestLoop] = RequestLoop
+    ) -> None:
+        """`new_loop`: makes the loop; an engine has one without sockets."""
         self._config = config
+        self._new_loop = new_loop
         self._clock = clock or SystemClock()
         self._running = ExitStack()
         self._poisoned: StorePoisoned | None = None
@@ -146,7 +150,7 @@ class Broker:
         """Before the store is opened: records contain the port, which may be a free one that the system chose."""
         config = self._config
         self._arena = request_arena(config.store)
-        self._loop = RequestLoop(
+        self._loop = self._new_loop(
             bind=f"{config.listen_host or config.host}:{config.port}",
             arena=self._arena,
             clock=self._clock,

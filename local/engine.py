@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ..broker.config import BrokerConfig
 from ..broker.service import Broker
@@ -24,7 +24,9 @@ from ..namesrv.service import NameServer
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetClusterInfo
 from ..store.config import StoreConfig
+from .direct_client import DirectClient
 from .own_host import CLUSTER, new_host
+from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ class EngineThreads:
         with ExitStack() as started:
             server = started.enter_context(NameServer(names))
             _serve(started, "names", server.run, server.stop)
-            self.broker = Broker(config).__enter__()
+            self._open_broker(config)
             _serve(started, "broker", partial(self._run_broker, config), self._stop_broker)
             self._wait_known(self.broker.address)
             self._running = started.pop_all()
@@ -75,10 +77,20 @@ class EngineThreads:
     def __exit__(self, *_: object) -> None:
         self._running.close()
 
-    @staticmethod
-    def new_client() -> RemotingClient:
-        """A client of this engine."""
-        return RemotingClient()
+    def new_client(self) -> DirectClient:
+        """A client of this engine: its requests to the broker are handled in the thread that makes them. Raises
+        ConnectionLost."""
+        return DirectClient(lambda: self._turns)
+
+    def _open_broker(self, config: BrokerConfig) -> None:
+        made: list[Turns] = []
+
+        def new_loop(**options: Any) -> Turns:
+            made.append(Turns(**options))
+            return made[0]
+
+        self.broker = Broker(config, new_loop=new_loop).__enter__()
+        self._turns = made[0]
 
     def _run_broker(self, config: BrokerConfig) -> None:
         """The broker's thread. As in a process of its own, a broker whose disk failed ends, and one that needs its store opened
@@ -90,7 +102,7 @@ class EngineThreads:
                     self.broker.run()
             if self._is_ending or not self.broker.is_reopening:
                 break
-            self.broker = Broker(config).__enter__()
+            self._open_broker(config)
         if not self._is_ending:
             log.critical("an engine's broker has ended: %s", self._directory)
 

@@ -34,14 +34,14 @@ from ...remoting.commands import Request
 from ...remoting.server import Call
 from ...store.config import StoreConfig, parse_delay_levels
 from ...store.message_store import MessageStore, request_arena
+from ..direct_client import DirectClient
 from ..own_host import CLUSTER, new_host
-from .direct_client import DirectClient
+from ..turns import Turns
 from .directory_handler import DirectoryHandler
 from .embedded_handlers import EmbeddedHandlers
 from .log_store import Appended, LogStore
 from .queue_logs import QueueLogs
 from .refusals import refusal
-from .turns import Turns
 from .waiting_log import WaitingLog
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,9 @@ class EmbeddedEngine:
                     retention_ms=config.producer_state_retention_ms, entries_max=config.producer_states_max
                 ),
             )
-            self._turns = turns = Turns(self.address, arena, self._clock)
+            self._turns = turns = Turns(
+                bind=self.address, arena=arena, clock=self._clock, on_turn_end=self._on_turn_end
+            )
             self._store = LogStore(self._logs, state, SETTINGS, host=self._host, clock=self._clock, arena=arena)
             self._store.replay(state.reflected())
             state.on_opened(self._store.written, lambda: self._logs.state.synced)
@@ -113,7 +115,7 @@ class EmbeddedEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._turns.stop()
+        self._turns.close()
         self._flushing.set()
         for thread in self._threads:
             thread.join(STOP_S)
@@ -129,7 +131,7 @@ class EmbeddedEngine:
 
     def new_client(self) -> DirectClient:
         """A client of this engine. Raises ConnectionLost."""
-        return DirectClient(self._turns, self._tell_appended)
+        return DirectClient(lambda: self._turns, self._tell_appended)
 
     # ---- interceptors
 
@@ -190,10 +192,9 @@ class EmbeddedEngine:
         self._state.on_topic_deleted = lambda topic, _end: self._deleted.append(topic)
         self._state.on_topic_changed = self._publish
         turns.refuse = refusal
-        turns.on_end = self._on_turn_end
         turns.on_run = self._tell_appended
         for one in (*handlers.rows(), *directory.rows()):
-            turns.answer_class[one.request_class] = one.handler
+            turns.handle(one.request_class, one.handler)
         turns.every(FAST_TICK_MS, self._on_fast_tick)
         turns.every(EXPIRY_MS, self._expire)
         turns.every(SLOW_TICK_MS, lambda: handlers.on_slow_tick(clock.monotonic_ms()))

@@ -149,6 +149,7 @@ class LogStore:
         kernel, now_ms = self._kernel, self._clock.now_ms()
         queue_offset, physical = log.next_offset, log.end
         name = topic.encode() if log.mixed else log.topic_bytes
+        kernel.clear()
         done = kernel.stamp(
             view,
             begin,

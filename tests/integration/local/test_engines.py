@@ -9,9 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,8 +28,9 @@ from zenitmq import (
     SimpleConsumer,
     TopicNotFound,
 )
+from zenitmq.client.connection.engine_url import parse_engine
 from zenitmq.local.engine import EngineThreads
-from zenitmq.store.config import StoreConfig
+from zenitmq.local.engines import HeldEngine, open_engine
 from zenitmq.testing import MemoryCluster
 
 WAIT_S = 30
@@ -277,11 +279,27 @@ def test_clients_that_outlive_their_engine_are_told_at_once() -> None:
     producer.close()
 
 
+@contextmanager
+def opened(namesrv: str) -> Iterator[EngineThreads]:
+    """The threads of an engine."""
+    held = cast(HeldEngine, open_engine(parse_engine("namesrv", namesrv)))
+    try:
+        yield cast(EngineThreads, held._engine)
+    finally:
+        held.release()
+
+
 def test_a_broker_that_opens_its_store_again_goes_on(tmp_path: Path) -> None:
-    with EngineThreads(str(tmp_path), StoreConfig(segment_bytes=1 << 20), name="one") as engine:
-        create(engine.address, "t")
-        with Producer(namesrv=engine.address) as producer:
+    namesrv = f"local://{tmp_path}/store"
+    with opened(namesrv) as engine:
+        create(namesrv, "t")
+        with (
+            Producer(namesrv=namesrv) as producer,
+            PullConsumer("before", namesrv=namesrv, start_from=FIRST) as consumer,
+        ):
+            consumer.subscribe("t")
             producer.send(Message("t", b"before"))
+            assert [message.body for message in consumer.poll(timeout=WAIT_S)] == [b"before"]
             engine.broker.on_reopen_needed()
             for _ in range(100 * WAIT_S):
                 try:
@@ -290,13 +308,15 @@ def test_a_broker_that_opens_its_store_again_goes_on(tmp_path: Path) -> None:
                     time.sleep(0.01)
                 else:
                     break
-        assert read(engine.address, "t", 2) == [b"before", b"after"]
+            assert [message.body for message in consumer.poll(timeout=WAIT_S)] == [b"after"]
+        assert read(namesrv, "t", 2) == [b"before", b"after"]
 
 
 def test_a_broker_whose_disk_failed_lets_its_clients_go(tmp_path: Path) -> None:
-    with EngineThreads(str(tmp_path), StoreConfig(segment_bytes=1 << 20), name="one") as engine:
-        create(engine.address, "t")
-        with Producer(namesrv=engine.address) as producer:
+    namesrv = f"local://{tmp_path}/store"
+    with opened(namesrv) as engine:
+        create(namesrv, "t")
+        with Producer(namesrv=namesrv) as producer:
             producer.send(Message("t", b"before"))
             engine.broker.on_fatal()
             with pytest.raises((ConnectionLost, NoRoute)):
@@ -363,3 +383,49 @@ def test_what_still_works_when_the_main_thread_has_ended_has_its_engine(
     assert (done.returncode, sorted(done.stdout.split()), done.stderr) == (0, [*of_atexit, "pool", "thread"], "")
     assert not {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("zenit-memory-")}
     assert not os.path.exists(tmp_path / "store" / "abort")
+
+
+INTERRUPTED = """
+import signal, sys, time
+from zenitmq import FIRST, Admin, Message, Producer, PullConsumer
+
+class Stop(Exception):
+    pass
+
+def stop(number, frame):
+    if armed:
+        armed.clear()
+        raise Stop
+
+namesrv, armed, told, stopped = sys.argv[1], [], {}, 0
+with Admin(namesrv) as admin:
+    admin.create_topic("t", queues=1)
+signal.signal(signal.SIGALRM, stop)
+signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+with Producer(namesrv=namesrv) as producer:
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        try:
+            armed.append(True)
+            receipt = producer.send(Message("t", b"%d" % len(told)))
+            armed.clear()
+        except Stop:
+            stopped += 1
+        else:
+            assert told.setdefault(receipt.queue_offset, b"%d" % len(told)) == b"%d" % (len(told) - 1)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+found = {}
+with PullConsumer("g", namesrv=namesrv, start_from=FIRST) as consumer:
+    consumer.subscribe("t")
+    while len(batch := consumer.poll(timeout=1)):
+        found.update((message.queue_offset, message.body) for message in batch)
+assert stopped > 10, stopped
+assert told.items() <= found.items()
+assert sorted(found) == list(range(len(found)))
+"""
+
+
+@pytest.mark.parametrize("scheme", ["memory", "embedded", "local"])
+def test_what_a_signal_handler_raises_leaves_the_engine_whole(tmp_path: Path, scheme: str) -> None:
+    done = run_program(INTERRUPTED, "memory://stopped" if scheme == "memory" else f"{scheme}://{tmp_path}/store")
+    assert done.returncode == 0, done.stderr

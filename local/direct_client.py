@@ -1,4 +1,4 @@
-"""The client's end of an embedded engine: requests are handled in the thread that makes them.
+"""The client's end of an engine: requests are handled in the thread that makes them.
 
 Answers to `send_nowait` come in the client's I/O thread, as they do over a network: whoever sends may hold a lock that the
 answer needs.
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from ...model.errors import BufferFull, ClientClosed, InvalidParameter, RequestTimeout, ZenitError
-from ...remoting.channel import OnReply
-from ...remoting.client import CLOSE_TIMEOUT_MS, RemotingClient
-from ...remoting.client_socket import Payload
-from ...remoting.commands import Reply, Request, RequestFor
-from ...remoting.io_thread import check_may_wait
+from ..model.errors import BufferFull, ClientClosed, RequestTimeout, WaitsForItself, ZenitError
+from ..remoting.channel import OnReply
+from ..remoting.client import CLOSE_TIMEOUT_MS, RemotingClient
+from ..remoting.client_socket import Payload
+from ..remoting.commands import Reply, Request, RequestFor
+from ..remoting.io_thread import check_may_wait
 from .turns import Turns
 
 _Reply = TypeVar("_Reply", bound=Reply)
@@ -27,6 +27,10 @@ class OnServed(Protocol):
     """What was appended may be told. `waits`: it may wait for another thread that does so."""
 
     def __call__(self, *, waits: bool = ...) -> None: ...
+
+
+def _nothing_served(*, waits: bool = False) -> None:
+    """Nobody is told."""
 
 
 _numbers: Final = itertools.count(1)
@@ -67,26 +71,33 @@ class _Answered:
 class DirectClient(RemotingClient):
     """A RemotingClient of one engine."""
 
-    def __init__(self, turns: Turns, on_served: OnServed) -> None:
-        """`on_served`: called after each request, without a lock. Raises ConnectionLost."""
+    def __init__(self, turns: Callable[[], Turns], on_served: OnServed = _nothing_served) -> None:
+        """`turns`: those that serve now; `on_served`: called after each request, without a lock. Raises ConnectionLost."""
         super().__init__()
-        self._turns = turns
+        self._now = turns
+        self._joined = turns()
         self._on_served = on_served
         self._identity = next(_numbers).to_bytes(8, "big")
         self._on_published: list[Callable[[list[bytes]], None]] = []
-        turns.join(self._identity, self)
+        self._joined.join(self._identity, self)
 
     def call(
         self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[_Reply, bytes]:
         """See RemotingClient."""
+        turns = self._turns_at(address)
+        if turns is None:
+            return super().call(address, request, payload, timeout_ms=timeout_ms)
         check_may_wait("a call that waits")
-        self._check(address)
+        if turns.is_mine:
+            raise WaitsForItself(
+                "a call of a signal handler, in the middle of another", "note it there, and call later"
+            )
         answered = _Answered()
-        call = self._turns.serve(self._identity, request, payload, timeout_ms, answered.set)
+        call = turns.serve(self._identity, request, payload, timeout_ms, answered.set)
         self._on_served(waits=True)
         if not answered.wait(timeout_ms):
-            self._turns.forget(call)
+            turns.forget(call)
             if not answered.is_there:
                 raise RequestTimeout(f"{type(request).__name__} at {address}", timeout_ms)
         error = answered.error
@@ -107,27 +118,34 @@ class DirectClient(RemotingClient):
         on_reply: OnReply[_Reply],
     ) -> None:
         """See RemotingClient."""
-        self._check(address)
+        turns = self._turns_at(address)
+        if turns is None:
+            super().send_nowait(address, request, payload, timeout_ms=timeout_ms, on_reply=on_reply)
+            return
         on_answer: Any = partial(self._later, on_reply)
-        self._turns.serve(self._identity, request, payload, timeout_ms, on_answer)
+        turns.serve(self._identity, request, payload, timeout_ms, on_answer)
 
     def oneway(self, address: str, request: Request, payload: Payload | None = None) -> bool:
         """See RemotingClient."""
-        self._check(address)
-        self._turns.serve(self._identity, request, payload, 0, None)
+        turns = self._turns_at(address)
+        if turns is None:
+            return super().oneway(address, request, payload)
+        turns.serve(self._identity, request, payload, 0, None)
         self._soon(self._on_served)
         return True
 
     def subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
         """See RemotingClient."""
-        self._check(address)
-        self._on_published.append(on_message)
+        if self._turns_at(address) is None:
+            super().subscribe(address, on_message)
+        else:
+            self._on_published.append(on_message)
 
     def push(self, request: Request, payload: bytes) -> None:
         """A request of the engine's, for the I/O thread."""
         callback = self._on_request.get(type(request))
         if callback is not None:
-            self._soon(partial(callback, self._turns.address, request, payload))
+            self._soon(partial(callback, self._joined.address, request, payload))
 
     def publish(self, topic: str) -> None:
         """The route of a topic has changed."""
@@ -136,14 +154,22 @@ class DirectClient(RemotingClient):
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """See RemotingClient."""
-        self._turns.leave(self._identity, ClientClosed("client"))
+        self._joined.leave(self._identity, ClientClosed("client"))
         super().close(timeout_ms)
 
-    def _check(self, address: str) -> None:
+    def _turns_at(self, address: str) -> Turns | None:
+        """What serves there in this thread; None: a server with sockets. After a restart everybody registers again."""
         if self._closed is not None:
             raise ClientClosed(self._closed)
-        if address.rpartition(":")[0] != self._turns.address.rpartition(":")[0]:
-            raise InvalidParameter("address", address, f"{self._turns.address}, the engine that this client is of")
+        turns = self._now()
+        if address != turns.address:
+            return None
+        if turns is not self._joined:
+            self._joined = turns
+            turns.join(self._identity, self)
+            if self._on_lost is not None:
+                self._soon(partial(self._on_lost, address))
+        return turns
 
     def _later(self, on_reply: OnReply[Any], reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         def tell() -> None:

@@ -1,27 +1,29 @@
-"""Turns: each request is handled in the thread of its caller, one at a time.
+"""Turns: each request is handled in the thread of its caller, one at a time; those of the main thread in the engine's own.
 
-It is what a broker's handlers know as the request loop, without sockets and without a thread between: `serve` takes the lock,
-runs the handler, ends the turn, and delivers the answers after the lock is free. A request that must wait is answered in a
-later turn, by whoever runs that. Timers run at the end of turns, and in the engine's own thread (`run`).
+It is what a broker's handlers know as the request loop, without sockets: `serve` takes the lock, runs the handler, ends the
+turn, and delivers the answers after the lock is free. A request that must wait is answered in a later turn, by whoever runs
+that. Timers run at the end of turns, and in the engine's thread (`run`). Only the main thread runs signal handlers: what one
+raises must not end a turn half done.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
-from ...model.arena import Arena
-from ...model.clock import Clock
-from ...model.errors import ConnectionLost, MessageTooLarge, SystemFault, ZenitError
-from ...remoting.client_socket import Payload
-from ...remoting.commands import Lane, Reply, Request
-from ...remoting.lanes import DEFAULT_LANES, LaneState
-from ...remoting.server import Call, RequestLoop
-from ...remoting.timers import Timer, Timers
+from ..model.arena import Arena
+from ..model.clock import Clock
+from ..model.errors import BufferFull, ConnectionLost, MessageTooLarge, SystemFault, UnknownRequest, ZenitError
+from ..remoting.client_socket import Payload
+from ..remoting.commands import Lane, Reply, Request
+from ..remoting.lanes import DEFAULT_LANES, LaneState
+from ..remoting.server import POSTED_MAX, Call, Handler, LoopStatistics, RequestLoop
+from ..remoting.timers import NEVER_MS, Timer, Timers
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,21 @@ TIMER_ROUNDS: Final = 4  # of timers that follow one another at once, in a calle
 
 Answer = Callable[[Reply | None, bytes, ZenitError | None], None]
 """Takes the answer, in whichever thread ran the turn, without a lock."""
+
+
+_R = TypeVar("_R", bound=Request)
+
+
+def _nothing() -> None:
+    """There is nothing to be done then."""
+
+
+def _main_ident() -> int | None:
+    return threading.main_thread().ident
+
+
+def _any_cluster(_: Request, __: str) -> None:
+    """Who reaches an engine means it."""
 
 
 class Link(Protocol):
@@ -53,27 +70,68 @@ class DirectCall(Call[Any]):
 _NO_LANE: Final = LaneState(DEFAULT_LANES[Lane.SEND])
 
 
-class Turns(RequestLoop):
-    """`on_end`: called at the end of each turn, under the lock: answers what was staged, and brings the state up to date."""
+class Bell:
+    """Wakes one thread. A lock, because a signal handler may ring while its thread rings, which an Event does not survive."""
 
-    def __init__(self, address: str, arena: Arena, clock: Clock) -> None:  # no socket, so not the base's
+    __slots__ = ("_quiet",)
+
+    def __init__(self) -> None:
+        self._quiet = threading.Lock()
+        self._quiet.acquire()
+
+    def set(self) -> None:
+        """The present wait ends, or else the next one."""
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._quiet.release()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it rings, or the time is over."""
+        self._quiet.acquire(timeout=timeout_s)
+
+
+class Turns(RequestLoop):
+    """`refuse`: why a request has no handler; `on_run`: called after each turn of the engine's thread, without the lock."""
+
+    def __init__(
+        self,
+        *,
+        bind: str,
+        arena: Arena,
+        clock: Clock,
+        on_turn_end: Callable[[], None],
+        on_replied: Callable[[], None] = _nothing,
+    ) -> None:  # no socket, so not the base's
         self.arena = arena
-        self.address = address
-        self.on_end: Callable[[], None] = lambda: None
-        self.on_run: Callable[[], None] = lambda: None  # after each turn of the engine's thread
-        self.answer_class: dict[type[Request], Callable[[Call[Any]], Reply | None]] = {}
-        self.refuse: Callable[[Request], ZenitError] = lambda request: SystemFault(type(request).__name__)
+        self.cluster_id = ""
+        self.on_other_cluster = _any_cluster
+        self.address = bind
+        self.port = int(bind.rpartition(":")[2])
+        self.on_run: Callable[[], None] = _nothing
+        self.refuse: Callable[[Request], ZenitError] = lambda request: UnknownRequest(request.code)
+        self._turn_end, self._replied = on_turn_end, on_replied
+        self._answer_class: dict[type[Request], Handler] = {}
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # re-entrant, so that it knows whose it is; no turn begins within another
         self._links: dict[bytes, Link] = {}
         self._deliveries: deque[Callable[[], None]] = deque()
         self._told = ""  # the last failure of a timer
         self._unanswered: dict[DirectCall, None] = {}
         self._timers = Timers()
-        self._wake = threading.Event()
+        self._from_threads: deque[Callable[[], None]] = deque()
+        self._served = 0
+        self._wake = Bell()
         self._rests_until_ms = 0
         self._stopping = False
         self._faults_logged: set[tuple[type[Request], type[Exception]]] = set()
+
+    def handle(self, request_class: type[_R], handler: Callable[[Call[_R]], Reply | None]) -> None:
+        """See RequestLoop."""
+        self._answer_class[request_class] = handler
+
+    def statistics(self) -> LoopStatistics:
+        """See RequestLoop; most of it is of sockets."""
+        lanes = {lane: LaneState(DEFAULT_LANES[lane]).statistics() for lane in Lane}
+        return LoopStatistics(self._served, self._served, 0, 0, 0, 0, 0, 0, 0, lanes)
 
     # ---- for handlers, under the lock
 
@@ -142,6 +200,9 @@ class Turns(RequestLoop):
         """Handles a request in this thread; `on_answer` gets the answer, perhaps before this returns; None: nobody waits for
         one. Raises ConnectionLost."""
         call = DirectCall(self, identity, self._clock.monotonic_ms() + max(0, timeout_ms), request, on_answer)
+        if threading.get_ident() == _main_ident():
+            self._hand_over(call, None if payload is None else bytes(payload))
+            return call
         with self._lock:
             self._check_open()
             self._unanswered[call] = None
@@ -149,6 +210,25 @@ class Turns(RequestLoop):
             self._end_turn()
         self._deliver()
         return call
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread is in a turn: a signal handler runs in the middle of it."""
+        return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001  # as Condition asks
+
+    def _hand_over(self, call: DirectCall, payload: bytes | None) -> None:
+        """The engine's thread handles it: what a signal handler raises, in the main thread, must not end a turn half done."""
+        self._check_open()
+        self._unanswered[call] = None
+        self.post(partial(self._run_handler_of, call, payload))
+        if self._stopping:  # `close` may have missed it
+            self._deliveries.append(partial(self._fail_late, call))
+            self._deliver()
+
+    def _fail_late(self, call: DirectCall) -> None:
+        if self._unanswered.pop(call, self) is None and call.on_answer is not None:
+            call.answered = True
+            call.on_answer(None, b"", ConnectionLost(self.address))
 
     def forget(self, call: DirectCall) -> None:
         """Nobody waits for its answer any more."""
@@ -163,23 +243,40 @@ class Turns(RequestLoop):
             self._end_turn()
         self._deliver()
 
+    def post(self, callback: Callable[[], None]) -> None:
+        """See RequestLoop; the engine's thread runs it."""
+        if len(self._from_threads) >= POSTED_MAX:
+            raise BufferFull(POSTED_MAX)
+        self._from_threads.append(callback)
+        self._wake.set()
+
     def run(self) -> None:
-        """The engine's thread: timers, until `stop`."""
+        """The engine's thread: timers and what was posted, until `stop`."""
         while not self._stopping:
-            self._wake.wait(max(0, self._rests_until_ms - self._clock.monotonic_ms()) / 1000)
-            self._wake.clear()
-            with self._lock:
-                self._end_turn(wakes=False)
-            self._deliver()
-            self.on_run()
+            self.turn()
+
+    def turn(self, wait_ms: int = NEVER_MS) -> None:
+        """One turn of the engine's thread; waits at most `wait_ms` for work."""
+        rest_ms = max(0, self._rests_until_ms - self._clock.monotonic_ms())
+        self._wake.wait(min(rest_ms, wait_ms) / 1000)
+        with self._lock:
+            for _ in range(len(self._from_threads)):
+                self._guarded(self._from_threads.popleft())
+            self._end_turn(wakes=False)
+        self._deliver()
+        self.on_run()
 
     def stop(self) -> None:
-        """Ends `run`; what waits fails, and so does every later request."""
+        """Ends `run`; later requests are refused. Any thread, also within a turn."""
+        self._stopping = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """What waits fails."""
+        self.stop()
         with self._lock:
-            self._stopping = True
             for call in list(self._unanswered):
                 self._answer(call, None, (), ConnectionLost(self.address))
-        self._wake.set()
         self._deliver()
 
     # ---- internal
@@ -189,7 +286,8 @@ class Turns(RequestLoop):
             raise ConnectionLost(self.address)
 
     def _run_handler_of(self, call: DirectCall, payload: Payload | None) -> None:
-        handler = self.answer_class.get(type(call.request))
+        handler = self._answer_class.get(type(call.request))
+        self._served += 1
         try:
             if handler is None:
                 raise self.refuse(call.request)
@@ -210,8 +308,12 @@ class Turns(RequestLoop):
         if size > self.arena.frame_bytes_max:
             raise MessageTooLarge("payload", size, self.arena.frame_bytes_max)
         if call.request.lane is Lane.SEND:
-            self.arena.view[:size] = payload
-            call.begin, call.end = 0, size
+            if self.arena.is_full:
+                self._turn_end()
+                self._replied()
+            begin = self.arena.used
+            self.arena.view[begin : begin + size] = payload
+            call.begin, call.end = begin, begin + size
         else:
             call.payload = bytes(payload)
 
@@ -224,15 +326,17 @@ class Turns(RequestLoop):
 
     def _end_turn(self, *, wakes: bool = True) -> None:
         """`wakes`: the engine's thread, if a timer is due before it looks again."""
-        self.on_end()
+        self._turn_end()
+        self._replied()
         for _ in range(TIMER_ROUNDS):
             due = self._timers.due(self._clock.monotonic_ms())
             if not due:
                 break
             for timer in due:
                 if not timer.cancelled:
-                    self._run_timer(timer)
-            self.on_end()
+                    self._guarded(timer.callback)
+            self._turn_end()
+            self._replied()
         now_ms = self._clock.monotonic_ms()
         next_ms = now_ms + int(self._timers.wait_ms(now_ms))
         if not wakes:
@@ -241,9 +345,9 @@ class Turns(RequestLoop):
             self._rests_until_ms = next_ms
             self._wake.set()
 
-    def _run_timer(self, timer: Timer) -> None:
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            timer.callback()
+            work()
         except ZenitError as error:
             if str(error) != self._told:  # a full disk fails each tick
                 self._told = str(error)
