@@ -48,8 +48,8 @@ class StoreConfig:
     )
     light_queues_max: int = setting(
         1_000_000,
-        "light queues that a broker keeps; a send that would make one more is refused. Each takes some 200 bytes of memory"
-        " and of disk with rocksdb, 12 KiB and two folders with file",
+        "light queues that a broker keeps; a send that would make one more is refused. Each takes some 500 bytes of memory,"
+        " and of the disk 200 bytes with rocksdb, 12 KiB with file",
         minimum=0,
         maximum=100_000_000,
     )

@@ -43,6 +43,7 @@ from ...model.errors import (
 from ...model.ids import HostAddress
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset, QueueOffset
+from ...model.topics.light_queues import is_light_queue
 from ...record.kernel import decode_record
 from ...record.sys_flag import ENDS_WAIT, SEQUENCED
 from ...store.config import RECORD_BYTES_LIMIT, StoreConfig, parse_delay_levels
@@ -57,7 +58,7 @@ from ...store.opening.small_file import SYSTEM_FILES
 from ...store.opening.snapshot import write_snapshot
 from ...store.opening.store_files import StoreLock, read_abort
 from ...store.opening.store_opening import find_segment_bytes
-from ...store.queues.engine_choice import FILE, ROCKSDB, engine_of
+from ...store.queues.engine_choice import FILE, ROCKSDB, engine_of, topics_with_queues
 from ...store.queues.queue_table import find_queue_file_bytes
 from ...store.rocksdb_waits import TIMER_FOLDER, WaitStore
 from ..delay.delays import Delays
@@ -86,6 +87,7 @@ MESSAGE_BYTES_MAX: Final = (4 << 20) + (
     64 << 10
 )  # what our largest message takes as a record, where nothing else is set
 NAMED_AT_ONCE: Final = 250  # half messages by one op record, whose body RocketMQ keeps below 4 KiB
+LIGHT_QUEUES_OF_ROCKETMQ: Final = 20_000  # as many it takes unless it is told
 RECORD_ROOM_BYTES: Final = 1 << 10  # what RocketMQ adds to a message's properties when it delivers it
 
 _CHECK: Final = struct.Struct(">7Q")
@@ -461,6 +463,10 @@ def _broker_conf(
         settings["maxHashSlotNum"], settings["maxIndexNum"] = map(str, index)
     if queue_bytes is not None:
         settings["mappedFileSizeConsumeQueue"] = str(queue_bytes)
+    lights = sum(map(is_light_queue, topics_with_queues(directory)))
+    if lights:
+        settings["enableLmq"] = settings["enableMultiDispatch"] = "true"
+        settings["maxLmqConsumeQueueNum"] = str(max(LIGHT_QUEUES_OF_ROCKETMQ, 2 * lights))
     if address is not None:
         settings["brokerIP1"] = str(address).rpartition(":")[0]
         settings["listenPort"] = str(address.port)

@@ -97,6 +97,9 @@ def _print_statistics(document: dict[str, Any]) -> None:
         facts = {name: readable_bytes(files[name]) for name in ("bytes", "disk_bytes")}
         times = {name: readable_time(value) for name, value in files.items() if name.endswith("_at_ms")}
         print_facts({part: files | facts | times})
+    light = document["light_queues"]
+    if light["queues"]:
+        print_facts({"light_queues": light | {"bytes": readable_bytes(light["bytes"])}})
     print_facts({"waiting": document["waiting"]})
     rows = [
         [topic, queue_id, queue["min_offset"], queue["max_offset"], queue["messages"], readable_bytes(queue["bytes"])]

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ...model.clock import now_ms
 from ...model.queue import PhysicalOffset
+from ...model.topics.light_queues import is_light_queue
 from ...record.kernel import StoredMessage
 from ..compaction.compacted_queues import CompactedQueues
 from ..config import StoreConfig
@@ -71,6 +72,8 @@ def _inspected(directory: str) -> dict[str, Any]:
         store, queues, index = opened.store, opened.queues, opened.index
         topics: dict[str, dict[str, Any]] = {}
         for topic, queue_id in queues.listed():
+            if is_light_queue(topic):
+                continue
             queue = queues.get(topic, queue_id)
             assert queue is not None
             topics.setdefault(topic, {})[str(queue_id)] = {
@@ -98,6 +101,7 @@ def _inspected(directory: str) -> dict[str, Any]:
             },
             "queue_engine": engine_of(directory),
             "quarantined": [{"begin": low, "end": high} for low, high in store.quarantined],
+            "light_queues": len(queues.lights),
             "topics": topics,
             "pending": pending.document(),
         }

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...model.errors import OffsetOutOfRange
 from ...model.names import is_system_topic
+from ...model.topics.light_queues import is_light_queue
 from ...record.codes import RECORD_OVERHEAD_BYTES
 from ...record.layout import store_timestamp_of
 from ..integrity.scrub_reader import ScrubReader
@@ -31,6 +32,7 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
     """The document, without what a broker's state adds. Raises OSError."""
     store, queues = opened.store, opened.queues
     topics: dict[str, dict[str, Any]] = {}
+    light = {"queues": 0, "messages": 0, "bytes": 0}
     last = -1
     for topic, queue_id in queues.listed():
         queue = queues.get(topic, queue_id)
@@ -38,6 +40,11 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
         low = queue.min_offset(store.log.begin)
         messages, size_bytes, at = _measure(queue, low, store)
         last = max(last, at)
+        if is_light_queue(topic):
+            light["queues"] += 1
+            light["messages"] += messages
+            light["bytes"] += size_bytes
+            continue
         entry = topics.setdefault(topic, {"system": is_system_topic(topic), "messages": 0, "bytes": 0, "queues": {}})
         entry["messages"] += messages
         entry["bytes"] += size_bytes
@@ -61,11 +68,12 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
         "queues": {
             "engine": engine_of(directory),
             **_files(os.path.join(directory, QUEUE_FOLDER)),
-            "queues": queues.count,
+            "queues": queues.count - light["queues"],
             "messages": sum(entry["messages"] for entry in topics.values()),
             "message_bytes": sum(entry["bytes"] for entry in topics.values()),
         },
         "index": {**_files(os.path.join(directory, INDEX_FOLDER)), "entries": opened.index.entry_count},
+        "light_queues": light,
         "checksums": _files(os.path.join(directory, CHECKSUM_FOLDER)),
         "topics": topics,
     }

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from ...model.queue import PhysicalOffset
 from ...model.topics.light_queues import takes_light_queues
 from ...record.kernel import light_units
-from ...record.sys_flag import LIGHT, TRANSACTION_COMMIT, TRANSACTION_MASK
+from ...record.sys_flag import INNER_BATCH, LIGHT, TRANSACTION_COMMIT, TRANSACTION_MASK
 from .dispatch import Run
 from .queue_places import UNIT_BYTES, QueuePlaces
 
@@ -37,8 +37,10 @@ def goes_to_queue(sys_flag: int) -> bool:
 
 
 def names_lights(sys_flag: int, topic: str) -> bool:
-    """Whether a run of records with these flags puts units into light queues."""
-    return bool(sys_flag & LIGHT) and goes_to_queue(sys_flag) and takes_light_queues(topic)
+    """Whether a run of records with these flags puts units into light queues. A record that holds a batch does not."""
+    return (
+        bool(sys_flag & LIGHT) and not sys_flag & INNER_BATCH and goes_to_queue(sys_flag) and takes_light_queues(topic)
+    )
 
 
 def lights_of(run: Run) -> list[LightUnit]:

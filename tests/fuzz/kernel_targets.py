@@ -74,6 +74,14 @@ def properties(draw: Random, *, sequence_bytes: int = 0) -> bytes:
         )
     if sequence_bytes:
         out += b"\x02PSEQ\x01" + b"?" * (sequence_bytes + draw.choice((0, 0, 0, 0, 1, -1))) + b"\x02"
+    if not draw.randrange(4):
+        names = draw.choice(
+            (b"%LMQ%a", b"%LMQ%a,%LMQ%b", b"%LMQ%", b"a", b",", b"%LMQ%a,%LMQ%a", b"%LMQ%" + b"x" * 260)
+        )
+        room = b",".join(
+            [draw.choice((b"0" * 19, b"5", b"9" * 19, b"x"))] * (names.count(b",") + draw.choice((1, 1, 1, 2)))
+        )
+        out += b"\x02INNER_MULTI_DISPATCH\x01" + names + b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + room + b"\x02"
     return bytes(out[:32767])
 
 
@@ -219,6 +227,25 @@ def check_sequences(data: bytes, draw: Random) -> None:
         assert [(stretch[0], stretch[1], stretch[2]) for stretch in stretches] == [
             (producer.decode(), first, first + done - 1)
         ]
+
+
+def check_lights(data: bytes, draw: Random) -> None:
+    """A batch's records get their offsets in all light queues, or none; the same are read from them."""
+    buffer, ends = exact(data), {"%LMQ%a": draw.choice((0, 5, (1 << 62)))}
+    run = kernel.RunKernel(record_max=1 << 20, body_max=1 << 20)
+    if run.scan(buffer, 0, len(buffer), 0) == 0 or run.end != len(buffer):
+        return
+    units = bytes(memoryview(run.units)[: run.units_end])
+    before = dict(ends)
+    done = kernel.write_light_offsets(buffer, 0, len(buffer), ends, lambda _: 7)
+    found = kernel.light_units(bytes(buffer), units)
+    if done < 0:
+        assert codes.REASONS[done]
+        assert ends["%LMQ%a"] == before["%LMQ%a"]
+    elif done:
+        assert len(found) == done
+        for name, offset, _ in found:
+            assert 0 <= offset < ends[name]
 
 
 def attributes(message: Any) -> Iterable[str]:
@@ -484,6 +511,7 @@ KERNEL_TARGETS = (
     Target("stamp", _sent, check_stamp),
     Target("scan", _stored, check_scan),
     Target("sequences", _sent, check_sequences),
+    Target("lights", _stored, check_lights),
     Target("decode", _stored, check_decode, (CorruptRecordError,)),
     Target("select", _units, check_select),
     Target("search", _stored, check_search),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from store_kit import StillClock, get, kill, light, make_store, message, put, read_queue, stage
 
+from zenitmq.broker.repair.stored_state import store_statistics
 from zenitmq.model.errors import MessageIllegal, TooManyLightQueues
 from zenitmq.model.properties import encode_properties
 from zenitmq.record.kernel import decode_batch, encode_record
@@ -18,6 +19,7 @@ from zenitmq.record.new_record import NewRecord
 from zenitmq.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline.convert import convert_store
+from zenitmq.store.offline.offline import inspect_store, verify_store
 from zenitmq.store.opening.store_beginning import begin_store
 from zenitmq.store.opening.store_cut import truncate_store
 from zenitmq.store.queues import light_offsets
@@ -396,3 +398,14 @@ def test_the_other_engine_takes_them_over(tmp_path: Path, made_by: str) -> None:
             assert numbers(store, A) == list(range(0, 30, 2))
             assert numbers(store, B) in ([30], [30, 31])
             assert store.min_offset(B, 0) == 10
+
+
+def test_the_tools_count_them_and_do_not_list_them(tmp_path: Path, engine: str) -> None:
+    with make_store(tmp_path, consume_queue=engine) as store:
+        fill(store)
+    size, held, checked = store_statistics(str(tmp_path)), inspect_store(str(tmp_path)), verify_store(str(tmp_path))
+    assert size["light_queues"]["messages"] == 25
+    assert (size["light_queues"]["queues"], held["light_queues"]) == (2, 2)
+    assert size["queues"]["queues"] == 2
+    assert list(size["topics"]) == list(held["topics"]) == ["t"]
+    assert (checked["records"], checked["damaged"], checked["damaged_units"]) == (60, [], 0)
