@@ -144,7 +144,7 @@ class MessageStore:
         self._keys: KeyReader
         self._backward: BackwardReader
         self._upkeep: Upkeep
-        self._compacted: CompactedQueues
+        self.compacted: CompactedQueues
         self._compacted_query: CompactedQuery
         self.compaction: Compaction
         self.damage: Damage
@@ -185,7 +185,7 @@ class MessageStore:
             self.arena, self._config, opened, self._dispatch, store_host=self._store_host, now_ms=self._clock.now_ms
         )
         self._appender = ChunkAppender(self._config, opened, self._dispatch)
-        self._compacted = compacted = CompactedQueues(self._directory)
+        self.compacted = compacted = CompactedQueues(self._directory)
         self._reader = QueueReader(
             opened.log,
             opened.queues,
@@ -585,7 +585,7 @@ class MessageStore:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return QueueOffset(0)
-        return QueueOffset(self._compacted.begin(queue.key, queue.min_offset(self._log.begin)))
+        return QueueOffset(self.compacted.begin(queue.key, queue.min_offset(self._log.begin)))
 
     def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """The offset behind the queue's last message that may be read; 0 where there is no queue."""
@@ -605,13 +605,13 @@ class MessageStore:
         """The first message stored at or after a time, or the last at or before it (`upper`). Any thread."""
         found = self._reader.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
         key = topic, queue_id
-        if key not in self._compacted.manifests:
+        if key not in self.compacted.manifests:
             return found
         low = self._reader.first_in_log(topic, queue_id)
         if not upper:
-            first = self._compacted.first_stored_from(key, timestamp_ms, low)
+            first = self.compacted.first_stored_from(key, timestamp_ms, low)
             return found if first is None else QueueOffset(first)
-        return found or QueueOffset(self._compacted.last_stored_to(key, timestamp_ms, low) or 0)
+        return found or QueueOffset(self.compacted.last_stored_to(key, timestamp_ms, low) or 0)
 
     def query(
         self, topic: str, key: str, *, max_messages: int, begin_ms: int, end_ms: int, unique: bool
@@ -668,7 +668,7 @@ class MessageStore:
         if self._is_replaying and at <= self._opened.queues_reflected:
             return
         self._staging.write()
-        self._compacted.forget_topic(topic, at)
+        self.compacted.forget_topic(topic, at)
         if self._is_replaying or at > self.confirm_offset:
             self._queues.set_topic_aside(topic, at)
         else:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from ...model.errors import FlushTimeout, UnknownRequest
 from ...model.route import MASTER_ID
-from ...remoting.commands import FlushLog, GetBeginning, GetLogRange, Request
+from ...remoting.commands import FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetLogRange, Request
 from ...remoting.request_rows import Row, row
 from ...remoting.server import Call, Handler
 from ...store.opening.store_files import StoreLock
@@ -62,7 +62,8 @@ class Alone:
 
     def serve_replicas(self, _workers: WorkerPool, _look_again: Callable[[], None]) -> list[Row]:
         """There is no other replica that could ask."""
-        return [row(FlushLog, _refuse), row(GetBeginning, _refuse), row(GetLogRange, _refuse)]
+        asked = (FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetLogRange)
+        return [row(one, _refuse) for one in asked]
 
     def start(self) -> None:
         """Nobody has to be told."""

@@ -2,11 +2,12 @@
 
 A slave asks its master for the state with which it must begin, until it has it:
 
-    begin --ask whoever is master now--> answered --written (`beginning.zenit`)--> the broker is reopened
-               ^                             |
-               '--- no answer, no room, no master     can be withdrawn until it is written
+    begin --ask whoever is master now--> answered --compacted files copied--> written (`beginning.zenit`)--> reopened
+               ^                             |                 |
+               '--- no answer, no room, no master, no copy ----'     can be withdrawn until it is written
 
-Loop thread; answers come from the client's threads and are posted to the loop.
+Loop thread; answers come from the client's threads and are posted to the loop, and so does the end of the copy from a thread of
+its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...remoting.commands import GetBeginning, ReplicaQuestion, Reply
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ...store.opening.small_file import needs_room
+from ...store.worker_threads import WorkerThreads
 from ..json_reply import reply_json
 from ..replication.beginning import (
     Beginning,
@@ -34,7 +36,8 @@ from ..replication.beginning import (
 from ..replication.epochs import EpochList
 from ..replication.replica_files import ReplicaFiles
 from ..replication.replica_log import ReplicaLog
-from .replica_question import question_stamp
+from .compacted_copy import copy_compacted
+from .replica_question import QuestionStamp, question_stamp
 from .store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
@@ -51,7 +54,9 @@ def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
     """
     if carry_out_beginning(directory):
         log.warning("the store begins anew")
-    elif files.intent is not None:
+        return
+    directory.forget_incoming()
+    if files.intent is not None:
         epoch, offset = files.intent
         log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
         try:
@@ -86,6 +91,7 @@ class BeginningSearch:
         self._known = known
         self._on_noted = on_noted
         self._is_noted = False
+        self._copying = WorkerThreads(1, "zenit-copy")
         self._try = 0  # grows with each round: answers of an earlier one are ignored
 
     def begin(self) -> None:
@@ -98,6 +104,11 @@ class BeginningSearch:
             self._try += 1
         return not self._is_noted
 
+    def close(self) -> None:
+        """Ends a copy under way."""
+        self._try += 1
+        self._copying.shutdown(wait=True)
+
     def _ask(self, this_try: int) -> None:
         if this_try != self._try:
             return
@@ -108,25 +119,39 @@ class BeginningSearch:
             self._loop.call_later(RETRY_MS, partial(self._ask, self._try))
             return
         self._loop.call_later(GIVE_UP_MS, partial(self._ask, self._try))
+        stamp = question_stamp(known.node, self._store_id)
         try:
             self._client.send_nowait(
                 master.address,
-                GetBeginning(*question_stamp(known.node, self._store_id)),
+                GetBeginning(*stamp),
                 None,
                 timeout_ms=TIMEOUT_MS,
-                on_reply=partial(self._post, self._try),
+                on_reply=partial(self._post_answer, self._try, master.address, stamp),
             )
         except ZenitError as error:
-            self._on_answer(self._try, b"", error)
+            self._on_answer(self._try, master.address, stamp, b"", error)
 
-    def _post(self, this_try: int, _reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
-        """Any thread: passes an answer to the loop."""
+    def _post_answer(
+        self,
+        this_try: int,
+        address: str,
+        stamp: QuestionStamp,
+        _reply: Reply | None,
+        data: bytes,
+        error: ZenitError | None,
+    ) -> None:
+        self._post(partial(self._on_answer, this_try, address, stamp, data, error))
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        """Any thread: passes an answer, or the end of a copy, to the loop."""
         try:
-            self._loop.post(partial(self._on_answer, this_try, data, error))
+            self._loop.post(callback)
         except BufferFull:
             log.warning("a beginning of the store was dropped: the loop is behind")
 
-    def _on_answer(self, this_try: int, data: bytes, error: ZenitError | None) -> None:
+    def _on_answer(
+        self, this_try: int, address: str, stamp: QuestionStamp, data: bytes, error: ZenitError | None
+    ) -> None:
         if this_try != self._try:
             return
         self._try += 1
@@ -134,11 +159,32 @@ class BeginningSearch:
             if error is not None:
                 raise error
             beginning = parse_beginning(data)
+        except ZenitError as problem:
+            self._ask_again(problem)
+            return
+        this_try = self._try
+        copied = self._copying.submit(
+            copy_compacted, self._client, address, stamp, self._directory.path, lambda: this_try == self._try
+        )
+        copied.add_done_callback(
+            lambda copy: self._post(partial(self._on_copied, this_try, beginning, copy.exception()))
+        )
+
+    def _ask_again(self, problem: BaseException) -> None:
+        log.warning("no beginning from the master yet error=%s", problem)
+        self._loop.call_later(RETRY_MS, partial(self._ask, self._try))
+
+    def _on_copied(self, this_try: int, beginning: Beginning, problem: BaseException | None) -> None:
+        if this_try != self._try:
+            return
+        self._try += 1
+        try:
+            if problem is not None:
+                raise problem
             with needs_room():
                 note_beginning(self._directory, beginning)
-        except ZenitError as problem:
-            log.warning("no beginning from the master yet error=%s", problem)
-            self._loop.call_later(RETRY_MS, partial(self._ask, self._try))
+        except (ZenitError, OSError) as error:
+            self._ask_again(error)
             return
         self._is_noted = True
         self._on_noted()

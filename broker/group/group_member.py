@@ -148,6 +148,7 @@ class GroupMember:
     def close(self) -> None:
         """Says goodbye and closes the port."""
         self._replica.stop()
+        self._beginning_search.close()
         self._port.close()
 
     def mark_clean(self) -> None:

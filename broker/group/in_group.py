@@ -13,7 +13,7 @@ from typing import Any
 
 from ...model.errors import ReplicaTimeout, StoreNotWriteable
 from ...model.groups.group import FlushMode, GroupSettings, KnownGroup
-from ...remoting.commands import FlushLog, GetBeginning, GetLogRange
+from ...remoting.commands import FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetLogRange
 from ...remoting.request_rows import Row, row
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 from ...store.opening.store_files import StoreLock
@@ -23,6 +23,7 @@ from ..replication.replica_files import ReplicaFiles
 from ..replication.sockets import ZeroMqSockets
 from ..worker_pool import WorkerPool
 from .beginning_anew import carry_through_cut
+from .compacted_copy import CompactedSource
 from .controller_link import ControllerLink
 from .followed_store import FollowedStore
 from .group_member import GroupMember
@@ -97,9 +98,12 @@ class InGroup:
         )
         ground.store.damage.on_change = repairs.on_change
         repairs.start()
+        copies = CompactedSource(ground.loop, ground.store, workers, member.check_question)
         return [
             row(FlushLog, member.on_flush_log),
             row(GetBeginning, member.beginning_source.on_get_beginning),
+            row(GetCompactedFiles, copies.on_list),
+            row(GetCompactedRange, copies.on_range),
             row(GetLogRange, repairs.on_get_log_range),
         ]
 

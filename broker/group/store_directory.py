@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from ...store.compaction.incoming import adopt_incoming, forget_incoming
 from ...store.config import StoreConfig
 from ...store.opening.small_file import SYSTEM_FILES, SmallFiles
 from ...store.opening.store_beginning import begin_store, erase_store
@@ -29,10 +30,14 @@ class StoreDirectory(Protocol):
         snapshots: Mapping[str, bytes],
         queue_minimums: Mapping[tuple[str, int], int],
     ) -> None:
-        """Empties the closed store; its log then begins at `begin`, with files of that size and with that state.
+        """Empties the closed store; its log then begins at `begin`, with files of that size and with that state, and
+        beside it are the compacted files that have come from the master.
 
         Raises StoreLocked, StoreFormatError.
         """
+
+    def forget_incoming(self) -> None:
+        """Deletes compacted files that came for a beginning which is not noted."""
 
     def state_files(self) -> Mapping[str, bytes]:
         """{name: content} of its snapshots."""
@@ -59,6 +64,7 @@ class DirectoryOnDisk:
         queue_minimums: Mapping[tuple[str, int], int],
     ) -> None:
         """See `StoreDirectory`."""
+        adopt_incoming(self.path)
         erase_store(self.path)
         begin_store(
             self.path,
@@ -68,6 +74,10 @@ class DirectoryOnDisk:
             snapshots=snapshots,
             queue_minimums=queue_minimums,
         )
+
+    def forget_incoming(self) -> None:
+        """See `StoreDirectory`."""
+        forget_incoming(self.path)
 
     def state_files(self) -> Mapping[str, bytes]:
         """See `StoreDirectory`."""

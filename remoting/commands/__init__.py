@@ -122,6 +122,8 @@ from .pulling import AwaitArrivals as AwaitArrivals
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
 from .replicas import GetBeginning as GetBeginning
+from .replicas import GetCompactedFiles as GetCompactedFiles
+from .replicas import GetCompactedRange as GetCompactedRange
 from .replicas import GetLogRange as GetLogRange
 from .replicas import LogRangeReply as LogRangeReply
 from .replicas import ReplicaQuestion as ReplicaQuestion

@@ -42,6 +42,24 @@ class LogRangeReply(Reply):
     is_whole: bool = True
 
 
+@request(9149, Lane.ADMIN, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
+@dataclass(frozen=True, slots=True)
+class GetCompactedFiles(ReplicaQuestion, RequestFor[JsonReply]):
+    """What of compacted topics the master's log may no longer have, for a slave that begins anew: {"queues": [[topic, queue id,
+    manifest as in its file], ...]}."""
+
+
+@request(9150, Lane.QUERY, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
+@dataclass(frozen=True, slots=True)
+class GetCompactedRange(ReplicaQuestion, RequestFor[LogRangeReply]):
+    """Up to a MiB of compacted file `number` of a queue, from byte `begin` on. MessageNotFound if it has been merged since."""
+
+    topic: str
+    queue_id: int
+    number: int
+    begin: int
+
+
 @request(9008, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class GetLogRange(ReplicaQuestion, RequestFor[LogRangeReply]):

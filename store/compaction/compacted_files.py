@@ -142,6 +142,13 @@ class CompactedReader:
     ) -> None:
         os.close(self._fd)
 
+    def raw(self, begin: int, size: int) -> bytes:
+        """At most `size` bytes of the file from `begin` on, unchecked. Raises StoreFormatError."""
+        try:
+            return os.pread(self._fd, size, begin)
+        except OSError as error:
+            raise StoreFormatError(self.path, f"the disk cannot read it: {error.strerror}") from error
+
     def row(self, index: int) -> CompactedRow:
         """Raises StoreFormatError if it is damaged."""
         return self.rows(index, index + 1)[0]
@@ -163,10 +170,7 @@ class CompactedReader:
         return rows_of(data)
 
     def _row_bytes(self, begin: int, end: int) -> bytes:
-        try:
-            return os.pread(self._fd, (end - begin) * ROW_BYTES, self.file.record_bytes + begin * ROW_BYTES)
-        except OSError as error:
-            raise StoreFormatError(self.path, f"the disk cannot read its rows: {error.strerror}") from error
+        return self.raw(self.file.record_bytes + begin * ROW_BYTES, (end - begin) * ROW_BYTES)
 
     def first_from(self, offset: int) -> int:
         """The index of the first row at or behind a queue offset; the number of rows if there is none."""

@@ -160,6 +160,7 @@ class Compaction:
         self._due_ms: int | None = None
         self._is_due = False
         self._asked: set[str] = set()  # topics
+        self._asked_end = 0  # of the log; it is flushed first
         self._run: _CompactionRun | None = None
         self._future: Future[None] | None = None
         self._runs = 0
@@ -181,8 +182,11 @@ class Compaction:
         return False
 
     def ask_for(self, topic: str) -> int:
-        """Compacts a topic soon, whatever that frees; returns what `state().runs` exceeds once it has been done."""
+        """Compacts a topic soon, whatever that frees, up to the present end of the log as far as it is confirmed; returns what
+        `state().runs` exceeds once it has been done."""
         self._asked.add(topic)
+        self._asked_end = self._log.written
+        self._log.request_flush(self._asked_end)
         return self._runs + (self._future is not None)
 
     def state(self) -> CompactionState:
@@ -200,11 +204,10 @@ class Compaction:
         """Looks at the run under way, and starts the next one if it is due."""
         events = self._end_run() if self._future is not None and self._future.done() else []
         if self._due_ms is None or self._due_ms > now_ms + self._config.compaction_interval_ms:
-            self._due_ms = (
-                now_ms + self._config.compaction_interval_ms
-            )  # at the start, and after the clock was set back
+            # at the start, and after the clock was set back
+            self._due_ms = now_ms + self._config.compaction_interval_ms
         if self._future is None and not self._is_closing:
-            if self._asked:
+            if self._asked and self._log.flushed >= self._asked_end:
                 asked, self._asked = self._asked, set()
                 self._start(now_ms, [key for key in self._wanted() if key[0] in asked], is_forced=True)
             elif self._is_due or now_ms >= self._due_ms:

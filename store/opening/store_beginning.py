@@ -28,7 +28,6 @@ from ...model.clock import now_ms
 from ...model.errors import StoreFormatError
 from ...model.names import check_topic
 from ...model.topics.light_queues import check_light_queue, is_light_queue
-from ..compaction.compacted_queues import COMPACTED_FOLDER
 from ..config import SEGMENT_BYTES_LIMIT, StoreConfig
 from ..index.key_index import INDEX_FOLDER
 from ..integrity.quarantine import write_facts
@@ -53,7 +52,8 @@ _SNAPSHOT_NAME: Final = re.compile(r"[A-Za-z]{1,64}\.json")
 
 
 def erase_store(directory: str) -> None:
-    """Deletes the log and all that was derived from it; other files of the directory stay. Raises StoreLocked, OSError."""
+    """Deletes the log and all that was derived from it but the compacted files (`adopt_incoming`); other files of the
+    directory stay. Raises StoreLocked, OSError."""
     with StoreLock(directory):
         checkpoint = os.path.join(directory, CHECKPOINT_FILE)
         if os.path.exists(checkpoint):
@@ -65,7 +65,6 @@ def erase_store(directory: str) -> None:
             CONVERTING_FOLDER,
             SHADOW_FOLDER,
             DELETED_FOLDER,
-            COMPACTED_FOLDER,
             BATCH_FOLDER,
             DELETED_BATCH_FOLDER,
             INDEX_FOLDER,

@@ -96,6 +96,9 @@ class SimulatedDirectory:
         disk.begin_log(begin, {queue: offset for (_, queue), offset in queue_minimums.items()})
         disk.step()
 
+    def forget_incoming(self) -> None:
+        """See `StoreDirectory`: there are no compacted topics."""
+
     def state_files(self) -> Mapping[str, bytes]:
         """The simulated broker keeps no state but its queues'."""
         return {}

@@ -12,6 +12,7 @@ from typing import Any
 
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.group.beginning_anew import carry_through_cut
+from zenitmq.broker.group.compacted_copy import CompactedSource
 from zenitmq.broker.group.group_member import GroupMember
 from zenitmq.broker.group.store_directory import DirectoryOnDisk
 from zenitmq.broker.replication.replica_files import ReplicaFiles
@@ -20,7 +21,7 @@ from zenitmq.model.clock import SystemClock
 from zenitmq.model.groups.group import GroupNode, GroupSettings, KnownGroup, Replica
 from zenitmq.model.ids import HostAddress
 from zenitmq.remoting.client import RemotingClient
-from zenitmq.remoting.commands import GetBeginning
+from zenitmq.remoting.commands import GetBeginning, GetCompactedFiles, GetCompactedRange
 from zenitmq.remoting.request_rows import row
 from zenitmq.remoting.server import RequestLoop
 from zenitmq.store.config import StoreConfig
@@ -28,6 +29,13 @@ from zenitmq.store.message_store import MessageStore, request_arena
 
 SEGMENT_BYTES = 1 << 20
 INDEX = {"index_slots": 1000, "index_entries": 20_000}
+
+
+class AtOnce:
+    """Workers whose work the loop does itself."""
+
+    def run(self, _call: Any, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        then(work())
 
 
 class Node:
@@ -90,8 +98,14 @@ class Node:
                 sockets=ZeroMqSockets(),
                 host=host,
             )
-            begun = row(GetBeginning, self.member.beginning_source.on_get_beginning)
-            self.loop.handle(GetBeginning, self.member.gate.guarded(begun))
+            workers: Any = AtOnce()
+            copies = CompactedSource(self.loop, self.store, workers, self.member.check_question)
+            for answered in (
+                row(GetBeginning, self.member.beginning_source.on_get_beginning),
+                row(GetCompactedFiles, copies.on_list),
+                row(GetCompactedRange, copies.on_range),
+            ):
+                self.loop.handle(answered.request_class, self.member.gate.guarded(answered))
             self.member.start(host)
             self._ready.set()
             self.loop.run()

@@ -8,6 +8,7 @@ from pathlib import Path
 from store_kit import message
 
 from zenitmq.bench.works.frames import ready_batches
+from zenitmq.record.kernel import decode_batch
 
 from .group_of_nodes import SEGMENT_BYTES, Node, eventually, group
 
@@ -103,6 +104,44 @@ def test_a_slave_behind_retention_begins_anew(tmp_path: Path) -> None:
         running.stop()
         assert log_bytes(b) == log_bytes(a)[-len(log_bytes(b)) :]
         running.nodes = {}
+
+
+def test_a_slave_that_begins_anew_gets_what_only_compacted_files_have(tmp_path: Path) -> None:
+    """The newest of each key is older than its master's log: it has them before it counts, in place of its own old ones."""
+    with group(tmp_path, "ab", min_in_sync=1, store={"retention_bytes": SEGMENT_BYTES}) as running:
+        a, b = running.nodes.values()
+        for node in (a, b):
+            node.store.compaction.begin(lambda: [("t", 0)])
+        running.elect("a", in_sync="ab")
+        assert eventually(lambda: a.roles == [0])
+        a.put(b"".join(message("t", b"old%d" % n, keys=f"k{n}") for n in range(9)), 9)
+        assert eventually(lambda: b.bodies() == 9)
+        b.on_loop(lambda: b.store.compaction.ask_for("t"))
+        assert eventually(lambda: b.expire() == 0 and ("t", 0) in b.store.compacted.manifests)
+        running.nodes.pop("b").stop()
+        running.elect("a", in_sync="a", tell="a")
+        a.put(b"".join(message("t", b"new%d" % n, keys=f"k{n}") for n in range(1, 9)), 8)
+        for number in range(120):
+            a.put(BATCHES[number % 8], 50, queue_id=1)
+        assert eventually(lambda: a.acknowledged() == a.written())
+        assert eventually(lambda: a.expire() >= SEGMENT_BYTES)
+        assert a.on_loop(lambda: len(a.store.compacted.manifests["t", 0].files)) > 0
+        b = running.nodes["b"] = running._start("b")
+        assert b.on_loop(lambda: b.store.compacted.manifests["t", 0].covered) == 9
+        running.restart("b")
+        b = running.nodes["b"]
+        assert eventually(lambda: b.cuts == 1)
+        b = running.restart("b")
+        assert not (Path(b.config.store_dir) / "compactedincoming").exists()
+
+        def values() -> dict[str, bytes]:
+            found = b.on_loop(lambda: b.store.get_messages("t", 0, 0, max_messages=99, max_bytes=1 << 20))
+            messages = [one for part in found.slices for one in decode_batch(bytes(part))]
+            return {one.keys[0]: one.body for one in messages}
+
+        assert eventually(lambda: b.bodies(1) == 6000)
+        assert values() == {"k0": b"old0", **{f"k{n}": b"new%d" % n for n in range(1, 9)}}
+        assert eventually(lambda: running.known.node.in_sync == ("a", "b"))
 
 
 def test_the_longest_record_a_store_takes_reaches_the_slaves(tmp_path: Path) -> None:

@@ -59,7 +59,13 @@ def test_it_answers_nothing_that_only_another_replica_asks(tmp_path: Path) -> No
     alone, _ = part(tmp_path)
     workers: Any = None
     rows = alone.serve_replicas(workers, lambda: None)
-    assert {one.request_class for one in rows} == {c.FlushLog, c.GetBeginning, c.GetLogRange}
+    assert {one.request_class for one in rows} == {
+        c.FlushLog,
+        c.GetBeginning,
+        c.GetCompactedFiles,
+        c.GetCompactedRange,
+        c.GetLogRange,
+    }
     for one in rows:
         call: Any = SimpleNamespace(request=one.request_class)
         with pytest.raises(UnknownRequest):
