@@ -6,14 +6,14 @@ A slave asks its master for the state with which it must begin, until it has it:
                ^                             |                 |
                '--- no answer, no room, no master, no copy ----'     can be withdrawn until it is written
 
-Loop thread; answers come from the client's threads and are posted to the loop, and so does the end of the copy from a thread of
-its own.
+Loop thread; answers come from the client's threads and are posted to the loop. A thread of its own copies.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,7 @@ from ...store.message_store import MessageStore
 from ...store.opening.small_file import needs_room
 from ...store.worker_threads import WorkerThreads
 from ..json_reply import reply_json
+from ..repair.compacted_copy import copy_compacted
 from ..replication.beginning import (
     Beginning,
     beginning_document,
@@ -36,7 +37,6 @@ from ..replication.beginning import (
 from ..replication.epochs import EpochList
 from ..replication.replica_files import ReplicaFiles
 from ..replication.replica_log import ReplicaLog
-from .compacted_copy import copy_compacted
 from .replica_question import QuestionStamp, question_stamp
 from .store_directory import StoreDirectory
 
@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 500
 TIMEOUT_MS: Final = 10_000
+LOOK_MS: Final = 100
 GIVE_UP_MS: Final = TIMEOUT_MS + RETRY_MS  # an answer that has not even failed by then was dropped
 
 
@@ -143,7 +144,7 @@ class BeginningSearch:
         self._post(partial(self._on_answer, this_try, address, stamp, data, error))
 
     def _post(self, callback: Callable[[], None]) -> None:
-        """Any thread: passes an answer, or the end of a copy, to the loop."""
+        """Any thread: passes an answer to the loop."""
         try:
             self._loop.post(callback)
         except BufferFull:
@@ -163,28 +164,29 @@ class BeginningSearch:
             self._ask_again(problem)
             return
         this_try = self._try
-        copied = self._copying.submit(
+        copy = self._copying.submit(
             copy_compacted, self._client, address, stamp, self._directory.path, lambda: this_try == self._try
         )
-        copied.add_done_callback(
-            lambda copy: self._post(partial(self._on_copied, this_try, beginning, copy.exception()))
-        )
+        self._loop.call_later(LOOK_MS, partial(self._look, this_try, beginning, copy))
 
     def _ask_again(self, problem: BaseException) -> None:
         log.warning("no beginning from the master yet error=%s", problem)
         self._loop.call_later(RETRY_MS, partial(self._ask, self._try))
 
-    def _on_copied(self, this_try: int, beginning: Beginning, problem: BaseException | None) -> None:
+    def _look(self, this_try: int, beginning: Beginning, copy: Future[bool]) -> None:
+        """Whether the compacted files have been copied."""
         if this_try != self._try:
+            return
+        if not copy.done():
+            self._loop.call_later(LOOK_MS, partial(self._look, this_try, beginning, copy))
             return
         self._try += 1
         try:
-            if problem is not None:
-                raise problem
+            copy.result()
             with needs_room():
                 note_beginning(self._directory, beginning)
-        except (ZenitError, OSError) as error:
-            self._ask_again(error)
+        except (ZenitError, OSError) as problem:
+            self._ask_again(problem)
             return
         self._is_noted = True
         self._on_noted()

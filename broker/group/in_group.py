@@ -18,12 +18,12 @@ from ...remoting.request_rows import Row, row
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 from ...store.opening.store_files import StoreLock
 from ..config import BrokerConfig
+from ..repair.compacted_copy import CompactedSource
 from ..repair.repairs import Repairs
 from ..replication.replica_files import ReplicaFiles
 from ..replication.sockets import ZeroMqSockets
 from ..worker_pool import WorkerPool
 from .beginning_anew import carry_through_cut
-from .compacted_copy import CompactedSource
 from .controller_link import ControllerLink
 from .followed_store import FollowedStore
 from .group_member import GroupMember

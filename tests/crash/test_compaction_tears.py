@@ -100,7 +100,7 @@ def test_a_kill_at_any_step_leaves_the_old_files_or_the_new(tmp_path, monkeypatc
         assert present(read_on(store, 0, 0)) == state
         assert set(os.listdir(found.folder(("c", 0)))) == {
             "manifest",
-            *(file.name for file in store._compacted.manifests["c", 0].files),
+            *(file.name for file in store.compacted.manifests["c", 0].files),
         }
         store.__exit__(None, None, None)
     assert number > 6
@@ -135,8 +135,8 @@ def test_a_compacted_record_that_rots_is_told_and_never_copied(tmp_path) -> None
         put_value(store, 1, "z", b"z" * 3000)
         put_value(store, 1, "z", b"z" * 3000)
         retain(store, clock)
-        (file,) = store._compacted.manifests["c", 0].files
-        path = os.path.join(store._compacted.folder(("c", 0)), file.name)
+        (file,) = store.compacted.manifests["c", 0].files
+        path = os.path.join(store.compacted.folder(("c", 0)), file.name)
         key = read_on(store, 0, 0)[0].keys[0]
         with open(path, "r+b") as opened:
             opened.seek(file.record_bytes - 10)
@@ -149,7 +149,7 @@ def test_a_compacted_record_that_rots_is_told_and_never_copied(tmp_path) -> None
         put_value(store, 0, key, b"more")
         compact(store, clock)
         assert "damaged" in store.compaction.state().failed["c", 0]
-        assert store._compacted.manifests["c", 0].files[0] == file
+        assert store.compacted.manifests["c", 0].files[0] == file
 
 
 def test_rows_that_rot_are_told(tmp_path) -> None:
@@ -157,13 +157,13 @@ def test_rows_that_rot_are_told(tmp_path) -> None:
     with compacting(tmp_path / "s", clock) as store:
         fill(store, clock, random.Random(4))
         compact(store, clock)
-        (file,) = store._compacted.manifests["c", 0].files
-        folder = store._compacted.folder(("c", 0))
+        (file,) = store.compacted.manifests["c", 0].files
+        folder = store.compacted.folder(("c", 0))
         with open(os.path.join(folder, file.name), "r+b") as opened:
             opened.seek(file.record_bytes + 60)
             opened.write(b"rot")
         rule = MergeRule(now_ms=clock.time_ms, dead_ratio=0, tombstone_ms=1)
-        manifest: Manifest = store._compacted.manifests["c", 0]
+        manifest: Manifest = store.compacted.manifests["c", 0]
         with pytest.raises(Exception, match="rows are damaged"):
             merge(folder, manifest, 0, rule, Limits(memory_bytes=1 << 20))
-        assert QUEUES[0] in store._compacted.manifests
+        assert QUEUES[0] in store.compacted.manifests

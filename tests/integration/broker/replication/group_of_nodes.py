@@ -12,9 +12,9 @@ from typing import Any
 
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.group.beginning_anew import carry_through_cut
-from zenitmq.broker.group.compacted_copy import CompactedSource
 from zenitmq.broker.group.group_member import GroupMember
 from zenitmq.broker.group.store_directory import DirectoryOnDisk
+from zenitmq.broker.repair.compacted_copy import CompactedSource
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.replication.sockets import ZeroMqSockets
 from zenitmq.model.clock import SystemClock

@@ -10,7 +10,7 @@ import pytest
 from link_kit import FakeClient, ManualLoop
 from sim.group_kit import group
 
-from zenitmq.broker.group.beginning_anew import GIVE_UP_MS, RETRY_MS, BeginningSearch
+from zenitmq.broker.group.beginning_anew import GIVE_UP_MS, LOOK_MS, RETRY_MS, BeginningSearch
 from zenitmq.broker.group.store_directory import DirectoryOnDisk
 from zenitmq.broker.replication.beginning import Beginning, beginning_document, is_beginning_noted
 from zenitmq.broker.replication.epochs import Epoch, EpochList
@@ -25,13 +25,24 @@ ANSWER = json.dumps(
 ).encode()
 
 
+class CopyingClient(FakeClient):
+    """Its master has no compacted files, or cannot be asked about them."""
+
+    listed: Any = json.dumps({"queues": []}).encode()
+
+    def call(self, _address: str, _request: Any, *, timeout_ms: int) -> tuple[None, bytes]:
+        if isinstance(self.listed, Exception):
+            raise self.listed
+        return None, self.listed
+
+
 class Story:
     """b asks; a is master, until the test says otherwise."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.loop: Any = ManualLoop()
-        self.client: Any = FakeClient()
+        self.client: Any = CopyingClient()
         self.known: KnownGroup | None = KnownGroup(group("ab", in_sync="a"), 3)
         self.noted = 0
         self.search = BeginningSearch(
@@ -50,6 +61,12 @@ class Story:
 
     def answer(self, data: bytes = ANSWER) -> None:
         self.client.one(GetBeginning).on_reply(None, data, None)
+        self.copy()
+
+    def copy(self) -> None:
+        """The compacted files are copied; the loop sees it."""
+        self.search._copying.submit(lambda: None).result(20)
+        self.loop.pass_ms(LOOK_MS)
 
 
 @pytest.fixture
@@ -100,6 +117,17 @@ def test_a_full_disk_is_waited_for(story: Story, monkeypatch) -> None:
         story.answer()
     assert story.noted == 0
     story.loop.pass_ms(RETRY_MS)
+    story.answer()
+    assert story.noted == 1
+
+
+def test_a_master_that_cannot_be_copied_from_is_asked_again(story: Story) -> None:
+    for wrong in (ConnectionLost("a"), b"no", b'{"queues": [["t", 0, "damaged"]]}', b'{"queues": [["../t", 0, ""]]}'):
+        story.client.listed = wrong
+        story.answer()
+        assert story.noted == 0
+        story.loop.pass_ms(RETRY_MS)
+    del story.client.listed
     story.answer()
     assert story.noted == 1
 

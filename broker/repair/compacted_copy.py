@@ -26,9 +26,9 @@ from ...store.compaction.compacted_files import CompactedReader
 from ...store.compaction.compacted_manifest import ListedFile, Manifest
 from ...store.compaction.incoming import IncomingFiles
 from ...store.message_store import MessageStore
+from ..group.replica_question import QuestionStamp
 from ..json_reply import reply_json
 from ..worker_pool import WorkerPool
-from .replica_question import QuestionStamp
 
 RANGE_BYTES: Final = 1 << 20
 TIMEOUT_MS: Final = 5_000
