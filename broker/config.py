@@ -153,6 +153,18 @@ class BrokerConfig:
         minimum=1,
         maximum=100_000_000,
     )
+    lite_topics_max: int = setting(
+        1_000_000,
+        "lite topics that one parent may have here: a message to one more is refused",
+        minimum=1,
+        maximum=100_000_000,
+    )
+    lite_scan_interval_ms: int = setting(
+        120_000,
+        "how often it is looked for lite topics that are idle for longer than their parent says",
+        minimum=100,
+        maximum=86_400_000,
+    )
     scrub_interval_ms: int = setting(
         7 * 86_400_000,
         "how long after a scrub of the log the next one begins: shorter finds rotten bits sooner, while a replica still has"

@@ -196,6 +196,7 @@ class Broker:
             arena=self._arena,
         )
         self._state.on_topic_deleted = self._store.delete_topic
+        self._state.on_lite_collected = self._store.delete_light_queues
         self._state.on_taken_over = lambda since: settle_popped(self._store, self._state, since)
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
@@ -275,6 +276,7 @@ class Broker:
         self._registration = self._new_registration()
         self._state.on_topic_changed = self._registration.on_topic_changed
         self._state.on_topic_deleted = self._on_topic_deleted
+        self._state.on_lite_collected = self._on_lite_collected
         self._scrub = Scrub(self._store, loop, clock, self._workers, config)
         self._serve(part.serve_replicas(self._workers, self._handlers.pulls.look_again))
         self._scrub.start()
@@ -419,6 +421,11 @@ class Broker:
         if not self._part.is_master:
             self._store.delete_topic(topic, at)
         self._deleted.append((topic, at))
+
+    def _on_lite_collected(self, queues: list[str], at: int) -> None:
+        """A slave's store follows. A master removed them before it wrote the event, and what is there by now is new."""
+        if not self._part.is_master:
+            self._store.delete_light_queues(queues, at)
 
     def _delete_topics(self) -> None:
         """The store's part of topic deletions, which it cannot do while it dispatches their events."""

@@ -16,6 +16,7 @@ from .handlers.reply_handler import ReplyHandler
 from .handlers.send_back_handler import SendBackHandler
 from .handlers.send_handler import SendHandler
 from .handlers.sequenced_send_handler import SequencedSendHandler
+from .lite.lite_handlers import LiteHandlers
 from .pop.pop_handler import PopHandler
 from .pop.receipt_handler import ReceiptHandler
 from .registration import BrokerIdentity
@@ -81,6 +82,7 @@ class BrokerStatistics:
         sequenced: SequencedSendHandler,
         pops: PopHandler,
         receipts: ReceiptHandler,
+        lite: LiteHandlers,
     ) -> None:
         self._store = store
         self._loop = loop
@@ -98,6 +100,7 @@ class BrokerStatistics:
         self._sequenced = sequenced
         self._pops = pops
         self._receipts = receipts
+        self._lite = lite
         self._started_at_ms = clock.now_ms()
         self._began_ms = clock.monotonic_ms()
 
@@ -137,6 +140,7 @@ class BrokerStatistics:
                 "scan_us_max": self._pulls.scan_ns_max // 1000,
             },
             "pops": {**self._pops.document(), **self._receipts.document()},
+            "lite_pops": self._lite.document(),
             "delays": self._delays.document(),
             "transactions": self._transactions.document(),
             "send_backs": {"retried": self._send_backs.retried, "given_up": self._send_backs.given_up},

@@ -12,6 +12,7 @@ from typing import Self
 from .administration.admin_brokers import BrokerAdmin
 from .administration.admin_dead_letters import DeadLetterAdmin
 from .administration.admin_groups import GroupAdmin
+from .administration.admin_lite import LiteAdmin
 from .administration.admin_messages import MessageAdmin
 from .administration.admin_topics import TopicAdmin
 from .administration.admin_transactions import TransactionAdmin
@@ -19,7 +20,7 @@ from .connection.connection import Connection
 from .connection.waiting import Blocking, Waits, blocking
 
 
-class AdminCore(TopicAdmin, GroupAdmin, DeadLetterAdmin, MessageAdmin, TransactionAdmin, BrokerAdmin):
+class AdminCore(TopicAdmin, GroupAdmin, LiteAdmin, DeadLetterAdmin, MessageAdmin, TransactionAdmin, BrokerAdmin):
     """The administration client without its way of waiting.
 
     `Admin` below waits in the calling thread, the one in `zenitmq.aio` on an event loop. Methods that wait are coroutines
@@ -47,6 +48,8 @@ class Admin(AdminCore):
     group_clients = blocking(AdminCore._group_clients)
     leases = blocking(AdminCore._leases)
     lag = blocking(AdminCore._lag)
+    lite_topics = blocking(AdminCore._lite_topics)
+    lite_group = blocking(AdminCore._lite_group)
     reset_offset = blocking(AdminCore._reset_offset)
     clone_offsets = blocking(AdminCore._clone_offsets)
     delete_group = blocking(AdminCore._delete_group)

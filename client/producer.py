@@ -50,7 +50,7 @@ from .sending.ready_batch import ReadyBatches
 from .sending.request_reply import ReplyFuture, RequestReply
 from .sending.send_context import SendContext
 from .sending.send_future import BatchReceipts, SendFuture
-from .sending.target import target_of
+from .sending.target import target_of, target_of_all
 from .sending.waited_send import WaitedSends
 from .tracing.trace import TraceRecorder, trace_topic
 from .tracing.trace_backlog import TraceStatistics
@@ -231,7 +231,11 @@ class ProducerCore(ABC):
         fill = fill_messages(messages, self._compress_over, sharding_key)
         delayed = any(map(is_delayed, messages))
         batch, queue, reply = await self._waited.send(
-            messages[0].topic, fill, target_of(messages[0], sharding_key), self._total_ms(timeout), delayed=delayed
+            messages[0].topic,
+            fill,
+            target_of_all(messages, sharding_key),
+            self._total_ms(timeout),
+            delayed=delayed,
         )
         return BatchReceipts(batch.facts(), queue, reply)
 
@@ -410,7 +414,8 @@ class Producer(ProducerCore):
         with the message itself.
         """
         parts = message_parts(message, self._compress_over, sharding_key)
-        target = sharding_key if message.priority is None else target_of(message, sharding_key)
+        is_plain = message.priority is None and message.lite_topic is None
+        target = sharding_key if is_plain else target_of(message, sharding_key)
         future = self._background.send_nowait(message.topic, parts, target)
         if future is None:
             return run_blocking(self._background.send(message.topic, parts, target, self._timeout_ms))

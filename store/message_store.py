@@ -25,7 +25,7 @@ from ..model.clock import Clock
 from ..model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
-from ..model.topics.light_queues import is_light_queue
+from ..model.topics.light_queues import is_light_queue, lite_prefix
 from ..record.new_record import NewRecord
 from .checksum.checksum_entry import RottenEntry
 from .checksum.checksum_reader import ChecksumReader
@@ -648,6 +648,11 @@ class MessageStore:
                 table[topic] = (*table.get(topic, ()), queue_id)
         return table
 
+    def check_lights(self, check: Callable[[str, str], None]) -> None:
+        """`check(topic, light queue)`: raises a ZenitError if no client's message of the topic may name it. It is asked
+        at the first message of a turn that names it."""
+        self._staging.check_light = check
+
     def has_light_queue(self, name: str) -> bool:
         """Whether it has, or had, a message that the log still has."""
         return name in self._queues.lights
@@ -675,6 +680,8 @@ class MessageStore:
             self._queues.delete_topic(topic)
         self._staging.forget_topic(topic)
         self._confirmation.forget(topic)
+        begin = lite_prefix(topic)
+        self.delete_light_queues([name for name in self.light_queues() if name.startswith(begin)], at)
 
     def delete_light_queue(self, name: str) -> None:
         """Removes a light queue's units; their records stay in the log until they expire. A replay from before this, and a
@@ -683,6 +690,15 @@ class MessageStore:
         self._staging.write()
         self._queues.delete_light(name, self.confirm_offset)
         self._confirmation.forget(name)
+
+    def delete_light_queues(self, names: Iterable[str], at: int) -> None:
+        """The same of several, for an event whose record ends at byte `at` of the log. During a replay: only if the
+        queues do not already reflect it. Raises OSError."""
+        if self._is_replaying and at <= self._opened.queues_reflected:
+            return
+        for name in names:
+            if self.has_light_queue(name):
+                self.delete_light_queue(name)
 
     def protect(self, needs: Needs) -> None:
         """What groups have yet to consume; retention keeps it."""

@@ -24,6 +24,7 @@ class LiteScene(Scene):
 
     def __init__(self, directory: Path, clock: StillClock, **more: Any) -> None:
         super().__init__(directory, clock, **more)
+        self.state.on_lite_collected = _removed_before
         self.lite = LiteHandlers(self.parts, ConditionCache(), self.leases, self.pops)
         self._handlers |= {
             commands.CancelPop: self.lite.on_cancel,
@@ -88,3 +89,7 @@ class LiteScene(Scene):
             ms -= step_ms
             self.lite.pops.on_tick(self.clock.time_ms)
             self.turn()
+
+
+def _removed_before(queues: list[str], at: int) -> None:
+    """A master removes them before it writes the event."""

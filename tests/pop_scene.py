@@ -113,6 +113,7 @@ class Scene:
         self.state = StateLog(str(directory), clock=clock, persist_interval_ms=0, producers=producers)
         self.store = make_store(directory, clock, dispatchers=(self.state,), **{"segment_bytes": 1 << 16, **sizes})
         self.state.on_topic_deleted = self._on_topic_deleted
+        self.state.on_lite_collected = self.store.delete_light_queues
         self.state.on_taken_over = lambda since: settle_popped(self.store, self.state, since)
         with ExitStack() as failed:
             self.store.__enter__()

@@ -20,6 +20,7 @@ from ...remoting.server import Call, RequestLoop
 from ...store.config import StoreConfig
 from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
+from ..lite.lite_sends import check_waiting_batch
 from ..state.admission import queues_to_create
 from ..state.state_log import TOPICS, StateLog
 from ..waiting.blocks import BLOCK_BYTES, blocks
@@ -97,6 +98,7 @@ class DelayHandler:
         queues = 0
         if not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0):
             queues = queues_to_create(self._state.topic_table, topic, queue_id, self._auto_create_queues)
+        check_waiting_batch(self._state.topic_table, topic, payload, request.count)
         records = self._rewritten(request, payload, own=flags != 0)
         if queues:
             event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))

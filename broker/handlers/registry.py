@@ -102,6 +102,7 @@ class Handlers:
             self._sequenced,
             self.pops,
             self._acks,
+            self._lite,
         )
 
     def _begin_sending(self, parts: Parts) -> None:
@@ -153,6 +154,8 @@ class Handlers:
             row(commands.PopMessages, self.pops.on_pop),
             row(commands.CancelPop, self._lite.on_cancel),
             row(commands.PopLite, self._lite.pops.on_pop),
+            row(commands.GetLiteTopics, self._lite.queries.on_topics),
+            row(commands.GetLiteGroup, self._lite.queries.on_group),
             row(commands.SubscribeLite, self._lite.subscribing.on_subscribe),
             row(commands.SuspendLite, self._acks.on_suspend),
             row(commands.AckMessages, self._acks.on_ack),
@@ -215,7 +218,7 @@ class Handlers:
         self.pulls.on_tick(now_ms)
         self.watches.on_tick(now_ms)
         self.pops.on_tick(now_ms)
-        self._lite.pops.on_tick(now_ms)
+        self._lite.on_fast_tick(now_ms)
         self._leases.on_tick(now_ms)
         self._replies.on_tick(now_ms)
 

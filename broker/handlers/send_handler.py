@@ -15,6 +15,7 @@ from ...remoting.commands import Request, SendMessages, SendReply
 from ...remoting.server import Call
 from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
+from ..lite.lite_sends import check_lite_batch
 from ..stage_clock import StageClock
 from ..state.admission import check_keyed, queues_to_create, takes_keyed
 from ..state.state_log import TOPICS, StateLog
@@ -43,6 +44,7 @@ class SendHandler:
         self._stages = stages
         self._write_queues = state.topic_table.write_queues
         self._batch_write_queues = state.topic_table.batch_write_queues
+        self._lite_parents = state.topic_table.lite_parents
         self._store_host = store_host.encode()
         self._auto_create_queues = auto_create_queues
         self.batches = 0
@@ -56,6 +58,9 @@ class SendHandler:
         if not 0 <= queue_id < self._write_queues.get(topic, 0):
             self._send_elsewhere(call, request)
             return
+        if topic in self._lite_parents:
+            records = bytes(self._store.arena.view[call.begin : call.end])
+            check_lite_batch(self._state.topic_table, topic, records, request.count)
         reply, end = self._stage(call, request, self._stage_batch)
         self._acknowledgements.staged.append((call, reply, end, ()))
 

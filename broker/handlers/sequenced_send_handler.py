@@ -30,6 +30,7 @@ from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call
 from ...store.message_store import Placed
 from ..delay.delay_handler import DelayHandler
+from ..lite.lite_sends import check_lite_batch
 from ..state.admission import check_keyed, queues_to_create, takes_keyed
 from ..state.producer_table import UNKNOWN, Key, Piece, ProducerEntry, whereabouts
 from ..state.state_log import TOPICS
@@ -106,6 +107,9 @@ class SequencedSendHandler:
             self._acknowledgements.staged.append((call, self._known_reply(request, known), known.end, ()))
             return
         begin, end = call.begin, call.end
+        if topic in self._state.topic_table.lite_parents:
+            records = bytes(self._store.arena.view[begin:end])
+            check_lite_batch(self._state.topic_table, topic, records, request.count)
         self._fill_in(self._store.arena.view, begin, end, request)
         try:
             placed = self._stage_batch(begin, end, topic, queue_id, request.count, True, SEQUENCED)

@@ -8,7 +8,10 @@ from ..filter.condition_cache import ConditionCache
 from ..handlers.parts import Parts
 from ..pop.leases import Leases
 from ..pop.pop_handler import PopHandler
+from .lite_expiry import LiteCollector
 from .lite_pops import LitePops
+from .lite_query_handler import LiteQueryHandler
+from .lite_sends import LiteWriters
 from .subscription_handler import LiteSubscriptionHandler
 from .subscriptions import LiteSubscriptions
 
@@ -21,6 +24,12 @@ class LiteHandlers:
         self._plain_pops = plain_pops
         self.pops = LitePops(parts, conditions, leases, subscriptions, plain_pops.recent)
         self.subscribing = LiteSubscriptionHandler(parts, subscriptions, self.pops)
+        self.queries = LiteQueryHandler(parts, subscriptions)
+        writers = LiteWriters(
+            parts.state.topic_table, parts.store.has_light_queue, topics_max=parts.config.lite_topics_max
+        )
+        parts.store.check_lights(writers.check)
+        self.collector = LiteCollector(parts, subscriptions, writers)
         parts.state.pop_table.on_freed = self.pops.on_freed
 
     def on_cancel(self, call: Call[CancelPop]) -> Done:
@@ -33,6 +42,15 @@ class LiteHandlers:
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """More may be read in these queues."""
         self.pops.on_arrivals(queues)
+
+    def document(self) -> dict[str, int]:
+        """For the statistics."""
+        return {**self.pops.document(), "collected": self.collector.collected}
+
+    def on_fast_tick(self, now_ms: int) -> None:
+        """Ten times a second. `now_ms`: monotonic."""
+        self.pops.on_tick(now_ms)
+        self.collector.on_tick(now_ms)
 
     def on_tick(self, now_ms: int) -> None:
         """Each second. `now_ms`: monotonic."""

@@ -333,6 +333,21 @@ class PopTable:
         """Of one group."""
         return ((key, queue) for key, queue in self._queues.items() if key[0] == group)
 
+    def has_left(self, key: QueueKey, begin: int, end: int) -> bool:
+        """Whether a group has something to receive or to acknowledge of a queue that has [begin, end) now."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return begin < end
+        return not queue.is_idle or max(begin, queue.next) < end
+
+    def light_queues(self) -> list[str]:
+        """Those of which something was popped; some several times."""
+        return [key[1] for key in self._queues.copy() if key[1].startswith(LIGHT_PREFIX)]
+
+    def light_queues_of(self, group: str) -> list[str]:
+        """Those from which a group popped."""
+        return [key[1] for key in self._queues if key[0] == group and key[1].startswith(LIGHT_PREFIX)]
+
     def lite_counts(self, parent: str) -> Mapping[str, int]:
         """{group: how many of the parent's lite topics it has received from}."""
         return self._lite_counts.get(parent, _NO_COUNTS)

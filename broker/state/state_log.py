@@ -22,6 +22,7 @@ from ...model.clock import Clock
 from ...model.errors import StoreFormatError
 from ...model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, STATE_TOPICS, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
+from ...model.topics.light_queues import lite_queue
 from ...record.kernel import StoredMessage, decode_batch, sequenced_stretches
 from ...record.new_record import NewRecord
 from ...record.sys_flag import ENDS_WAIT, SEQUENCED
@@ -38,8 +39,8 @@ from .producer_table import FILE_NAME as SEQUENCES_FILE
 from .producer_table import Piece, ProducerTable
 from .query_offsets import DROPPED, KEPT, QueryOffsets
 from .queue_locks import LEASE_MS, LOCKED, RENEWED, UNLOCKED, QueueLockTable
-from .topic_table import DELETED, SET, Document, TopicTable
-from .unknown_events import is_passed_over
+from .topic_table import COLLECTED, DELETED, SET, Document, TopicTable
+from .unknown_events import is_passed_over, unknown_event
 
 if TYPE_CHECKING:
     from ...store.message_store import Placed
@@ -58,7 +59,7 @@ FILE_NAMES: Final = {
 }
 """In the order in which they are written."""
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    TOPICS: (SET, DELETED),
+    TOPICS: (SET, DELETED, COLLECTED),
     GROUPS: (SET, DELETED),
     OFFSETS: (COMMITTED, RESET, STARTED),
     LOCKS: (LOCKED, UNLOCKED, RENEWED),
@@ -111,6 +112,7 @@ class StateLog:
         self.producer_table = producers
         self.on_topic_changed: Callable[[str], None] = _nothing_of_it
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
+        self.on_lite_collected: Callable[[list[str], int], None] = _nothing_of_these  # light queues, and that end
         self.on_taken_over: Callable[[int], None] = (
             _nothing_from  # RocketMQ wrote the offsets, and the log from there on
         )
@@ -293,7 +295,22 @@ class StateLog:
                 (producer_id, topic, queue_id), piece, run.begin + end, run.store_timestamp_ms, heard_ms
             )
 
+    def _on_lite_collected(self, event: Document, end: PhysicalOffset) -> None:
+        parent, names = event.get("topic"), event.get("liteTopics")
+        if (
+            not isinstance(parent, str)
+            or not isinstance(names, list)
+            or not all(isinstance(name, str) for name in names)
+        ):
+            raise unknown_event("topic", event)
+        if end > self._loaded[POPS]:
+            self.pop_table.on_lite_collected(parent, names)
+        self.on_lite_collected([lite_queue(parent, name) for name in names], end)  # in any case, as with topics
+
     def _on_topic_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
+        if event.get("event") == COLLECTED:
+            self._on_lite_collected(event, end)
+            return
         if end > self._loaded[TOPICS]:
             known = len(self.topic_table.configs)
             self.topic_table.on_event(event, version, end)
@@ -368,6 +385,10 @@ def _nothing_from(end: int) -> None:
 
 
 def _nothing_of_it(topic: str) -> None:
+    """Used until the service has wired it."""
+
+
+def _nothing_of_these(queues: list[str], at: int) -> None:
     """Used until the service has wired it."""
 
 

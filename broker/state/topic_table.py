@@ -7,7 +7,7 @@ RocketMQ's own topics.json can be loaded; fields that we do not use are kept and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,12 +26,14 @@ from ...model.route import (
     TYPE_ATTRIBUTE,
     TopicConfig,
 )
+from ...model.topics.lite_settings import is_lite_parent
 from .unknown_events import unknown_event
 
 Document = dict[str, Any]
 
 SET: Final = "set"
 DELETED: Final = "deleted"
+COLLECTED: Final = "collected"
 INCARNATION: Final = "incarnation"  # our own fields; RocketMQ ignores what it does not know
 MADE_AT: Final = "madeAt"  # ours too
 PERMISSIONS: Final = (PERMISSION_WRITE, PERMISSION_READ, PERMISSION_READ_WRITE)
@@ -121,6 +123,7 @@ class TopicTable:
         "batch_write_queues",
         "compacted",
         "configs",
+        "lite_parents",
         "write_queues",
     )
 
@@ -133,6 +136,7 @@ class TopicTable:
         self.compacted: dict[
             str, TopicConfig
         ] = {}  # those topics: not in `write_queues`, since their sends are checked
+        self.lite_parents: set[str] = set()  # topics whose messages name lite topics
         self._documents: dict[str, Document] = {}
         self._rest: Document = {}
 
@@ -160,6 +164,11 @@ class TopicTable:
         """The event that deletes a topic, its queues and the offsets of its groups."""
         return {"event": DELETED, "topic": topic}
 
+    @staticmethod
+    def event_collected(parent: str, lite_topics: Sequence[str]) -> Document:
+        """The event that removes idle lite topics of a parent: their light queues, and what groups have received of them."""
+        return {"event": COLLECTED, "topic": parent, "liteTopics": lite_topics}
+
     def on_event(self, event: Mapping[str, Any], version: Document, end: int) -> None:
         """Applies one event of the log. Raises StoreFormatError.
 
@@ -176,6 +185,7 @@ class TopicTable:
         elif kind == DELETED and isinstance(subject, str):
             for table in (self.configs, self._documents, self.write_queues, self.batch_write_queues, self.compacted):
                 table.pop(subject, None)
+            self.lite_parents.discard(subject)
         else:
             raise unknown_event("topic", event)
 
@@ -218,6 +228,10 @@ class TopicTable:
             self.compacted[config.name] = config
         self.write_queues.pop(config.name, None)
         self.batch_write_queues.pop(config.name, None)
+        if is_lite_parent(config.attributes):
+            self.lite_parents.add(config.name)
+        else:
+            self.lite_parents.discard(config.name)
         if not config.is_compacted and config.permission & PERMISSION_WRITE and is_routed_topic(config.name):
             table = self.batch_write_queues if config.is_batched else self.write_queues
             table[config.name] = config.write_queues

@@ -29,6 +29,7 @@ from ...store.message_store import Placed
 from ..acknowledgements import Acknowledgements
 from ..handlers.parts import Parts
 from ..json_reply import reply_json
+from ..lite.lite_sends import check_waiting_batch
 from ..state.admission import queues_to_create
 from ..state.client_registry import ClientRegistry
 from ..state.state_log import TOPICS
@@ -85,6 +86,7 @@ class TransactionHandler:
         queues = 0
         if not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0):
             queues = queues_to_create(self._state.topic_table, topic, queue_id, self._auto_create_queues)
+        check_waiting_batch(self._state.topic_table, topic, payload, request.count)
         records = self._halves(request, payload)
         if queues:
             event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))

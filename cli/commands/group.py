@@ -10,6 +10,7 @@ from ...model.queue import MessageQueue
 from ..options import Json, Namesrv, complete_groups, complete_topics, parse_pairs, parse_time_ms
 from ..output import print_facts, print_table, readable_time, show
 from ..watch import watched
+from .lite import group_lite
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups)]
 Attributes = Annotated[
@@ -64,6 +65,7 @@ def register(app: typer.Typer) -> None:
     group_app.command("list")(list_groups)
     group_app.command("describe")(describe)
     group_app.command("clients")(clients)
+    group_app.command("lite")(group_lite)
     group_app.command("create")(create)
     group_app.command("update")(update)
     group_app.command("reset-offset")(reset_offset)

@@ -12,6 +12,7 @@ from ...model.topics.lite_settings import EXPIRATION, NEVER
 from ..options import Json, Namesrv, complete_topics, pairs_text, parse_duration, parse_pairs
 from ..output import print_table, readable_time, show
 from ..watch import watched
+from .lite import register_topics
 
 Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_topics)]
 
@@ -24,6 +25,7 @@ def register(app: typer.Typer) -> None:
     topic_app.command("list")(list_topics)
     topic_app.command("describe")(describe)
     topic_app.command("delete")(delete)
+    register_topics(topic_app)
     app.add_typer(topic_app, name="topic")
 
 

@@ -34,6 +34,8 @@ class Admin(AdminCore):
     group_clients = AdminCore._group_clients
     leases = AdminCore._leases
     lag = AdminCore._lag
+    lite_topics = AdminCore._lite_topics
+    lite_group = AdminCore._lite_group
     reset_offset = AdminCore._reset_offset
     clone_offsets = AdminCore._clone_offsets
     delete_group = AdminCore._delete_group

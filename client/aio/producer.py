@@ -124,7 +124,8 @@ class Producer(ProducerCore):
         parts = message_parts(message, self._compress_over, sharding_key)
         future: Sent = calls.loop.create_future()
         topic = message.topic
-        target = sharding_key if message.priority is None else target_of(message, sharding_key)
+        is_plain = message.priority is None and message.lite_topic is None
+        target = sharding_key if is_plain else target_of(message, sharding_key)
         line: Line = (topic, _UNSHARDED if target is None else hash(target) % _SHARDED_LINES)
         if not self._backlog.has(line):
             sent = self._background.send_nowait(topic, parts, target)

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 SWEEP_MS: Final = 100
 
 LaneName = str | MessageQueue | tuple[str, Priority]
-"""A topic, the queue of a sharding key, or a topic and a priority."""
+"""A topic, the queue of a sharding key or of lite topics, or a topic and a priority."""
 
 Lanes = dict[LaneName, SendLane]
 
@@ -223,7 +223,7 @@ class BackgroundSends:
     def _lane_name(self, topic: str, target: Target | None) -> LaneName:
         if target is None:
             return topic
-        return (topic, target) if isinstance(target, Priority) else self._destinations.sharded_queue(topic, target)
+        return (topic, target) if isinstance(target, Priority) else self._destinations.own_queue(topic, target)
 
     async def _lane(self, lanes: Lanes, topic: str, target: Target | None, wait_ms: int) -> SendLane:
         known = self._known_lane(lanes, topic, target)

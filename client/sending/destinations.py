@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 
 from ...model.clock import monotonic_ms
-from ...model.errors import NoRoute
+from ...model.errors import MessageIllegal, NoRoute
 from ...model.queue import MessageQueue
 from ...model.route import TopicRoute
 from ..connection.route_cache import RouteCache
 from .latency_fault import LatencyFault
 from .outgoing import check_sharding_key
-from .queue_choice import choose_queue, interleave, priority_queues, shard_layout, shard_queue
-from .target import Priority, Target
+from .queue_choice import choose_queue, interleave, lite_topic_queue, priority_queues, shard_layout, shard_queue
+from .target import LiteTarget, Priority, Target
 
 
 class _Ring:
@@ -43,7 +43,7 @@ class Destinations:
         self._routes = routes
         self._fault = fault
         self._rings: dict[str, _Ring] = {}
-        self._layouts: dict[str, tuple[MessageQueue, ...]] = {}
+        self._layouts: dict[str, tuple[TopicRoute, tuple[MessageQueue, ...]]] = {}
         self._layout_lock = threading.Lock()
 
     def next_queue(
@@ -59,7 +59,7 @@ class Destinations:
         Raises NoRoute if no queue is writable, InvalidParameter.
         """
         if target is not None and not isinstance(target, Priority):
-            return self.sharded_queue(topic, target)
+            return self.own_queue(topic, target)
         ring = self._ring(topic)
         ring.turn += 1
         queues = ring.queues if target is None else ring.of_priority(target)
@@ -83,21 +83,39 @@ class Destinations:
         has_room: Callable[[str], bool] | None = None,
     ) -> Iterator[MessageQueue]:
         """As many choices of `next_queue` as the topic has queues. Raises as it does."""
-        count = 1 if isinstance(target, str) else len(self._ring(topic).queues)
+        count = 1 if isinstance(target, str | LiteTarget) else len(self._ring(topic).queues)
         for _ in range(count):
             yield self.next_queue(topic, target, avoid=avoid, has_room=has_room)
+
+    def own_queue(self, topic: str, target: str | LiteTarget) -> MessageQueue:
+        """The one queue of a target. Raises as `sharded_queue` does; MessageIllegal for lite topics of several queues."""
+        if not isinstance(target, LiteTarget):
+            return self.sharded_queue(topic, target)
+        layout = self._layout(topic)
+        first, *others = target.names
+        queue = lite_topic_queue(layout, first)
+        for other in others:
+            if lite_topic_queue(layout, other) != queue:
+                raise MessageIllegal(
+                    f"a batch is of one queue, lite topics {first} and {other} of {topic} are of two: use send_async"
+                )
+        return queue
 
     def sharded_queue(self, topic: str, sharding_key: str) -> MessageQueue:
         """The queue of a sharding key. Raises InvalidParameter; NoRoute if the topic's queues are not known."""
         check_sharding_key(sharding_key)
+        return shard_queue(self._layout(topic), sharding_key)
+
+    def _layout(self, topic: str) -> tuple[MessageQueue, ...]:
         route = self._routes.cached(topic)
-        with self._layout_lock:
-            layout = self._layouts.get(topic, ())
-            if route is not None:
-                layout = self._layouts[topic] = shard_layout(route, layout)
-        if not layout:
+        known = self._layouts.get(topic)
+        if route is not None and (known is None or known[0] is not route):
+            with self._layout_lock:
+                before = self._layouts.get(topic)
+                known = self._layouts[topic] = route, shard_layout(route, () if before is None else before[1])
+        if known is None or not known[1]:
             raise NoRoute(topic, "no queue takes messages")
-        return shard_queue(layout, sharding_key)
+        return known[1]
 
     def address_of(self, queue: MessageQueue) -> str:
         """The address of the queue's master. Raises NoRoute."""

@@ -14,7 +14,7 @@ from .delayed_send import Answer, answer_of, send_request
 from .outgoing import Fill, check_send_topic
 from .ready_batch import ReadyBatch, ReadyBatches
 from .send_context import SendContext
-from .target import Target
+from .target import LiteTarget, Target
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
@@ -71,7 +71,7 @@ class WaitedSends:
                     if attempt.on_error(error):
                         continue
                     tries += 1
-                    stays = attempt.in_doubt or isinstance(target, str)
+                    stays = attempt.in_doubt or isinstance(target, str | LiteTarget)
                     try:
                         await self._wait_for_next_try(error, topic, tries, deadline_ms, avoid, is_sharded=stays)
                     except ZenitError as last:

@@ -52,7 +52,17 @@ LACKS: Final = (
         f"{ANOTHER}; here read the queues: PullConsumer(None).assign(...)",
         (commands.QueryMessages,),
     ),
-    Lack(LITE_TOPICS, ANOTHER, (commands.PopLite, commands.SubscribeLite, commands.SuspendLite)),
+    Lack(
+        LITE_TOPICS,
+        ANOTHER,
+        (
+            commands.PopLite,
+            commands.SubscribeLite,
+            commands.SuspendLite,
+            commands.GetLiteTopics,
+            commands.GetLiteGroup,
+        ),
+    ),
     Lack(
         "readers of Spark",
         "use a cluster: the tasks of Spark are other programs",

@@ -58,6 +58,8 @@ from .groups import GetGroups as GetGroups
 from .groups import Heartbeat as Heartbeat
 from .groups import HeartbeatReply as HeartbeatReply
 from .groups import UnregisterClient as UnregisterClient
+from .lite import GetLiteGroup as GetLiteGroup
+from .lite import GetLiteTopics as GetLiteTopics
 from .lite import LitePopReply as LitePopReply
 from .lite import LiteSubscribedReply as LiteSubscribedReply
 from .lite import PopLite as PopLite

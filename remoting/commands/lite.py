@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from .base import Lane, Reply, RequestFor, ServedBy, request
+from .base import JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .popping import ChangedReply
 from .rights import Action, on_group, on_topic
 
@@ -92,3 +92,26 @@ class SuspendLite(RequestFor[ChangedReply]):
     handle: str
     index: int
     delay_ms: int
+
+
+@request(9191, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.DESCRIBE),))
+@dataclass(frozen=True, slots=True)
+class GetLiteTopics(RequestFor[JsonReply]):
+    """Lite topics of a parent, by name, at most `count` (1 to 1000) behind the name `after`: {"count": of all, "lite_topics":
+    [{lite_topic, min_offset, max_offset, last_stored_at_ms, subscribers}], "next": "" at the end, else the next `after`}."""
+
+    topic: str
+    after: str = ""
+    count: int = 500
+
+
+@request(9192, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
+@dataclass(frozen=True, slots=True)
+class GetLiteGroup(RequestFor[JsonReply]):
+    """What a group has of lite topics: {"group", "members": [{client_id, topic, lite_topics, ready}], "lite_topics":
+    [{topic, lite_topic, next_offset, max_offset, lag, leased, available}], "next"}: those of which something is left to
+    receive or to acknowledge. `after`, `count` and `next` as in GetLiteTopics, by the name of the light queue."""
+
+    group: str
+    after: str = ""
+    count: int = 500

@@ -112,6 +112,8 @@ class Staging:
         self._light_ends: dict[str, int] = {}  # of the light queues that staged records name: their next offsets
         self._new_lights = 0  # how many of them do not exist yet
         self._batch_tails: dict[tuple[str, int], _Tail] = {}  # of batch queues
+        self._light_topic = ""  # whose records are being stamped
+        self.check_light: Callable[[str, str], None] = _allow
         self._staged: list[WrittenRun] = []
         self._staged_end = 0  # physical offset behind what is staged, else the log's end
         self._staged_room = -1  # bytes that may still be staged before the segment must roll
@@ -119,13 +121,21 @@ class Staging:
         self._is_appended = False  # the staged batches are in the log but not dispatched
 
     def stage(
-        self, begin: int, end: int, topic: str, queue_id: int, count: int, own: bool = False, flags: int = 0
+        self,
+        begin: int,
+        end: int,
+        topic: str,
+        queue_id: int,
+        count: int,
+        own: bool = False,
+        flags: int = 0,
+        find_light: Callable[[str], int] | None = None,
     ) -> Placed:
         """Stages a producer's batch in arena.view[begin:end], begin == arena.used: checks and stamps it there.
 
         Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is then unchanged.
-        `own`: the records may have fields that a client may not set, and their bodies are known to match their checksums;
-        `flags`: of the run.
+        `find_light`: of records that are not a client's. `own`: the records may have fields that a client may not set,
+        and their bodies are known to match their checksums; `flags`: of the run.
         """
         tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
         size = end - begin
@@ -136,6 +146,7 @@ class Staging:
         now_ms = self._now_ms()
         physical = self._staged_end
         kernel = self._kernel
+        self._light_topic = topic
         units_begin, keys_begin = kernel.units_end, kernel.keys_end
         queue_offset = tail.next_offset
         done = kernel.stamp(
@@ -151,7 +162,7 @@ class Staging:
             now_ms,
             own,
             tail.light_ends,
-            self._find_light,
+            find_light or self._find_allowed_light,
         )
         if done <= 0:
             raise self._refusal(done, begin, end)
@@ -215,7 +226,7 @@ class Staging:
             self._make_room(size)
         begin = self._arena.used
         self._memory[begin : begin + size] = records
-        return self.stage(begin, begin + size, topic, queue_id, count, own=True, flags=flags)
+        return self.stage(begin, begin + size, topic, queue_id, count, True, flags, self._find_light)
 
     def stage_record(self, new: NewRecord, *, frees_room: bool = False) -> Placed:
         """Stages one record that the broker itself makes; see `MessageStore.stage_record`.
@@ -283,6 +294,11 @@ class Staging:
         tail = self._tails[topic, queue_id] = _Tail(self._queues.get_or_create(topic, queue_id), self._light_ends)
         return tail
 
+    def _find_allowed_light(self, name: str) -> int:
+        """The same for a client's record, which may not name every one. Also raises what `check_light` does."""
+        self.check_light(self._light_topic, name)
+        return self._find_light(name)
+
     def _find_light(self, name: str) -> int:
         """The next offset of a light queue that no staged record names. Raises TooManyLightQueues."""
         queue = self._queues.get(name, 0)
@@ -337,10 +353,11 @@ class Staging:
         """Handles a batch larger than a segment: checks it whole, then writes it piece by piece at once."""
         self._make_room(RECORD_OVERHEAD_BYTES)
         kernel = self._kernel
+        self._light_topic = tail.topic
         tried = None if tail.light_ends is None else dict(tail.light_ends)
         done = kernel.stamp(
             self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms(), own,
-            tried, self._find_light,
+            tried, self._find_allowed_light,
         )  # fmt: skip
         kernel.clear()
         if done <= 0:
@@ -425,3 +442,7 @@ class Staging:
     def is_empty(self) -> bool:
         """Whether nothing is staged."""
         return not self._staged
+
+
+def _allow(topic: str, queue: str) -> None:
+    """Until a broker says which light queues a topic's messages may name."""

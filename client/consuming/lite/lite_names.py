@@ -55,7 +55,7 @@ class LiteNames:
 
     def subscription(self) -> Mapping[str, frozenset[str]]:
         """{parent: lite topics}."""
-        return {topic: frozenset(names) for topic, names in self._wanted.items()}
+        return {topic: frozenset(names) for topic, names in self._wanted.items() if names}
 
     def add(self, topic: str, names: Iterable[str]) -> list[str]:
         """Returns those that are new."""

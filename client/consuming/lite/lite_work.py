@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ....model.clock import monotonic_ms
-from ....model.errors import LiteSubscriptionUnknown, RemoteProtocolError, ZenitError
+from ....model.errors import LiteSubscriptionUnknown, RemoteProtocolError, TopicNotFound, ZenitError
 from ....model.subscription import Subscription, subscriptions_of
 from ....remoting.commands import LitePopReply, LiteSubscribedReply, PopLite, PopMessages, SubscribeLite
 from ...connection.retry import RetryPolicy
@@ -53,7 +53,7 @@ class LiteWork(PopWork):
         try:
             await self._tell_all(topic)
         except ZenitError as error:
-            if error.retriable or error.route_stale:
+            if (error.retriable or error.route_stale) and not isinstance(error, TopicNotFound):
                 log.info("not told yet group=%s topic=%s error=%s", self._group, topic, error)
                 return
             with self._lock:

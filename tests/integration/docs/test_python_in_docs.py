@@ -33,6 +33,7 @@ LACKING = {
     "delays": "delayed messages",
     "finding": "queries",
     "idempotent": "idempotent producers",
+    "lite-topics": "lite topics",
     "tracing": "queries",
     "transactions": "transactions",
 }

@@ -1,0 +1,63 @@
+"""`zenit topic create --type lite`, `zenit topic lite list`, `zenit group lite`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from zenitmq import Admin, LiteConsumer, Message, Producer
+from zenitmq.testing import LocalCluster
+
+ZENIT = str(Path(sys.executable).with_name("zenit"))
+
+
+def run(cluster: LocalCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [ZENIT, *arguments, "--namesrv", cluster.namesrv]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def zenit(cluster: LocalCluster, *arguments: str) -> str:
+    done = run(cluster, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_lite_topics_and_what_groups_have_of_them_are_shown(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "lite-parent", "--type", "lite", "--lite-expiry", "36h")
+    with Admin(one_broker.namesrv) as admin:
+        (config,) = (topic for topic in admin.topic_configs() if topic["name"] == "lite-parent")
+    assert config["attributes"] == {"message.type": "LITE", "lite.topic.expiration": "2160"}
+    assert config["write_queues"] == 1
+    with (
+        Producer(namesrv=one_broker.namesrv) as producer,
+        LiteConsumer("lite-agents", namesrv=one_broker.namesrv) as consumer,
+    ):
+        consumer.subscribe("lite-parent", ["a", "b"])
+        for name in ("a", "b", "c"):
+            producer.send(Message("lite-parent", b"x", lite_topic=name))
+        listed = json.loads(zenit(one_broker, "topic", "lite", "list", "lite-parent", "--json"))
+        assert [(row["lite_topic"], row["subscribers"]) for row in listed["lite_topics"]] == [
+            ("a", 1),
+            ("b", 1),
+            ("c", 0),
+        ]
+        assert zenit(one_broker, "topic", "lite", "list", "lite-parent", "--limit", "2").endswith("3 lite topics\n")
+        shown = json.loads(zenit(one_broker, "group", "lite", "lite-agents", "--json"))
+        assert [(row["lite_topic"], row["lag"]) for row in shown["lite_topics"]] == [("a", 1), ("b", 1)]
+        assert [row["lite_topics"] for row in shown["members"]] == [2]
+        assert "lite-parent" in zenit(one_broker, "group", "lite", "lite-agents")
+
+
+def test_what_is_wrong_is_told_in_one_line(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "lite-none")
+    refused = run(one_broker, "topic", "lite", "list", "lite-none")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "has no lite topics" in refused.stderr
+    for arguments in (
+        ("topic", "create", "lite-wrong", "--type", "lite", "--lite-expiry", "40d"),
+        ("topic", "create", "lite-wrong", "--type", "small"),
+        ("group", "create", "lite-wrong", "--attr", "lite.sub.model=Some"),
+    ):
+        assert run(one_broker, *arguments).returncode == 1

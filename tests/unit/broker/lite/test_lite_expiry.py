@@ -1,0 +1,178 @@
+"""Lite topics that are idle are collected, unless somebody has something of them left to receive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lite_scene import PARENT, LiteScene
+from store_kit import StillClock
+
+from zenitmq.broker.lite.expiry import LiteScan, LiteState, is_over
+from zenitmq.model.topics.light_queues import lite_queue
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[LiteScene]:
+    with LiteScene(tmp_path, StillClock()) as scene:
+        scene.create_parent(**{"lite.topic.expiration": "15"})
+        scene.turn()
+        yield scene
+
+
+def scan(scene: LiteScene) -> None:
+    """One scan, as of now."""
+    scene.clock.time_ms += scene.parts.config.lite_scan_interval_ms
+    scene.lite.collector.on_tick(scene.clock.time_ms)
+    scene.turn()
+
+
+def pass_minutes(scene: LiteScene, minutes: int) -> None:
+    scene.clock.time_ms += minutes * MINUTE_MS
+
+
+def receive_all(scene: LiteScene, name: str) -> list[bytes]:
+    asked = scene.receive()
+    scene.turn()
+    if asked.bodies:
+        scene.ack_lite(asked, name)
+        scene.turn()
+    return asked.bodies
+
+
+def has(scene: LiteScene, name: str) -> bool:
+    queue = lite_queue(PARENT, name)
+    return bool(scene.store.max_offset(queue, 0) > scene.store.min_offset(queue, 0))
+
+
+def test_an_idle_lite_topic_goes_with_what_its_group_received(scene: LiteScene) -> None:
+    scene.subscribe("a")
+    scene.say("a", b"0")
+    scene.turn()
+    assert receive_all(scene, "a") == [b"0"]
+    pass_minutes(scene, 12)
+    scan(scene)
+    assert has(scene, "a")
+    pass_minutes(scene, 2)
+    scan(scene)
+    assert not has(scene, "a")
+    assert scene.state.pop_table.queue(("g", lite_queue(PARENT, "a"), 0)) is None
+    assert dict(scene.state.pop_table.lite_counts(PARENT)) == {}
+    assert scene.lite.collector.collected == 1
+    scan(scene)
+    assert scene.lite.collector.collected == 1
+
+
+def test_one_that_comes_again_is_received_from_its_first_new_message(scene: LiteScene) -> None:
+    scene.subscribe("a")
+    scene.say("a", b"0")
+    scene.turn()
+    receive_all(scene, "a")
+    pass_minutes(scene, 16)
+    scan(scene)
+    scene.say("a", b"1")
+    scene.turn()
+    assert receive_all(scene, "a") == [b"1"]
+
+
+@pytest.mark.parametrize("what", ["unread", "leased", "available", "never received"])
+def test_one_that_a_group_wants_stays(scene: LiteScene, what: str) -> None:
+    scene.subscribe("a")
+    scene.say("a", b"0", b"1")
+    scene.turn()
+    if what == "unread":
+        asked = scene.receive(1)
+        scene.turn()
+        scene.ack_lite(asked, "a")
+    elif what != "never received":
+        scene.receive(invisible_ms=3_600_000 if what == "leased" else 1000)
+    scene.turn()
+    pass_minutes(scene, 16)
+    if what == "available":
+        scene.tick(200)
+    scan(scene)
+    assert has(scene, "a")
+
+
+def test_one_that_nobody_receives_goes(scene: LiteScene) -> None:
+    scene.say("a", b"0")
+    scene.turn()
+    pass_minutes(scene, 16)
+    scan(scene)
+    assert not has(scene, "a")
+
+
+def test_without_an_expiration_it_stays(tmp_path: Path) -> None:
+    with LiteScene(tmp_path, StillClock()) as scene:
+        scene.create_parent()
+        scene.turn()
+        scene.say("a", b"0")
+        scene.turn()
+        pass_minutes(scene, 100_000)
+        scan(scene)
+        assert has(scene, "a")
+
+
+def test_a_restart_does_not_bring_it_back(tmp_path: Path) -> None:
+    clock = StillClock()
+    with LiteScene(tmp_path, clock) as scene:
+        scene.create_parent(**{"lite.topic.expiration": "15"})
+        scene.turn()
+        scene.subscribe("a", "b")
+        for name in ("a", "b"):
+            scene.say(name, b"0")
+            scene.turn()
+            assert receive_all(scene, name) == [b"0"]
+        pass_minutes(scene, 16)
+        scene.say("b", b"1")
+        scene.turn()
+        scan(scene)
+    with LiteScene(tmp_path, clock) as scene:
+        assert (has(scene, "a"), has(scene, "b")) == (False, True)
+        scene.subscribe("a", "b")
+        assert receive_all(scene, "b") == [b"1"]
+        scene.say("a", b"2")
+        scene.turn()
+        assert receive_all(scene, "a") == [b"2"]
+
+
+def test_a_deleted_parent_takes_its_lite_topics_with_it(scene: LiteScene) -> None:
+    scene.subscribe("a")
+    scene.say("a", b"0", b"1")
+    scene.turn()
+    waiting = scene.receive(1)
+    scene.turn()
+    assert waiting.bodies == [b"0"]
+    scene.delete(PARENT)
+    scene.turn()
+    assert not has(scene, "a")
+    assert list(scene.state.pop_table.all_queues()) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "expiration_ms", "expected"),
+    [
+        (LiteState(1000, False, True), 500, True),
+        (LiteState(1000, False, True), 1000, False),
+        (LiteState(1000, True, True), 500, False),
+        (LiteState(1000, False, True), None, False),
+        (LiteState(None, False, True), None, True),
+        (LiteState(None, True, True), None, False),
+        (LiteState(None, False, False), 500, False),
+    ],
+)
+def test_what_is_over(state: LiteState, expiration_ms: int | None, expected: bool) -> None:
+    assert is_over(state, expiration_ms, 2000) is expected
+
+
+def test_a_scan_looks_at_some_at_a_time_and_counts_what_stays() -> None:
+    names = [lite_queue("p", "a"), "%LMQ%other", lite_queue("p", "b"), lite_queue("q", "c")]
+    scan = LiteScan(names)
+    assert scan.some(2, lambda parent, name, queue: name == "a") == {"p": [("a", names[0])]}
+    assert not scan.is_done
+    assert scan.some(9, lambda parent, name, queue: False) == {}
+    assert scan.is_done
+    assert scan.counts == {"p": 1, "q": 1}
