@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,27 @@ def test_zenit_bench_runs_on_an_engine_with_loads_in_threads(kind: str, work: st
 def test_what_needs_processes_or_is_lacking_is_refused(options: dict, told: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match=told):
         run(BenchOptions(namesrv=named("embedded", tmp_path), directory=str(tmp_path), **options), lambda _: None)
+
+
+def test_the_command_takes_the_name_of_an_engine() -> None:
+    zenit = str(Path(sys.executable).with_name("zenit"))
+    command = [
+        zenit,
+        "bench",
+        "produce",
+        "--namesrv",
+        "memory://x",
+        "--seconds",
+        "0.2",
+        "--limit-seconds",
+        "0",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cluster"]["namesrv"] == "memory://x"
+    refused = subprocess.run([*command[:4], "local://x"], capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, "local:///DIRECTORY" in refused.stderr) == (2, True), refused.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
