@@ -134,6 +134,12 @@ def kill(store_directory: Any, copy: Any) -> Path:
     return Path(copy)
 
 
+def persist(store: MessageStore, now_ms: int) -> None:
+    """Makes durable all that is dispatched, as a checkpoint does."""
+    mark = (store.written, now_ms)
+    store._upkeep.run_in_worker(lambda: store._upkeep._persist(mark)).result(20)
+
+
 def rot(store: MessageStore, offset: int) -> Callable[[], None]:
     """What makes the record at `offset`, whose bytes rot now, whole again."""
     store.flush_all(20_000)

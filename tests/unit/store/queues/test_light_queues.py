@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_kit import StillClock, get, kill, light, make_store, message, put, read_queue, stage
+from store_kit import StillClock, get, kill, light, make_store, message, persist, put, read_queue, stage
 
 from zenitmq.broker.repair.stored_state import store_statistics
 from zenitmq.model.errors import MessageIllegal, TooManyLightQueues
@@ -193,7 +193,7 @@ def test_a_batch_larger_than_a_segment(tmp_path: Path, engine: str) -> None:
 def expire(store: MessageStore, clock: StillClock) -> None:
     for _ in range(40):
         clock.time_ms += 100
-        store._upkeep._persist((store.written, clock.time_ms))
+        persist(store, clock.time_ms)
         store.on_tick(clock.time_ms)
 
 
@@ -286,7 +286,7 @@ def test_a_deleted_one_goes_on_at_an_offset_of_its_own(
             store.log_checker(), store.queue_checker(), 0, bytes_max=1 << 20, limit=store.written
         )
         assert (checked.damaged, wrong) == ((), [])
-        store._upkeep._persist((store.written, 0))
+        persist(store, 0)
     with make_store(tmp_path, consume_queue=engine, segment_bytes=1 << 16) as store:
         assert store.max_offset(A, 0) == store.min_offset(A, 0) == (0 if is_far else 15)
         begin = light_offsets.first_light_offset(store.written) if is_far else 15
