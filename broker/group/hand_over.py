@@ -58,6 +58,8 @@ from ...store.opening.small_file import SYSTEM_FILES
 from ...store.opening.snapshot import write_snapshot
 from ...store.opening.store_files import StoreLock, read_abort
 from ...store.opening.store_opening import find_segment_bytes
+from ...store.queues.batches.batch_queue import BATCH_UNIT_BYTES
+from ...store.queues.batches.batch_table import BATCH_FOLDER
 from ...store.queues.engine_choice import FILE, ROCKSDB, engine_of, topics_with_queues
 from ...store.queues.queue_table import find_queue_file_bytes
 from ...store.rocksdb_waits import TIMER_FOLDER, WaitStore
@@ -449,6 +451,7 @@ def _broker_conf(
 ) -> dict[str, str]:
     """The settings of RocketMQ's broker that must be as they are here, or that its defaults would break."""
     queue_bytes = None if engine_of(directory) == ROCKSDB else find_queue_file_bytes(directory)  # of a dry run
+    batch_bytes = find_queue_file_bytes(directory, BATCH_FOLDER, BATCH_UNIT_BYTES)
     index = find_index_sizes(directory, slots=config.index_slots, entries=config.index_entries)
     path = os.path.abspath(directory)
     settings = {
@@ -467,6 +470,8 @@ def _broker_conf(
     if lights:
         settings["enableLmq"] = settings["enableMultiDispatch"] = "true"
         settings["maxLmqConsumeQueueNum"] = str(max(LIGHT_QUEUES_OF_ROCKETMQ, 2 * lights))
+    if batch_bytes is not None:
+        settings["mapperFileSizeBatchConsumeQueue"] = str(batch_bytes)
     if address is not None:
         settings["brokerIP1"] = str(address).rpartition(":")[0]
         settings["listenPort"] = str(address.port)

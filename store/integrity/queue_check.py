@@ -143,7 +143,8 @@ class QueueChecker:
             return
         if run.is_batch:
             first = held[:UNIT_BYTES]
-            if NO_UNIT not in (first, held[-UNIT_BYTES:]) and self._is_wrong(run, 0, first, damaged):
+            is_kept = NO_UNIT not in (first, held[-UNIT_BYTES:])
+            if is_kept and (first == run.unit(0) or self._is_wrong(run, 0, first, damaged)):
                 unit, stored_ms = run.unit(0), run.store_timestamp_ms
                 yield WrongUnit(run.topic, run.queue_id, run.queue_offset, unit, first, stored_ms, run.count)
             return
@@ -170,10 +171,11 @@ class QueueChecker:
                 return False
         slot = run.queue_offset + index
         before = self._source.units(run.topic, run.queue_id, slot - 1, 1) if slot else b""
-        behind = self._source.units(run.topic, run.queue_id, slot + 1, 1)
+        after = slot + (run.count if run.is_batch else 1)
+        behind = self._source.units(run.topic, run.queue_id, after, 1)
         if before and _place(before) >= own and self._names_own(run.topic, run.queue_id, slot - 1, before):
             return False
-        return not (_place(behind) <= own and self._names_own(run.topic, run.queue_id, slot + 1, behind))
+        return not (_place(behind) <= own and self._names_own(run.topic, run.queue_id, after, behind))
 
     def _names_own(self, topic: str, queue_id: int, queue_offset: int, unit: bytes) -> bool:
         physical, size, _ = UNIT.unpack(unit)

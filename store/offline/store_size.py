@@ -16,6 +16,7 @@ from ...record.layout import store_timestamp_of
 from ..integrity.scrub_reader import ScrubReader
 from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER
 from ..opening.store_files import is_in_use
+from ..queues.batches.batch_table import BATCH_FOLDER
 from ..queues.engine_choice import engine_of
 from ..queues.queue_engine import QUEUE_FOLDER
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
@@ -67,7 +68,7 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
         },
         "queues": {
             "engine": engine_of(directory),
-            **_files(os.path.join(directory, QUEUE_FOLDER)),
+            **_files(os.path.join(directory, QUEUE_FOLDER), os.path.join(directory, BATCH_FOLDER)),
             "queues": queues.count - light["queues"],
             "messages": sum(entry["messages"] for entry in topics.values()),
             "message_bytes": sum(entry["bytes"] for entry in topics.values()),
@@ -82,7 +83,7 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
 def _measure(queue: QueuePlaces, begin: int, store: OfflineLog) -> tuple[int, int, int]:
     """(messages, their bytes, the place of the last one's record or -1) of a queue from an offset on."""
     count = size_bytes = 0
-    last = -1
+    last = -1  # messages of one batch have one record
     while begin < queue.next_offset:
         data = queue.read(begin, _UNITS_AT_ONCE)
         if not data:
@@ -94,8 +95,9 @@ def _measure(queue: QueuePlaces, begin: int, store: OfflineLog) -> tuple[int, in
         kept &= units["physical"] < store.end
         if kept.any():
             count += int(kept.sum())
-            size_bytes += int(sizes[kept].sum(dtype=np.int64))
-            last = int(units["physical"][kept][-1])
+            places = units["physical"][kept]
+            size_bytes += int(sizes[kept][np.diff(places, prepend=last) != 0].sum(dtype=np.int64))
+            last = int(places[-1])
         begin += len(data) // UNIT_BYTES
     return count, size_bytes, last
 
@@ -112,9 +114,9 @@ def _stored_ms(store: OfflineLog, at: int) -> int | None:
     return store_timestamp_of(data)
 
 
-def _files(folder: str) -> dict[str, int]:
+def _files(*folders: str) -> dict[str, int]:
     """`bytes`: as long as the files are; `disk_bytes`: what they take of the disk. Files that go meanwhile are left out."""
-    found = list(_facts(folder))
+    found = [facts for folder in folders for facts in _facts(folder)]
     return {
         "files": len(found),
         "bytes": sum(facts.st_size for facts in found),

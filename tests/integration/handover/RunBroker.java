@@ -4,14 +4,19 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Properties;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
@@ -116,6 +121,35 @@ public class RunBroker {
                 message.putUserProperty("sender", "RocketMQ");
                 message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
                 return " " + store.putMessage(message).getPutMessageStatus();
+            }
+            case "inner": { // topic, queue, queue offset: the messages of the batch that has it, each with its queue offset
+                StringBuilder found = new StringBuilder();
+                for (ByteBuffer record : read(words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]), 1)) {
+                    List<MessageExt> messages = new ArrayList<>();
+                    MessageDecoder.decodeMessage(MessageDecoder.decode(record.slice(), true, true), messages);
+                    for (MessageExt one : messages) {
+                        found.append(' ').append(text(one)).append('@').append(one.getQueueOffset());
+                        found.append(one.getTags() == null ? "" : one.getTags());
+                    }
+                }
+                return found.toString();
+            }
+            case "batch": { // topic, queue, bodies, as its broker stores what a producer sends
+                List<Message> messages = new ArrayList<>();
+                for (String body : words[3].split(",")) {
+                    messages.add(new Message(words[1], "java", body, body.getBytes(StandardCharsets.UTF_8)));
+                }
+                MessageExtBrokerInner batch = new MessageExtBrokerInner();
+                batch.setTopic(words[1]);
+                batch.setQueueId(Integer.parseInt(words[2]));
+                batch.setBody(MessageDecoder.encodeMessages(messages));
+                batch.setBornTimestamp(System.currentTimeMillis());
+                batch.setBornHost(new InetSocketAddress("127.0.0.1", 1));
+                batch.setStoreHost(controller.getStoreHost());
+                batch.setSysFlag(MessageSysFlag.NEED_UNWRAP_FLAG | MessageSysFlag.INNER_BATCH_FLAG);
+                MessageAccessor.putProperty(batch, MessageConst.PROPERTY_INNER_NUM, String.valueOf(messages.size()));
+                batch.setPropertiesString(MessageDecoder.messageProperties2String(batch.getProperties()));
+                return " " + store.putMessage(batch).getPutMessageStatus();
             }
             case "pop": // group, topic, messages, invisible ms, "ack" or "keep"
                 return pop(words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4]), words[5].equals("ack"));

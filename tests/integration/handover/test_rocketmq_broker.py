@@ -16,7 +16,7 @@ import pop_scene
 import pytest
 import transaction_kit
 from handover_kit import Life, unique
-from store_kit import SMALL, StillClock, make_store, message, put, read_queue
+from store_kit import SMALL, StillClock, make_store, message, put, put_batch, read_queue
 
 from zenitmq.broker.group.hand_over import hand_over
 from zenitmq.broker.state.state_log import OFFSETS, TOPICS
@@ -244,3 +244,56 @@ def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(
     monkeypatch.setitem(SMALL, "consume_queue", "rocksdb")
     with make_store(directory, segment_bytes=SEGMENT) as store:
         assert [record.body for record in read_queue(store, "read", 0)][9:] == [b"9", b"new"]
+
+
+def fill_batches(directory: Path) -> int:
+    """A batch topic with three batches, a second apart, the second one compressed. Returns the time of the second."""
+    began_ms = SystemClock().now_ms() - 60_000
+    with Life(directory, StillClock(began_ms), config=CONFIG) as life:
+        config = TopicConfig("batches", 1, 1, attributes={"queue.type": "BatchCQ"})
+        life.state.stage(life.store, TOPICS, life.state.topic_table.event_set(config))
+        life.store.commit()
+        for begin, count in ((0, 3), (3, 2), (5, 1)):
+            records = [
+                message("batches", b"m%d" % number, tags="red", keys=f"k{number}")
+                for number in range(begin, begin + count)
+            ]
+            put_batch(life.store, "batches", 0, *records, compress_over=0 if begin == 3 else 1 << 20)
+            life.clock.time_ms += 1000
+    return began_ms + 1000
+
+
+@pytest.mark.timeout(400)
+def test_rocketmq_reads_our_batches_and_we_read_its(jars: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "s"
+    second_ms = fill_batches(directory)
+    document = hand_over(str(directory), CONFIG, clock=SystemClock())
+    script = [
+        "count batches 0",
+        "inner batches 0 0",
+        "inner batches 0 4",
+        "inner batches 0 5",
+        f"time batches 0 {second_ms}",
+        "batch batches 0 j0,j1,j2",
+        "wait batches 9 20",
+        "inner batches 0 7",
+    ]
+    told = run_rocketmq(jars, tmp_path, document["broker_conf"], script)
+    assert told == {
+        "count batches 0": "6",
+        "inner batches 0 0": "m0@0red m1@1red m2@2red",
+        "inner batches 0 4": "m3@3red m4@4red",
+        "inner batches 0 5": "m5@5red",
+        f"time batches 0 {second_ms}": "3",
+        "batch batches 0 j0,j1,j2": "PUT_OK",
+        "wait batches 9 20": "9",
+        "inner batches 0 7": "j0@6java j1@7java j2@8java",
+    }
+    with make_store(directory, segment_bytes=SEGMENT) as store:
+        found = read_queue(store, "batches", 0)
+        assert [(one.queue_offset, one.body) for one in found] == [
+            *((number, b"m%d" % number) for number in range(6)),
+            *((6 + number, b"j%d" % number) for number in range(3)),
+        ]
+        assert {one.tags for one in found} == {"red", "java"}
+        assert put_batch(store, "batches", 0, message("batches", b"m9")).queue_offset == 9
