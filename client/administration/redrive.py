@@ -23,6 +23,7 @@ from ...model.redelivery import (
     redriven_properties,
     retry_properties,
 )
+from ...model.topics.light_queues import LITE_TOPIC, light_properties, lite_queue
 from ...record.kernel import StoredMessage, encode_record
 from ...record.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ...remoting.commands import CreateGroup, SendMessages, UpdateConsumerOffsets
@@ -172,6 +173,9 @@ class Redrive:
             wanted = retry_properties(properties, Origin(origin.topic or topic, origin.message_id))
         else:
             wanted = redriven_properties(properties, origin)
+            lite_topic = wanted.pop(LITE_TOPIC, None)
+            if lite_topic is not None and topic == origin.topic:
+                wanted |= {LITE_TOPIC: lite_topic, **light_properties((lite_queue(topic, lite_topic),))}
         return Letter(message, check_send_topic(topic), wanted)
 
     async def _pause(self) -> None:

@@ -18,8 +18,9 @@ from typing import Final
 from ...model.plain_dataclass import dataclass
 from ...model.properties import PRIORITY, SHARDING_KEY
 from ...model.queue import MessageQueue
+from ...model.topics.light_queues import LITE_TOPIC
 from ...record.kernel import StoredMessage
-from ..sending.target import Priority, Target
+from ..sending.target import LiteTarget, Priority, Target
 
 REDRIVER: Final = "ZENIT_REDRIVE"
 RUN_LETTERS: Final = 64
@@ -97,7 +98,9 @@ class Letter:
 
     @property
     def target(self) -> Target | None:
-        """Where it goes there: by its sharding key, or its priority; None: any queue."""
+        """Where it goes there: by its lite topic, its sharding key, or its priority; None: any queue."""
+        if LITE_TOPIC in self.properties:
+            return LiteTarget((self.properties[LITE_TOPIC],))
         key, priority = self.properties.get(SHARDING_KEY), self.properties.get(PRIORITY, "")
         if key is None and len(priority) == 1 and priority.isdecimal():
             return Priority(int(priority))

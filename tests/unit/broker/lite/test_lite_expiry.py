@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +138,27 @@ def test_a_restart_does_not_bring_it_back(tmp_path: Path) -> None:
         scene.say("a", b"2")
         scene.turn()
         assert receive_all(scene, "a") == [b"2"]
+
+
+def test_a_store_that_is_built_anew_from_its_log_does_not_bring_it_back(tmp_path: Path) -> None:
+    clock = StillClock()
+    with LiteScene(tmp_path, clock) as scene:
+        scene.create_parent(**{"lite.topic.expiration": "15"})
+        scene.turn()
+        scene.say("a", b"0")
+        scene.turn()
+        pass_minutes(scene, 16)
+        scan(scene)
+        scene.say("a", b"1")
+        scene.say("b", b"2")
+        scene.turn()
+    for folder in ("config", "consumequeue"):
+        shutil.rmtree(tmp_path / folder)
+    with LiteScene(tmp_path, clock) as scene:
+        scene.subscribe("a", "b")
+        asked = scene.receive()
+        scene.turn()
+        assert sorted(asked.bodies) == [b"1", b"2"]
 
 
 def test_a_deleted_parent_takes_its_lite_topics_with_it(scene: LiteScene) -> None:
