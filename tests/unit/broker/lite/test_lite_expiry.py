@@ -16,9 +16,9 @@ from zenitmq.model.topics.light_queues import lite_queue
 MINUTE_MS = 60_000
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[LiteScene]:
-    with LiteScene(tmp_path, StillClock()) as scene:
+@pytest.fixture(params=["file", "rocksdb"])
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiteScene]:
+    with LiteScene(tmp_path, StillClock(), consume_queue=request.param) as scene:
         scene.create_parent(**{"lite.topic.expiration": "15"})
         scene.turn()
         yield scene
@@ -159,6 +159,36 @@ def test_a_store_that_is_built_anew_from_its_log_does_not_bring_it_back(tmp_path
         asked = scene.receive()
         scene.turn()
         assert sorted(asked.bodies) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("is_one_chunk", [True, False])
+def test_a_replica_follows_and_keeps_what_came_after(tmp_path: Path, is_one_chunk: bool) -> None:
+    clock = StillClock()
+    ends = []
+    with LiteScene(tmp_path / "master", clock) as scene:
+        scene.create_parent(**{"lite.topic.expiration": "15"})
+        scene.turn()
+        scene.subscribe("a")
+        scene.say("a", b"0")
+        scene.turn()
+        receive_all(scene, "a")
+        pass_minutes(scene, 16)
+        ends.append(int(scene.store.written))
+        scan(scene)
+        scene.say("a", b"1")
+        scene.turn()
+        ends.append(int(scene.store.written))
+        log = (tmp_path / "master" / "commitlog" / "00000000000000000000").read_bytes()[: ends[-1]]
+    with LiteScene(tmp_path / "slave", clock) as slave:
+        slave.state.on_lite_collected = slave.store.delete_light_queues
+        begin = 0
+        for end in ends[is_one_chunk:]:
+            slave.store.append_chunk(log[begin:end], begin, end)
+            slave.store.confirm(end)
+            begin = end
+        assert slave.state.pop_table.queue(("g", lite_queue(PARENT, "a"), 0)) is None
+        slave.subscribe("a")
+        assert receive_all(slave, "a") == [b"1"]
 
 
 def test_a_deleted_parent_takes_its_lite_topics_with_it(scene: LiteScene) -> None:

@@ -22,9 +22,9 @@ from zenitmq.model.errors import (
 SHORT_MS = 1000
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[LiteScene]:
-    with LiteScene(tmp_path, StillClock()) as scene:
+@pytest.fixture(params=["file", "rocksdb"])
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiteScene]:
+    with LiteScene(tmp_path, StillClock(), consume_queue=request.param) as scene:
         scene.create_parent()
         scene.turn()
         yield scene
