@@ -1,8 +1,8 @@
 """Measures how fast an offset is found by its time in a long queue: `python -m zenitmq.bench.scale.offset_times [--engine E]`.
 
 Starts a name server and a broker, each in a process, sends messages into one queue for `--messages` of them, and asks for the
-offset at random times between the first and the last, one after the other. Prints JSON: the latency at the client, and how long the
-same way takes for a question that needs no search (`max_offset`). Each tenth answer is compared with the messages there.
+offset at random times between the first and the last, one after the other. Prints JSON: the latency at the client, and how long
+the same way takes for a question that needs no search (`max_offset`). Each tenth answer is compared with the messages there.
 """
 
 from __future__ import annotations
