@@ -286,6 +286,8 @@ class Turns(RequestLoop):
             raise ConnectionLost(self.address)
 
     def _run_handler_of(self, call: DirectCall, payload: Payload | None) -> None:
+        if call.answered:  # its client gave up before its turn came
+            return
         handler = self._answer_class.get(type(call.request))
         self._served += 1
         try:

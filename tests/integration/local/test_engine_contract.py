@@ -291,3 +291,14 @@ def test_what_embedded_lacks_it_refuses_by_name(what: str, tmp_path: Path) -> No
         with pytest.raises(EngineLacks, match=what) as refused:
             CALLS[what](namesrv, "t")
     assert told[what][1] in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "attribute", [("queue.type", "BatchCQ"), ("cleanup.policy", "COMPACTION"), ("message.type", "DELAY")]
+)
+def test_embedded_refuses_topics_of_other_kinds_by_name(attribute: tuple[str, str], tmp_path: Path) -> None:
+    name, value = attribute
+    with Admin(f"embedded://{tmp_path}/store") as admin:
+        with pytest.raises(EngineLacks, match=f"topics with {name}={value}"):
+            admin.create_topic("t", queues=1, attributes={name: value})
+        admin.create_topic("t", queues=1, attributes={"message.type": "FIFO", "owner": "a text of the user's"})
