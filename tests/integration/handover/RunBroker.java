@@ -110,7 +110,7 @@ public class RunBroker {
                 controller.getConsumerOffsetManager().commitOffset("", words[1], words[2], queue, count(words[2], queue));
                 return bodies;
             }
-            case "append": { // topic, queue, body
+            case "append": { // topic, queue, body, names of light queues
                 MessageExtBrokerInner message = new MessageExtBrokerInner();
                 message.setTopic(words[1]);
                 message.setQueueId(Integer.parseInt(words[2]));
@@ -119,6 +119,9 @@ public class RunBroker {
                 message.setBornHost(new InetSocketAddress("127.0.0.1", 1));
                 message.setStoreHost(controller.getStoreHost());
                 message.putUserProperty("sender", "RocketMQ");
+                if (words.length > 4) { // light queues, joined by commas
+                    MessageAccessor.putProperty(message, MessageConst.PROPERTY_INNER_MULTI_DISPATCH, words[4]);
+                }
                 message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
                 return " " + store.putMessage(message).getPutMessageStatus();
             }

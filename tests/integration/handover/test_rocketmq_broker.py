@@ -16,7 +16,7 @@ import pop_scene
 import pytest
 import transaction_kit
 from handover_kit import Life, unique
-from store_kit import SMALL, StillClock, make_store, message, put, put_batch, read_queue
+from store_kit import SMALL, StillClock, light, make_store, message, put, put_batch, read_queue
 
 from zenitmq.broker.group.hand_over import hand_over
 from zenitmq.broker.state.state_log import OFFSETS, TOPICS
@@ -297,3 +297,36 @@ def test_rocketmq_reads_our_batches_and_we_read_its(jars: Path, tmp_path: Path) 
         ]
         assert {one.tags for one in found} == {"red", "java"}
         assert put_batch(store, "batches", 0, message("batches", b"m9")).queue_offset == 9
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+def test_rocketmq_reads_light_queues_and_adds_to_them(jars: Path, tmp_path: Path, is_rebuilt: bool) -> None:
+    """From the queues that it is given, or made again by itself from the log; what it writes is read here."""
+    directory, first, second = tmp_path / "s", "%LMQ%a", "%LMQ%$chats$b"
+    with Life(directory, StillClock(SystemClock().now_ms()), config=CONFIG) as life:
+        life.state.stage(life.store, TOPICS, life.state.topic_table.event_set(TopicConfig("chats", 1, 1)))
+        for number in range(6):
+            names = [first] if number % 2 else [first, second]
+            put(life.store, "chats", 0, light("chats", b"%d" % number, *names), message("chats", b"x"))
+    document = hand_over(str(directory), CONFIG, clock=SystemClock())
+    if is_rebuilt:
+        shutil.rmtree(directory / "consumequeue")
+    script = [
+        f"wait {first} 6 20",
+        f"at {first} 0 5",
+        f"at {second} 0 2",
+        f"append chats 0 6 {first},{second}",
+        f"wait {second} 4 20",
+        f"at {first} 0 6",
+        f"count {first} 0",
+    ]
+    told = run_rocketmq(jars, tmp_path, document["broker_conf"], script)
+    assert list(told.values()) == ["6", "5", "4", "PUT_OK", "4", "6", "7"]
+    with make_store(directory, segment_bytes=SEGMENT) as store:
+        for name, expected in ((first, list(range(7))), (second, [0, 2, 4, 6])):
+            found = read_queue(store, name, 0)
+            assert [int(record.body) for record in found] == expected
+            assert [record.queue_offset for record in found] == list(range(len(expected)))
+        put(store, "chats", 0, light("chats", b"7", first))
+        assert store.max_offset(first, 0) == 8
