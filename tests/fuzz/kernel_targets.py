@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import struct
+import zlib
 from collections.abc import Iterable
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from zenitmq.record.kernel import (
     encode_record,
     index_topic_hash,
     why_refused,
+    wrap_batch,
 )
 
 from .mutation import EDGES, Field, mutated, some_number
@@ -129,6 +131,64 @@ def _stored(draw: Random) -> bytes:
     data, fields = run_of_records(draw, is_sent=False)
     data += draw.choice((b"", bytes(8), struct.pack(">II", draw.choice((8, 100, 0)), codes.MAGIC_BLANK)))
     return bytes(mutated(data, draw, fields))
+
+
+def _wrapped(draw: Random) -> bytes:
+    """Records that hold batches, some of them stored already, and plain ones."""
+    data, fields = bytearray(), []
+    for _ in range(draw.choice((1, 1, 1, 2))):
+        topic, begin = draw.choice(TOPICS[:5]), len(data)
+        sent = b"".join(record(draw, topic, 0, is_sent=True) for _ in range(draw.choice((1, 2, 3, 8))))
+        try:
+            one = bytearray(wrap_batch(sent, len(sent), draw.choice((0, 1 << 20, 1 << 20))))
+        except RemoteProtocolError:  # a body that says it is compressed
+            one = bytearray(record(draw, topic, begin, is_sent=False))
+            one[36:40] = struct.pack(">I", draw.choice((0xC0, 0x80, 0x1C1, 0xD0)))
+        if draw.randrange(2):
+            one[28:36] = struct.pack(">q", begin)
+        data += one
+        body = begin + (88 if len(one) > 88 else 0)
+        fields += [(begin + at, width) for at, width in HEADER_FIELDS]
+        fields += [(body + at, width) for at, width in ((0, 4), (12, 4), (16, 4), (20, 2), (40, 4))]
+        fields += [(len(data) - 2, 1), (len(data) - 20, 1), (len(data) - 47, 2)]
+        if not draw.randrange(4):
+            data += record(draw, topic, len(data), is_sent=False)
+    kept = [(at, width) for at, width in fields if at + width <= len(data)]
+    changed = mutated(data, draw, kept) if draw.randrange(4) else data
+    return bytes(_with_body_checksum(changed) if draw.randrange(2) else changed)
+
+
+def _with_body_checksum(data: bytes | bytearray) -> bytes:
+    """With a right checksum for the first record's body, so that what is in it is looked at."""
+    out = bytearray(data)
+    if len(out) > 100:
+        size = int.from_bytes(out[84:88], "big")
+        out[8:12] = struct.pack(">I", zlib.crc32(out[88 : 88 + size]) & 0x7FFFFFFF)
+    return bytes(out)
+
+
+def check_batches(data: bytes, draw: Random) -> None:
+    """A batch is taken as a whole or refused by a number; its messages, if it can be taken apart, follow one another."""
+    run, buffer, count = _run_kernel(draw), exact(data), draw.choice((1, 2, 3, 8, 0, -1))
+    done = run.stamp_batch(buffer, 0, len(buffer), draw.choice(TOPICS), count, 1, 5, draw.choice((0, 4096, -1)), 7)
+    if done < 0:
+        assert why_refused(done, buffer, 0, len(buffer)).startswith(codes.REASONS[done])
+        assert run.units_end == run.keys_end == 0
+    else:
+        assert (done, run.units_end, run.count) == (count, 20, count)
+        taken = list(decode_batch(bytes(buffer)))
+        assert [message.queue_offset for message in taken] == [5 + index for index in range(len(taken))]
+        assert len(taken) in (1, count)
+    _scanned(kernel, data, draw)
+    messages = decode_batch(data)
+    if draw.randrange(8) == 0:
+        assert interpreted_kernel().decode_batch(data).data == messages.data
+    for message in messages:
+        assert message.sys_flag & codes.BATCH_FLAGS != codes.BATCH_FLAGS
+        assert message.size_bytes == len(message.record)
+    size = int.from_bytes(data[:4], "big") if len(data) else 0
+    if 0 < size <= len(data):
+        kernel.accepted_messages(data[:size], lambda record: len(record) % 2 == 0)
 
 
 def exact(data: bytes) -> memoryview:
@@ -266,9 +326,11 @@ def check_decode(data: bytes, draw: Random) -> None:
             except (CorruptRecordError, RemoteProtocolError):
                 continue
         repr(message)
-        assert message.record == data[messages.positions[0] :][: message.size_bytes] or message is not messages[0]
+        assert (
+            message.record == messages.data[messages.positions[0] :][: message.size_bytes] or message is not messages[0]
+        )
     part = messages.slice(len(messages) // 2, len(messages))
-    assert part.size_bytes + messages.slice(0, len(messages) // 2).size_bytes == len(data)
+    assert part.size_bytes + messages.slice(0, len(messages) // 2).size_bytes == len(messages.data)
 
 
 def _units(draw: Random) -> bytes:
@@ -512,6 +574,7 @@ KERNEL_TARGETS = (
     Target("scan", _stored, check_scan),
     Target("sequences", _sent, check_sequences),
     Target("lights", _stored, check_lights),
+    Target("batches", _wrapped, check_batches, (CorruptRecordError,)),
     Target("decode", _stored, check_decode, (CorruptRecordError,)),
     Target("select", _units, check_select),
     Target("search", _stored, check_search),
