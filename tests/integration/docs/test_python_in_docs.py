@@ -30,6 +30,7 @@ for file in sys.argv[1:]:
     runpy.run_path(file, run_name="__main__")
 """
 LACKING = {
+    "batch-topics": "topics with queue.type=BatchCQ",
     "delays": "delayed messages",
     "finding": "queries",
     "idempotent": "idempotent producers",
