@@ -8,7 +8,7 @@ from ...model.errors import InvalidParameter, ZenitError
 from ...remoting.commands import WATCHED_MAX, ArrivalsReply, AwaitArrivals
 from ...remoting.server import Call
 from ..handlers.parts import Parts
-from ..state.admission import readable
+from ..state.admission import readable_queue
 from .queue_watch import QueueKey, QueueWatches
 
 NAME_LENGTH_MAX: Final = 64
@@ -53,7 +53,7 @@ class WatchHandler:
     def _is_ready(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a pull from there would be answered at once, with messages or with an error."""
         try:
-            readable(self._topics, topic, queue_id)
+            readable_queue(self._topics, topic, queue_id, self._store.has_light_queue)
         except ZenitError:
             return True
         return self._store.max_offset(topic, queue_id) != offset

@@ -12,7 +12,10 @@ from store_kit import light
 
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, NoPermission, TooManyLightQueues, TopicNotFound
 from zenitmq.model.get_status import GetStatus
-from zenitmq.record.kernel import decode_batch
+from zenitmq.model.properties import encode_properties
+from zenitmq.model.route import PERMISSION_WRITE
+from zenitmq.model.topics.light_queues import LITE_TOPIC, light_properties
+from zenitmq.record.kernel import decode_batch, encode_record
 from zenitmq.remoting import commands
 
 A, B = "%LMQ%a", "%LMQ%$chats$b"
@@ -32,7 +35,7 @@ def pull(broker: Any, name: str, offset: int = 0, **more: Any) -> tuple[Any, lis
 def test_a_light_queue_is_pulled_with_its_own_offsets(broker: Any) -> None:
     broker.create("t")
     for number in range(6):
-        names = (A, B) if number % 2 else (A,)
+        names = (A, "%LMQ%b") if number % 2 else (A,)
         broker.send("t", light("t", b"%d" % number, *names), queue_id=number % 2)
     reply, messages = pull(broker, A)
     assert (reply.status, reply.next_offset, reply.max_offset) == (GetStatus.FOUND, 6, 6)
@@ -47,12 +50,13 @@ def test_a_light_queue_is_pulled_with_its_own_offsets(broker: Any) -> None:
 
 
 def test_one_of_a_lite_topic_is_read_as_its_parent_may_be(broker: Any) -> None:
-    broker.create("t")
-    broker.send("t", light("t", b"x", B))
-    with pytest.raises(TopicNotFound):
-        pull(broker, B)
-    broker.create("chats")
+    broker.create("chats", attributes=(("message.type", "LITE"),))
+    properties = {**light_properties([B]), LITE_TOPIC: "b"}
+    broker.send("chats", encode_record(topic=b"chats", body=b"x", properties=encode_properties(properties)))
     assert [m.body for m in pull(broker, B)[1]] == [b"x"]
+    broker.call(commands.CreateTopic("chats", 2, 2, permission=PERMISSION_WRITE))
+    with pytest.raises(NoPermission):
+        pull(broker, B)
 
 
 def test_a_pull_waits_for_the_next_message_of_a_light_queue(broker: Any) -> None:
@@ -67,6 +71,17 @@ def test_a_pull_waits_for_the_next_message_of_a_light_queue(broker: Any) -> None
     broker.send("t", light("t", b"1", A), queue_id=1)
     waiting.join(5)
     assert [(m.queue_offset, m.body) for m in found[0][1]] == [(1, b"1")]
+
+
+def test_an_idle_light_queue_is_watched_as_any_queue(broker: Any) -> None:
+    broker.create("t")
+    broker.send("t", light("t", b"0", A))
+    asked = commands.AwaitArrivals("w", 1, (A, B, "%LMQ%none"), ((0, 0, 1), (1, 0, 0), (2, 0, 0)), 10)
+    reply, _ = broker.call(asked)
+    assert [reply.topics[at] for at, _ in reply.queues] == [B, "%LMQ%none"], "pulls there are refused"
+    broker.send("t", light("t", b"1", A))
+    reply, _ = broker.call(commands.AwaitArrivals("w", 2, wait_ms=5000))
+    assert [reply.topics[at] for at, _ in reply.queues] == [A]
 
 
 def test_what_is_wrong_is_told(broker: Any) -> None:
