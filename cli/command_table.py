@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "namesrv": CommandRow("commands.namesrv", "Run a name server in the foreground."),
     "sql": CommandRow("commands.sql", "Query topics with SQL: each is a table of its name."),
     "context": CommandRow("commands.context", "Name clusters, and choose the one that commands talk to."),
-    "topic": CommandRow("commands.topic", "Create, change, list, describe and delete topics."),
+    "topic": CommandRow("commands.topic", "Create, change, list, describe, compact and delete topics."),
     "group": CommandRow("commands.group", "List, describe, change, move and delete consumer groups."),
     "message": CommandRow("commands.messages.message", "Find single messages, and trace them."),
     "transaction": CommandRow("commands.messages.transaction", "List, show and decide transactions that are pending."),

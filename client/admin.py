@@ -33,6 +33,7 @@ class Admin(AdminCore):
 
     create_topic = blocking(AdminCore._create_topic)
     update_topic = blocking(AdminCore._update_topic)
+    compact_topic = blocking(AdminCore._compact_topic)
     delete_topic = blocking(AdminCore._delete_topic)
     topics = blocking(AdminCore._topics)
     topic_configs = blocking(AdminCore._topic_configs)

@@ -46,6 +46,7 @@ from ...model.queue import PhysicalOffset, QueueOffset
 from ...model.topics.light_queues import is_light_queue
 from ...record.kernel import decode_record
 from ...record.sys_flag import ENDS_WAIT, SEQUENCED
+from ...store.compaction.compacted_queues import compacted_queues
 from ...store.config import RECORD_BYTES_LIMIT, StoreConfig, parse_delay_levels
 from ...store.index.key_index import INDEX_FOLDER, find_index_sizes
 from ...store.log.commit_log import COMMIT_LOG_FOLDER
@@ -175,6 +176,14 @@ def _check(directory: str) -> None:
     found = ReplicaFiles.membership(directory)
     if found.is_member:
         raise StoreInGroup(directory, found.group_id, found.epoch)
+    compacted = sorted({topic for topic, _ in compacted_queues(directory)})
+    if compacted:
+        names = ", ".join(compacted)
+        raise StoreFormatError(
+            directory,
+            f"RocketMQ cannot read the files of its compacted topics ({names}): export these (zenit store export), delete them"
+            " (zenit topic delete), and stop the broker again",
+        )
     with StoreLock(directory):
         is_ours = os.path.exists(os.path.join(directory, MARK_FILE))
         if read_abort(directory) is not None and not is_ours:

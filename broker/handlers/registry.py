@@ -182,6 +182,7 @@ class Handlers:
             row(commands.LockQueues, self._locks.on_lock),
             row(commands.UnlockQueues, self._locks.on_unlock),
             row(commands.CreateTopic, self._topics.on_create),
+            row(commands.CompactTopic, self._topics.on_compact),
             row(commands.DeleteTopic, self._topics.on_delete),
             row(commands.GetTopics, self._topics.on_list),
             row(commands.GetTopicStatistics, self._topics.on_statistics),

@@ -16,8 +16,9 @@ from ...model.route import (
     TopicConfig,
 )
 from ...model.topics.lite_settings import LITE, check_topic_attribute, is_lite_parent
-from ...remoting.commands import CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
+from ...remoting.commands import CompactTopic, CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
 from ...remoting.server import Call, RequestLoop
+from ...store.compaction.compacted_manifest import Manifest
 from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
 from ..json_reply import reply_json
@@ -29,7 +30,7 @@ ATTRIBUTE_LENGTH_MAX = 1024
 
 
 class TopicHandler:
-    """CreateTopic, DeleteTopic, GetTopics, GetTopicStatistics."""
+    """CreateTopic, CompactTopic, DeleteTopic, GetTopics, GetTopicStatistics."""
 
     def __init__(
         self,
@@ -94,6 +95,33 @@ class TopicHandler:
         end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_deleted(request.topic))
         self.on_deleted(int(end))
         self._acknowledgements.staged.append((call, Done(), end, ()))
+
+    def on_compact(self, call: Call[CompactTopic]) -> None:
+        """Compacts a topic, or says how far that is. Raises TopicNotFound, InvalidParameter if it is not compacted."""
+        topic, compaction = call.request.topic, self._store.compaction
+        config = self._state.topic_table.configs.get(topic)
+        if config is None:
+            raise TopicNotFound(topic[:255])
+        if not config.is_compacted:
+            raise InvalidParameter("topic", topic, f"one that was created with {CLEANUP_ATTRIBUTE}=COMPACTION")
+        ends_run = compaction.ask_for(topic) if call.request.begins else 0
+        state, manifests = compaction.state(), self._store.compacted.manifests
+        rows = []
+        for queue_id in range(max(config.read_queues, config.write_queues)):
+            manifest = manifests.get((topic, queue_id), Manifest())
+            rows.append(
+                {
+                    "queue_id": queue_id,
+                    "covered": manifest.covered,
+                    "messages": manifest.rows,
+                    "bytes": manifest.record_bytes,
+                    "tombstones": manifest.tombstones,
+                    "lost": manifest.lost,
+                    "waits_for": state.failed.get((topic, queue_id)),
+                }
+            )
+        progress = {"ends_run": ends_run, "runs": state.runs, "is_running": state.is_running}
+        reply_json(self._loop, call, {"topic": topic, **progress, "queues": rows})
 
     def on_list(self, call: Call[GetTopics]) -> None:
         """All topics and their settings."""

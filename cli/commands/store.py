@@ -97,6 +97,9 @@ def _print_statistics(document: dict[str, Any]) -> None:
         facts = {name: readable_bytes(files[name]) for name in ("bytes", "disk_bytes")}
         times = {name: readable_time(value) for name, value in files.items() if name.endswith("_at_ms")}
         print_facts({part: files | facts | times})
+    if document["compacted"]["queues"]:
+        compacted = document["compacted"]
+        print_facts({"compacted": compacted | {"bytes": readable_bytes(compacted["bytes"])}})
     light = document["light_queues"]
     if light["queues"]:
         print_facts({"light_queues": light | {"bytes": readable_bytes(light["bytes"])}})
@@ -124,13 +127,15 @@ def verify(directory: StoreDirectory, as_json: Json = False) -> None:
     note_broker_beside(directory)
     document = verify_store(directory)
     show(document, as_json, lambda: _print_verdict(document))
-    counts = len(document["damaged"]), document["damaged_units"], len(document["damaged_entries"])
+    names = ("damaged", "damaged_entries", "damaged_compacted")
+    counts = document["damaged_units"], *(len(document[name]) for name in names)
     if any(counts):
         found = ", ".join(
             (
-                counted(counts[0], "damaged range"),
-                counted(counts[1], "damaged unit of queues", "damaged units of queues"),
+                counted(counts[1], "damaged range"),
+                counted(counts[0], "damaged unit of queues", "damaged units of queues"),
                 counted(counts[2], "damaged checksum entry", "damaged checksum entries"),
+                counted(counts[3], "damaged compacted file"),
             )
         )
         note(f"zenit: {found} in {directory}; docs/operate.md says what to do")
@@ -582,5 +587,7 @@ def _print_verdict(document: dict[str, Any]) -> None:
     if document["damaged_entries"]:
         columns = ("file", "entry", "offset")
         print_table(columns, [[entry[column] for column in columns] for entry in document["damaged_entries"]])
-    if not any(document[name] for name in ("damaged", "damaged_units", "damaged_entries")):
+    if document["damaged_compacted"]:
+        print_table(("file", "reason"), [[one["file"], one["reason"]] for one in document["damaged_compacted"]])
+    if not any(document[name] for name in ("damaged", "damaged_units", "damaged_entries", "damaged_compacted")):
         typer.echo("nothing is damaged")

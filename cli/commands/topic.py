@@ -1,4 +1,4 @@
-"""`zenit topic create | update | list | describe | delete`."""
+"""`zenit topic create | update | list | describe | compact | delete`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...model.route import QUEUE_TYPE_ATTRIBUTE, TYPE_ATTRIBUTE
+from ...model.route import CLEANUP_ATTRIBUTE, QUEUE_TYPE_ATTRIBUTE, TYPE_ATTRIBUTE
 from ...model.topics.lite_settings import EXPIRATION, NEVER
 from ..options import Json, Namesrv, complete_topics, pairs_text, parse_duration, parse_pairs
 from ..output import print_table, readable_time, show
@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
     topic_app.command("update")(update)
     topic_app.command("list")(list_topics)
     topic_app.command("describe")(describe)
+    topic_app.command("compact")(compact)
     topic_app.command("delete")(delete)
     register_topics(topic_app)
     app.add_typer(topic_app, name="topic")
@@ -51,6 +52,9 @@ def create(
     batch_queue: Annotated[
         bool, typer.Option("--batch-queue", help="Store each batch of a producer as one record; cannot be changed.")
     ] = False,
+    is_compacted: Annotated[
+        bool, typer.Option("--compact", help="Keep the newest message of each key for ever; cannot be changed.")
+    ] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -58,6 +62,8 @@ def create(
     attributes = {**parse_pairs(attr, "--attr"), **_typed(kind, lite_expiry)}
     if batch_queue:
         attributes[QUEUE_TYPE_ATTRIBUTE] = "BatchCQ"
+    if is_compacted:
+        attributes[CLEANUP_ATTRIBUTE] = "COMPACTION"
     from ...client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -143,6 +149,22 @@ def _typed(kind: str | None, lite_expiry: str | None) -> dict[str, str]:
         idle = None if lite_expiry == "never" else parse_duration(lite_expiry, "--lite-expiry")
         attributes[EXPIRATION] = str(NEVER if idle is None else -(-idle // timedelta(minutes=1)))
     return attributes
+
+
+def compact(
+    name: Name,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait; it goes on if they are over.")] = 600.0,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Compact a compacted topic now, at each master, whatever that frees; slaves follow their own schedule."""
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.compact_topic(name, timeout=timeout)
+    columns = ("broker_name", "queue_id", "covered", "messages", "bytes", "tombstones", "lost", "waits_for")
+    rows = [["" if row[column] is None else row[column] for column in columns] for row in document["queues"]]
+    show(document, as_json, lambda: print_table(columns, rows))
 
 
 def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:

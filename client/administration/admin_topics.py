@@ -13,6 +13,7 @@ from ...model.queue import MessageQueue, QueueOffset
 from ...model.route import PERMISSION_READ_WRITE, TopicRoute
 from ...model.topics.lite_settings import is_lite_parent
 from ...remoting.commands import (
+    CompactTopic,
     CreateTopic,
     GetMaxOffset,
     GetMinOffset,
@@ -29,6 +30,7 @@ from .admin_calls import AdminCalls, masters_of
 from .admin_merge import Document, merge_topic_queues, merge_topics
 
 LOOK_AGAIN_MS: Final = 20
+COMPACTION_LOOK_MS: Final = 200
 NEW_TOPIC_QUEUES: Final = 8
 NEW_LITE_QUEUES: Final = 1  # the order is in the light queues; messages of many lite topics travel in one batch
 
@@ -125,6 +127,25 @@ class TopicAdmin(AdminCalls):
             for name, entry in sorted(held.items())
         ]
         return {"topic": topic, "brokers": rows}
+
+    async def _compact_topic(self, topic: str, *, timeout: float | None = None) -> Document:
+        """Compacts a compacted topic now, at the master of each of its groups, and waits for the end.
+
+        {topic, queues: [{broker_name, queue_id, covered, messages, bytes, tombstones, lost, waits_for}]}. `covered`: messages
+        below that offset have been taken from the log, as far as they were confirmed. `waits_for`: why not all were, or None.
+        Raises TopicNotFound, NoRoute, InvalidParameter if the topic is not compacted, RequestTimeout: it goes on then.
+        """
+        deadline_ms = self._deadline(timeout)
+        brokers = masters_of(await self._fresh_route(topic, deadline_ms))
+        told = await self._documents(brokers, CompactTopic(topic, True), deadline_ms)
+        runs = {name: document["ends_run"] for name, document in told.items()}
+        while any(document["runs"] <= runs[name] for name, document in told.items()):
+            if monotonic_ms() >= deadline_ms:
+                raise RequestTimeout(f"topic {topic} is still being compacted", 0)
+            await self._waits.sleep(COMPACTION_LOOK_MS)
+            told = await self._documents(brokers, CompactTopic(topic), deadline_ms)
+        rows = [{"broker_name": name, **row} for name, document in sorted(told.items()) for row in document["queues"]]
+        return {"topic": topic, "queues": rows}
 
     async def _delete_topic(self, topic: str, *, timeout: float | None = None) -> None:
         """Deletes a topic, its messages and the offsets in it, everywhere. Raises TopicNotFound if no broker has it."""

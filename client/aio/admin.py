@@ -19,6 +19,7 @@ class Admin(AdminCore):
 
     create_topic = AdminCore._create_topic
     update_topic = AdminCore._update_topic
+    compact_topic = AdminCore._compact_topic
     delete_topic = AdminCore._delete_topic
     topics = AdminCore._topics
     topic_configs = AdminCore._topic_configs

@@ -52,6 +52,7 @@ LACKS: Final = (
         f"{ANOTHER}; here read the queues: PullConsumer(None).assign(...)",
         (commands.QueryMessages,),
     ),
+    Lack("compacted topics", ANOTHER, (commands.CompactTopic,)),
     Lack(
         LITE_TOPICS,
         ANOTHER,

@@ -8,6 +8,7 @@ bytes (records) travel in payload frames beside the header, never in a field.
 One module for each subject; all names are here.
 """
 
+from .administration import CompactTopic as CompactTopic
 from .administration import CreateTopic as CreateTopic
 from .administration import DeleteTopic as DeleteTopic
 from .administration import GetBrokerConfig as GetBrokerConfig

@@ -45,6 +45,20 @@ class GetTopicStatistics(RequestFor[JsonReply]):
     topic: str
 
 
+@request(9151, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.CHANGE),))
+@dataclass(frozen=True, slots=True)
+class CompactTopic(RequestFor[JsonReply]):
+    """How far a compacted topic is compacted at this replica; `begins`: it is compacted now, whatever that frees.
+
+    {"topic", "ends_run", "runs", "is_running", "queues": [{"queue_id", "covered", "messages", "bytes", "tombstones", "lost",
+    "waits_for"}]}: what was asked for has been done once `runs` exceeds `ends_run`. `covered`: messages below that queue offset
+    have been taken from the log. `waits_for`: why the last run did not take all, or null.
+    """
+
+    topic: str
+    begins: bool = False
+
+
 @request(28, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetBrokerStatistics(RequestFor[JsonReply]):

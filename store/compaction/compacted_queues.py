@@ -39,6 +39,11 @@ def compacted_queues(directory: str) -> list[QueueKey]:
     return sorted((topic, int(name)) for topic, name in found if name.isascii() and name.isdigit())
 
 
+def queue_folder(directory: str, key: QueueKey) -> str:
+    """Where the files of a queue are in a store."""
+    return os.path.join(directory, COMPACTED_FOLDER, QUEUES_FOLDER, key[0], str(key[1]))
+
+
 def restore_compacted(directory: str, log_end: int) -> None:
     """Takes back the deletions of topics behind `log_end`, to which the log was cut. May be repeated. Raises OSError."""
     base = os.path.join(directory, COMPACTED_FOLDER)
@@ -51,6 +56,7 @@ class CompactedQueues:
 
     def __init__(self, directory: str) -> None:
         """`directory`: of the store. Raises StoreFormatError, OSError."""
+        self._directory = directory
         self._base = os.path.join(directory, COMPACTED_FOLDER)
         self._lock = threading.Lock()
         self._forgotten: dict[str, int] = {}  # {topic: how often it was deleted}
@@ -60,7 +66,7 @@ class CompactedQueues:
 
     def folder(self, key: QueueKey) -> str:
         """Where the queue's files are."""
-        return os.path.join(self._base, QUEUES_FOLDER, key[0], str(key[1]))
+        return queue_folder(self._directory, key)
 
     def begin(self, key: QueueKey, log_begin: int) -> int:
         """The first queue offset that is compacted, if it is below the first one that the log has; else that one."""

@@ -210,7 +210,7 @@ class Compaction:
             if self._asked and self._log.flushed >= self._asked_end:
                 asked, self._asked = self._asked, set()
                 self._start(now_ms, [key for key in self._wanted() if key[0] in asked], is_forced=True)
-            elif self._is_due or now_ms >= self._due_ms:
+            elif not self._asked and (self._is_due or now_ms >= self._due_ms):
                 self._is_due, self._due_ms = False, now_ms + self._config.compaction_interval_ms
                 self._start(now_ms, list(self._wanted()), is_forced=False)
         return events

@@ -1,12 +1,13 @@
 """Exports a store's messages without its broker: `zenit store export`. Reads only; a damaged range is told and counted.
 
-A message is exported if its queue has it at that place, or if it lies behind all that the queue was told (the broker was
-killed). Others are of deleted topics, or of topics that were deleted and made again; they are counted as `in_no_queue`.
+What only compacted files have comes first. A message of the log is exported if its queue has it at that place, or if it lies
+behind all that the queue was told (the broker was killed). Others are of deleted topics, or of topics that were deleted and
+made again; they are counted as `in_no_queue`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -16,6 +17,7 @@ from ...model.names import is_system_topic
 from ...record.kernel import StoredMessage
 from ..queues.queue_engine import goes_to_queue
 from .offline import OfflineQueues, open_queues
+from .offline_compacted import compacted_messages
 from .offline_log import DamagedRange, read_checked
 
 _NO_END: Final = 1 << 62
@@ -66,11 +68,32 @@ def export_store(
     counts = dict.fromkeys(names, 0)
     with open_queues(directory) as opened:
         begin, end = int(opened.store.log.begin), opened.store.end
+
+        def write(message: StoredMessage) -> None:
+            try:
+                exported = exported_message(message)
+            except (CorruptRecordError, RemoteProtocolError) as error:
+                counts["unreadable_bodies"] += 1
+                at = message.physical_offset
+                on_damage(at, at + message.size_bytes, str(error))
+                return
+            writer.write(exported)
+            counts["messages"] += 1
+            counts["bytes"] += len(exported.body)
+
+        def tell(damage: DamagedRange) -> None:
+            counts["damaged_ranges"] += 1
+            counts["damaged_bytes"] += damage.end - damage.begin
+            on_damage(damage.begin, damage.end, damage.reason)
+
+        for found in _compacted(opened, selection):
+            if isinstance(found, DamagedRange):
+                tell(found)
+            elif selection.has(found):
+                write(found)
         for piece in read_checked(opened.store):
             if isinstance(piece, DamagedRange):
-                counts["damaged_ranges"] += 1
-                counts["damaged_bytes"] += piece.end - piece.begin
-                on_damage(piece.begin, piece.end, piece.reason)
+                tell(piece)
                 continue
             for message in piece:
                 if not selection.has(message):
@@ -78,19 +101,19 @@ def export_store(
                 if not _is_in_its_queue(opened, message):
                     counts["in_no_queue"] += 1
                     continue
-                try:
-                    exported = exported_message(message)
-                except (CorruptRecordError, RemoteProtocolError) as error:
-                    counts["unreadable_bodies"] += 1
-                    at = message.physical_offset
-                    on_damage(at, at + message.size_bytes, str(error))
-                    continue
-                writer.write(exported)
-                counts["messages"] += 1
-                counts["bytes"] += len(exported.body)
+                write(message)
             report(message.physical_offset + message.size_bytes - begin, end - begin)
     writer.end(counts)
     return counts
+
+
+def _compacted(opened: OfflineQueues, selection: Selection) -> Iterator[StoredMessage | DamagedRange]:
+    """What only compacted files have of the topics."""
+    for topic, queue_id in sorted(opened.compacted.manifests):
+        queue = opened.queues.get(topic, queue_id)
+        if selection.has_topic(topic) and queue is not None:
+            low = int(queue.min_offset(opened.store.log.begin))
+            yield from compacted_messages(opened.compacted, queue.key, low)
 
 
 def exported_message(message: StoredMessage) -> ExportedMessage:

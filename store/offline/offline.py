@@ -26,6 +26,7 @@ from ..log.segment import segment_name
 from ..queues.engine_choice import engine_of, open_for_reading
 from ..queues.queue_engine import QueueEngine
 from ..queues.queue_reader import QueueReader
+from .offline_compacted import check_compacted
 from .offline_log import DamagedRange, OfflineLog, check_offline, open_log, read_batches, read_checked, tried_again
 from .pending import PendingReader
 
@@ -34,12 +35,13 @@ _UNITS_TOLD: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class OfflineQueues:
-    """An open log with its queues and its index; `pending`: reads what waits in it."""
+    """An open log with its queues and its index; `pending`: reads what waits in it; `compacted`: what it no longer has."""
 
     store: OfflineLog
     queues: QueueEngine
     index: KeyIndex
     pending: PendingReader
+    compacted: CompactedQueues
 
 
 @contextmanager
@@ -56,10 +58,11 @@ def open_queues(directory: str) -> Iterator[OfflineQueues]:
         opened.callback(index.close)
         queues.begin(log_end=PhysicalOffset(store.end), reflected=store.end, unclean=False)
         quarantine = Quarantine(store.quarantined)
-        reader = QueueReader(store.log, queues, config, quarantine=quarantine, compacted=CompactedQueues(directory))
+        compacted = CompactedQueues(directory)
+        reader = QueueReader(store.log, queues, config, quarantine=quarantine, compacted=compacted)
         keys = KeyReader(store.log, index, quarantine=quarantine)
         pending = PendingReader(queues, reader, keys, confirm_offset=store.log.written)
-        yield OfflineQueues(store, queues, index, pending)
+        yield OfflineQueues(store, queues, index, pending, compacted)
 
 
 def inspect_store(directory: str) -> dict[str, Any]:
@@ -77,7 +80,7 @@ def _inspected(directory: str) -> dict[str, Any]:
             queue = queues.get(topic, queue_id)
             assert queue is not None
             topics.setdefault(topic, {})[str(queue_id)] = {
-                "min_offset": queue.min_offset(store.log.begin),
+                "min_offset": opened.compacted.begin(queue.key, queue.min_offset(store.log.begin)),
                 "max_offset": queue.next_offset,
             }
         segments = store.log.segments()
@@ -113,7 +116,8 @@ def verify_store(directory: str) -> dict[str, Any]:
 
     {"records", "bytes", "unvouched_bytes": that no checksum covers, "end_offset", "damaged": [{"begin", "end", "reason"}],
     "damaged_units": how many, "first_units": [{"topic", "queue_id", "queue_offset"}], "damaged_entries": [{"file", "entry",
-    "offset"}] of checksum files}. Raises StoreFormatError, OSError.
+    "offset"}] of checksum files, "damaged_compacted": [{"file", "reason"}] of compacted files}. Raises
+    StoreFormatError, OSError.
     """
     with open_log(directory, StoreConfig()) as store:
         found = check_offline(store)
@@ -123,6 +127,7 @@ def verify_store(directory: str) -> dict[str, Any]:
             {"begin": low, "end": high, "reason": "quarantined" if (low, high) in known else "no valid record"}
             for low, high in ranges
         ]
+        damaged_files = check_compacted(directory)
         return {
             "records": sum(len(batch) for batch in read_batches(store, ranges, least=found.begin)),
             "bytes": store.end - found.begin,
@@ -142,6 +147,7 @@ def verify_store(directory: str) -> dict[str, Any]:
                 }
                 for entry in sorted(found.entries, key=lambda entry: (entry.base, entry.slot))
             ],
+            "damaged_compacted": damaged_files,
         }
 
 

@@ -21,6 +21,7 @@ from ..queues.engine_choice import engine_of
 from ..queues.queue_engine import QUEUE_FOLDER
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .offline import OfflineQueues
+from .offline_compacted import compacted_size
 from .offline_log import OfflineLog
 
 INDEX_FOLDER: Final = "index"
@@ -75,6 +76,7 @@ def store_size(directory: str, opened: OfflineQueues) -> dict[str, Any]:
         },
         "index": {**_files(os.path.join(directory, INDEX_FOLDER)), "entries": opened.index.entry_count},
         "light_queues": light,
+        "compacted": compacted_size(opened.compacted),
         "checksums": _files(os.path.join(directory, CHECKSUM_FOLDER)),
         "topics": topics,
     }

@@ -38,6 +38,7 @@ COMMANDS = [
     "topic describe",
     "topic update",
     "topic lite",
+    "topic compact",
     "topic delete",
     "request",
     "reply",

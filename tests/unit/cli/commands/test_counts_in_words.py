@@ -15,8 +15,8 @@ from zenitmq.model.errors import SendFailed
 @pytest.mark.parametrize(
     ("count", "found"),
     [
-        (1, "1 damaged range, 1 damaged unit of queues, 1 damaged checksum entry in s;"),
-        (2, "2 damaged ranges, 2 damaged units of queues, 2 damaged checksum entries in s;"),
+        (1, "1 damaged range, 1 damaged unit of queues, 1 damaged checksum entry, 1 damaged compacted file in s;"),
+        (2, "2 damaged ranges, 2 damaged units of queues, 2 damaged checksum entries, 2 damaged compacted files in s;"),
     ],
 )
 def test_damage_that_verify_finds(
@@ -24,6 +24,7 @@ def test_damage_that_verify_finds(
 ) -> None:
     places = [{"begin": 0, "end": 1}] * count
     document = {"damaged": places, "damaged_units": count, "damaged_entries": ["e"] * count}
+    document["damaged_compacted"] = ["f"] * count
     monkeypatch.setattr("zenitmq.store.offline.offline.verify_store", lambda directory: document)
     with pytest.raises(typer.Exit):
         verify("s", as_json=True)
@@ -35,7 +36,7 @@ def test_spare_files(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, deleted: str
 ) -> None:
     document = {
-        "log_end": 9, "spare_files": count, "waiting": 0, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0,
+        "log_end": 9, "spare_files": count, "waiting": 0, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0, "converted": 0,
         "broker_conf": {},
     }  # fmt: skip
     monkeypatch.setattr("zenitmq.broker.group.hand_over.hand_over", lambda *_, **__: document)
