@@ -30,11 +30,8 @@ for file in sys.argv[1:]:
     runpy.run_path(file, run_name="__main__")
 """
 LACKING = {
-<<<<<<< HEAD
     "batch-topics": "topics with queue.type=BatchCQ",
-=======
     "compaction": "topics with cleanup.policy=COMPACTION",
->>>>>>> a51dd065 (zenit topic create --compact, topic compact; store tools know compacted files; guide and format)
     "delays": "delayed messages",
     "finding": "queries",
     "idempotent": "idempotent producers",
