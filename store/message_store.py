@@ -689,7 +689,7 @@ class MessageStore:
         """
         self._staging.write()
         self._queues.delete_light(name, self.confirm_offset)
-        self._confirmation.forget(name)
+        self._confirmation.forget_queue((name, 0))
 
     def delete_light_queues(self, names: Iterable[str], at: int) -> None:
         """The same of several, for an event whose record ends at byte `at` of the log. During a replay: only if the

@@ -94,6 +94,12 @@ class Confirmation:
         for key in [key for key in self._hidden if key[0] == topic]:
             del self._hidden[key], self._waiting[key]
 
+    def forget_queue(self, key: QueueKey) -> None:
+        """One queue was emptied."""
+        if self._hidden.pop(key, None) is not None:
+            del self._waiting[key]
+            self._pending = deque(entry for entry in self._pending if entry[1] != key)
+
     def take_arrivals(self) -> list[QueueKey]:
         """The queues that have more readable messages than at the last call."""
         arrivals = list(self._arrivals)

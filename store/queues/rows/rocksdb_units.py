@@ -68,7 +68,7 @@ class UnitBatch:
     __slots__ = ("_steps", "count")
 
     def __init__(self) -> None:
-        self._steps: list[tuple[list[bytes], list[bytes]] | tuple[str, bytes, bytes]] = []
+        self._steps: list[tuple[list[bytes], list[bytes]] | tuple[str, bytes, bytes] | tuple[list[bytes]]] = []
         self.count = 0
 
     def put_units(self, keys: list[bytes], values: list[bytes]) -> None:
@@ -84,6 +84,11 @@ class UnitBatch:
         """Of the offset family."""
         self._steps.append((_DELETE_END, key, b""))
 
+    def delete_each(self, keys: list[bytes]) -> None:
+        """Units, one by one: a range costs every read from then on, until RocksDB has merged it."""
+        self._steps.append((keys,))
+        self.count += len(keys)
+
     def delete_units(self, begin: bytes, end: bytes) -> None:
         """All units with keys in [begin, end)."""
         self._steps.append((_DELETE_UNITS, begin, end))
@@ -95,6 +100,9 @@ class UnitBatch:
         for step in self._steps:
             if len(step) == 2:
                 deque(map(batch.put, *step), maxlen=0)
+                continue
+            if len(step) == 1:
+                deque(map(batch.delete, *step), maxlen=0)
                 continue
             what, key, more = step
             if what == _PUT_END:

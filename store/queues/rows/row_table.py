@@ -62,6 +62,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_UNITS: Final = 1000  # a write holds the interpreter's lock, about 0.3 us a unit
 _LOOKS_FOR_ONE: Final = 16  # deleting rows of one queue takes as long as looking at so many
+_RANGE_UNITS: Final = 64  # more of them are deleted as a range
 _LOOKS_FOR_UNLOADED: Final = 16
 _NOWHERE: Final = (0, -1)
 
@@ -355,7 +356,7 @@ class RowTable:
             self._touched[queue.key] = queue
 
     def _begin_anew(self, queue: RowQueue, queue_offset: int) -> None:
-        self._batch.delete_units(*bounds(queue.prefix))
+        self._delete_below(queue, queue.staged_next)
         self._put_first(queue, 0, queue_offset)
         queue.begin_at(queue_offset, 0)
         queue.staged_next = queue_offset
@@ -490,7 +491,7 @@ class RowTable:
             return _LOOKS_FOR_ONE
         is_first = low <= queue.first_offset
         if not is_first:
-            self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, low))
+            self._delete_below(queue, low)
             physical = queue.unit(low)[0] if low < queue.next_offset else int(self._expired_below)
             self._put_first(queue, physical, low)
             queue.begin_at(low, physical)
@@ -499,8 +500,15 @@ class RowTable:
             return _LOOKS_FOR_UNLOADED
         return 1 if is_first else _LOOKS_FOR_ONE
 
+    def _delete_below(self, queue: RowQueue, end: int) -> None:
+        first = queue.first_offset
+        if end - first <= _RANGE_UNITS:
+            self._batch.delete_each(unit_keys(queue.prefix, first, end))
+        else:
+            self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, end))
+
     def _remove_queue(self, queue: RowQueue) -> None:
-        self._batch.delete_units(*bounds(queue.prefix))
+        self._delete_below(queue, queue.staged_next)
         self._delete_ends(queue)
         self._touched.pop(queue.key, None)
         self._forget(queue.topic, queue.queue_id)
@@ -521,7 +529,7 @@ class RowTable:
         if may_be_forgotten(queue.staged_next, confirmed):
             self._remove_queue(queue)
         else:
-            self._batch.delete_units(bounds(queue.prefix)[0], unit_key(queue.prefix, queue.staged_next))
+            self._delete_below(queue, queue.staged_next)
             self._put_first(queue, 0, queue.staged_next)
             queue.begin_at(queue.staged_next, 0)
         self._write_if_any()

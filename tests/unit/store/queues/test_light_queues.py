@@ -409,3 +409,26 @@ def test_the_tools_count_them_and_do_not_list_them(tmp_path: Path, engine: str) 
     assert size["queues"]["queues"] == 2
     assert list(size["topics"]) == list(held["topics"]) == ["t"]
     assert (checked["records"], checked["damaged"], checked["damaged_units"]) == (60, [], 0)
+
+
+def test_one_that_is_deleted_while_messages_of_it_are_unconfirmed(tmp_path: Path, engine: str) -> None:
+    """What was there is gone; what comes then is hidden until it is confirmed, and the others as before."""
+    with make_store(tmp_path, consume_queue=engine) as store:
+        store.confirm(0)
+        end = put(store, "t", 0, light("t", b"1", A, B)).end
+        store.delete_light_queue(A)
+        last = put(store, "t", 0, light("t", b"2", A, B)).end
+        store.confirm(end)
+        assert (numbers(store, A), numbers(store, B)) == ([], [1])
+        store.confirm(last)
+        assert (numbers(store, A), numbers(store, B)) == ([2], [1, 2])
+
+
+def test_one_of_many_messages_is_deleted_whole(tmp_path: Path) -> None:
+    with make_store(tmp_path, consume_queue="rocksdb", segment_bytes=1 << 16) as store:
+        put(store, "t", 0, *[light("t", b"%d" % number, A, B) for number in range(150)])
+        store.delete_light_queue(A)
+        put(store, "t", 0, light("t", b"150", A))
+        assert (numbers(store, A), numbers(store, B)) == ([150], list(range(150)))
+    with make_store(tmp_path, consume_queue="rocksdb", segment_bytes=1 << 16) as store:
+        assert (numbers(store, A), numbers(store, B)) == ([150], list(range(150)))
