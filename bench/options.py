@@ -111,6 +111,9 @@ class BenchOptions:
     warm: bool = option(False, "Write to segments whose pages are cached, like recycled ones.", (*_SENDING, "limits"))
     stages: bool = option(False, "Show where the time goes.", _ON_BROKER)
     topic: str | None = option(None, "An existing topic; else one of the run's own.", _ON_BROKER)
+    batch_queue: bool = option(
+        False, "The run's own topic stores each batch as one record (queue.type=BatchCQ).", ("produce", "consume")
+    )
     queues: int = option(4, "Queues of the run's own topic.", (*_ON_CLUSTER, "restart"), between=(1, 1024))
     messages: int = option(
         0,

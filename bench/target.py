@@ -16,6 +16,7 @@ from ..client.connection.engine_url import EMBEDDED, is_engine, parse_engine
 from ..client.connection.waiting import Blocking, run_blocking
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ConnectionLost, InvalidParameter, NoRoute, RequestTimeout, TopicNotFound
+from ..model.route import QUEUE_TYPE_ATTRIBUTE
 from ..remoting.client import RemotingClient
 from ..remoting.commands import (
     GetBrokerConfig,
@@ -234,7 +235,8 @@ def _topic(
         if options.topic is not None and options.topic in admin.topics():
             yield target
             return
-        admin.create_topic(name, queues=options.queues)
+        attributes = {QUEUE_TYPE_ATTRIBUTE: "BatchCQ"} if options.batch_queue else None
+        admin.create_topic(name, queues=options.queues, attributes=attributes)
         try:
             target.wait_route()
             yield target

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...model.clock import monotonic_ns
 from ...model.errors import RequestTimeout, ZenitError
+from ...record.kernel import wrap_batch
 from ...remoting.client_socket import ClientContext, Dealer
 from ...remoting.commands import SendMessages, SendReply
 from ...remoting.header import decode_reply, encode_request
@@ -45,6 +46,7 @@ class PrebuiltJob:
     tags: bool = False
     prepared: int = 0  # number of distinct batches; 0 = as many as memory allows
     cluster_id: str = ""
+    batch_queue: bool = False  # each batch is one record
 
 
 class Pump:
@@ -127,6 +129,8 @@ class Pump:
 def send_prebuilt(job: PrebuiltJob, channel: WorkerChannel) -> None:
     """One measurement: {messages, bytes, seconds, send_ns}; latencies of requests to `samples_path`."""
     batches = ready_batches(job.topic, size=job.size, batch=job.batch, keys=job.keys, tags=job.tags, count=job.prepared)
+    if job.batch_queue:
+        batches = [wrap_batch(batch, len(batch), len(batch)) for batch in batches]
     samples = Samples(_SAMPLES)
     with ExitStack() as opened:
         context = ClientContext()

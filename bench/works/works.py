@@ -123,6 +123,7 @@ def prebuilt_job(bench: Bench, path: str) -> PrebuiltJob:
         keys=options.keys,
         tags=options.tags,
         cluster_id=bench.target.cluster_id(),
+        batch_queue=options.batch_queue,
     )
 
 
