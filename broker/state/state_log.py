@@ -75,6 +75,9 @@ INCARNATION_BITS: Final = 53  # the largest number that every JSON reader keeps 
 _STAGED_MAX: Final = 4096
 _NOTHING: Final[tuple[bytes, Document]] = (b"", {})
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay would take more than about a second
+_PAUSES: Final = (
+    20  # as long as writing the last one took: with 100,000 topics that is half a second, of the loop's interpreter
+)
 
 
 Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable | PopTable
@@ -136,6 +139,7 @@ class StateLog:
         self._clock = clock
         self._persist_interval_ms = persist_interval_ms
         self._persisted_at_ms = clock.monotonic_ms()
+        self._took_ms = 0
         self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
         for table in (self.producer_table, self.pop_table):
             table.begin(now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
@@ -257,18 +261,22 @@ class StateLog:
         if self.is_closing and self._applied <= limit:
             self._copied = None  # no later call will write what came since
         if self._copied is None and self._is_due():
-            reflected = self._applied
+            begun_ms, reflected = self._clock.monotonic_ms(), self._applied
             documents = [table.document() for _, _, table in self._files]
             self._copied = (reflected, self._applied, documents)  # the loop may have applied more meanwhile
+            self._took_ms = self._clock.monotonic_ms() - begun_ms
         if self._copied is not None and self._copied[1] <= limit:
             (reflected, _, documents), self._copied = self._copied, None
+            begun_ms = self._clock.monotonic_ms()
             self._write_documents(documents, reflected)
+            self._took_ms += self._persisted_at_ms - begun_ms
         return self._persisted
 
     def _is_due(self) -> bool:
         behind = self._applied - self._persisted
         age_ms = self._clock.monotonic_ms() - self._persisted_at_ms
-        return behind > 0 and (self.is_closing or age_ms >= self._persist_interval_ms or behind > _LAG_BYTES_MAX)
+        is_old = age_ms >= self._persist_interval_ms or behind > _LAG_BYTES_MAX
+        return behind > 0 and (self.is_closing or (is_old and age_ms >= _PAUSES * self._took_ms))
 
     def _write(self, reflected: PhysicalOffset) -> None:
         self._write_documents([table.document() for _, _, table in self._files], reflected)

@@ -22,6 +22,9 @@ from ..rocksdb_config import read_config
 
 _OURS: Final = "zenit"
 _SNAPSHOT_BYTES_MAX: Final = 1 << 30
+_INDENTED_MAX: Final = (
+    64 << 10
+)  # characters; more would take Python's slow encoder long, and have an entry a line instead
 _STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
 
 
@@ -35,9 +38,13 @@ class Snapshot:
 
 def write_snapshot(path: str, document: Mapping[str, Any], reflected: int) -> None:
     """Replaces the file by the state as of `reflected`, durably. Blocks on the disk: for a worker. Raises OSError."""
-    text = _compact(document)
+    entries = {name: _entries(value) for name, value in document.items()}
+    text = _joined(entries)
     ours = {"reflected": reflected, "crc32": _checksum(text, reflected)}
-    whole = json.dumps({**document, _OURS: ours}, ensure_ascii=False, indent=1)
+    if len(text) <= _INDENTED_MAX:
+        whole = json.dumps({**document, _OURS: ours}, ensure_ascii=False, indent=1)
+    else:
+        whole = _joined({**entries, _OURS: _encode(ours)}, between=",\n")
     temporary = path + ".new"
     make_directory(os.path.dirname(path))
     with open(
@@ -86,17 +93,22 @@ def parse_snapshot(text: str) -> Snapshot | None:
     return Snapshot(document, PhysicalOffset(reflected))
 
 
-def _compact(document: Mapping[str, Any]) -> str:
-    """The document without blanks, encoded one table entry at a time: the encoder holds the interpreter while it runs, and
-    the loop would wait for tens of thousands of offsets.
+def _entries(value: object) -> str | list[str]:
+    """A value encoded; a table as its entries, one at a time: the encoder holds the interpreter while it runs, and the loop
+    would wait for tens of thousands of offsets.
     """
-    return "{" + ",".join([f"{_encode(name)}:{_table(value)}" for name, value in document.items()]) + "}"
-
-
-def _table(value: object) -> str:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         return _encode(value)
-    return "{" + ",".join([f"{_encode(key)}:{_encode(entry)}" for key, entry in value.items()]) + "}"
+    return [f"{_encode(key)}:{_encode(entry)}" for key, entry in value.items()]
+
+
+def _joined(entries: Mapping[str, str | list[str]], between: str = ",") -> str:
+    """The document. `between`: entries, of the document and of its tables."""
+    tables = (
+        f"{_encode(name)}:{value if isinstance(value, str) else '{' + between.join(value) + '}'}"
+        for name, value in entries.items()
+    )
+    return "{" + between.join(tables) + "}"
 
 
 def _encode(value: object) -> str:

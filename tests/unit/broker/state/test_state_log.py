@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from zenitmq.broker.json_reply import encode_document
+from zenitmq.broker.state import state_log
 from zenitmq.broker.state.producer_table import ProducerTable
 from zenitmq.broker.state.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.errors import StoreFormatError
@@ -240,6 +241,35 @@ def test_snapshots_are_written_when_they_are_old_and_something_came(tmp_path: Pa
     assert state.persist() == run.end
     clock.now = 1100
     assert state.persist() == later.end
+
+
+def test_snapshots_that_take_long_are_written_seldom(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 100,000 topics they would take a third of a core, and the interpreter from the loop."""
+    state = open_state(tmp_path, clock)
+    write = state_log.write_snapshot
+
+    def slow(*arguments: Any) -> None:
+        clock.sleep_ms(50)
+        write(*arguments)
+
+    monkeypatch.setattr(state_log, "write_snapshot", slow)
+    took_ms = 50 * len(state_log.FILE_NAMES)
+    clock.now = 1000
+    first = run_of("trades", b"")
+    state.on_run(first)
+    assert state.persist() == first.end
+    later = run_of("trades", b"", first.end)
+    state.on_run(later)
+    clock.now = 1000 + 20 * took_ms
+    assert state.persist() == first.end
+    clock.now = 1000 + 21 * took_ms
+    assert state.persist() == later.end
+    last = run_of("trades", b"", later.end)
+    state.on_run(last)
+    state.is_closing = True
+    assert state.persist() == last.end
 
 
 def test_the_last_snapshot_is_not_put_off(tmp_path: Path, clock: ManualClock) -> None:

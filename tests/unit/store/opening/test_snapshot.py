@@ -59,7 +59,19 @@ def test_the_copy_stands_in_for_what_is_missing_or_broken(tmp_path, broken: byte
     ],
 )
 def test_an_entry_at_a_time_gives_the_same_text(document) -> None:
-    assert snapshot._compact(document) == json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    entries = {name: snapshot._entries(value) for name, value in document.items()}
+    assert snapshot._joined(entries) == json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_a_large_file_has_an_entry_a_line_and_reads_the_same(tmp_path, monkeypatch) -> None:
+    path, document = tmp_path / "x.json", {**DOCUMENT, "numbers": {1: 2, 3: {"4": 5}}, "none": {}}
+    write_snapshot(str(path), document, 5)
+    small = path.read_text()
+    monkeypatch.setattr(snapshot, "_INDENTED_MAX", 10)
+    write_snapshot(str(path), document, 5)
+    assert json.loads(path.read_text()) == json.loads(small)
+    assert read_snapshot(str(path)).reflected == 5
+    assert path.read_text().count("\n") == 4
 
 
 def test_no_step_encodes_a_whole_table(tmp_path, monkeypatch) -> None:
