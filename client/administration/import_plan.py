@@ -10,6 +10,7 @@ from ...model.export_line import ExportedMessage
 from ...model.message import BODY_BYTES_MAX, Message
 from ...model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ...model.properties import KEYS, RESERVED, TAGS, decode_properties
+from ...model.topics.light_queues import LIGHT_QUEUES, LIGHT_SEPARATOR, is_light_queue, lite_topic_of
 
 IMPORT_ORIGIN: Final = "IMPORT_ORIGIN"  # orders:3/1234
 IMPORT_MESSAGE_ID: Final = "IMPORT_MESSAGE_ID"
@@ -40,7 +41,8 @@ def queues_needed(topics: Mapping[str, Mapping[str, Any]], highest: Mapping[str,
 
 
 def message_of(exported: ExportedMessage) -> Message:
-    """What is sent: the producer's own part, and in two properties where it lay and its former id."""
+    """What is sent: the producer's own part, to the same light queues, and in two properties where it lay and its former
+    id."""
     properties = decode_properties(exported.properties)
     own = {name: value for name, value in properties.items() if name not in RESERVED}
     own[IMPORT_ORIGIN] = f"{exported.topic}:{exported.queue_id}/{exported.queue_offset}"
@@ -52,7 +54,15 @@ def message_of(exported: ExportedMessage) -> Message:
         keys=properties.get(KEYS, "").split(),
         properties=own,
         flag=exported.flag,
+        light_queues=[
+            name for name in _light_queues(properties) if is_light_queue(name) and lite_topic_of(name) is None
+        ],
     )
+
+
+def _light_queues(properties: Mapping[str, str]) -> list[str]:
+    """Those that it went into, of whatever kind."""
+    return properties.get(LIGHT_QUEUES, "").split(LIGHT_SEPARATOR)
 
 
 def lots(exported: Iterable[ExportedMessage]) -> Iterator[Lot]:

@@ -66,3 +66,9 @@ def test_each_queues_messages_are_all_there_in_order_and_no_batch_is_too_large(r
     for n, (queue_id, _) in enumerate(rows):
         expected.setdefault(str(queue_id), []).append(f"orders:{queue_id}/{n}")
     assert sent == expected
+
+
+def test_light_queues_get_it_again_but_for_those_of_lite_topics() -> None:
+    named = b"INNER_MULTI_DISPATCH\x01%LMQ%a,other,%LMQ%$orders$x,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x011,2,3,4\x02"
+    assert message_of(replace(ONE, properties=named)).light_queues == ["%LMQ%a", "%LMQ%b"]
+    assert message_of(ONE).light_queues == []
