@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from ...model.errors import MessageNotFound, RemoteProtocolError, StoreFormatError
+from ...model.errors import InvalidName, MessageNotFound, RemoteProtocolError, StoreFormatError
 from ...model.names import check_topic
 from ...remoting.client import RemotingClient
 from ...remoting.commands import GetCompactedFiles, GetCompactedRange, LogRangeReply, ReplicaQuestion
@@ -121,5 +121,5 @@ def parse_listed(data: bytes) -> list[tuple[str, int, Manifest]]:
         if any(not 0 <= queue_id < 1 << 31 for _, queue_id, _ in found):
             raise ValueError("a queue id out of range")
         return [(topic, at, Manifest.decode(text.encode(), os.path.join(topic, str(at)))) for topic, at, text in found]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, StoreFormatError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, StoreFormatError, InvalidName) as error:
         raise RemoteProtocolError(f"no list of compacted files: {error}") from error

@@ -14,6 +14,7 @@ from typing import Any
 import lz4.frame
 import zstandard
 
+from zenitmq.broker.repair.compacted_copy import parse_listed
 from zenitmq.broker.replication.beginning import Beginning, beginning_document, parse_beginning
 from zenitmq.broker.replication.chunk_payload import unseal
 from zenitmq.broker.replication.epochs import EpochList
@@ -47,6 +48,7 @@ from zenitmq.remoting.header import (
     encode_request,
     peek_opaque,
 )
+from zenitmq.store.compaction.compacted_manifest import ListedFile, Manifest
 
 from .kernel_targets import properties
 from .mutation import document_bytes, mutated, mutated_document
@@ -272,6 +274,21 @@ def check_beginning(data: bytes, _: Random) -> None:
     assert parse_beginning(json.dumps(beginning_document(found)).encode()) == found
 
 
+def _compacted_list(draw: Random) -> bytes:
+    files = (
+        ListedFile(draw.randrange(3), 1 + draw.randrange(500), 1 + draw.randrange(9), 7, 3, 3 + draw.randrange(9), 0),
+    )
+    manifest = Manifest(files, 12 + draw.randrange(9), (4096, 80), 4, 1, 0).encode().decode()
+    queues = [["t", draw.randrange(4), manifest] for _ in range(draw.randrange(3))]
+    return document_bytes(mutated_document({"queues": queues}, draw), draw)
+
+
+def check_compacted_list(data: bytes, _: Random) -> None:
+    """The same when it is sent on."""
+    found = [[topic, queue_id, manifest.encode().decode()] for topic, queue_id, manifest in parse_listed(data)]
+    assert parse_listed(json.dumps({"queues": found}).encode()) == parse_listed(data)
+
+
 WIRE_TARGETS = (
     Target("request", _request, check_request, (RemoteProtocolError, LocalProtocolError)),
     Target("reply", _reply, check_reply, (RemoteProtocolError,)),
@@ -283,4 +300,5 @@ WIRE_TARGETS = (
     Target("properties", lambda draw: bytes(mutated(bytearray(properties(draw)), draw)), check_properties),
     Target("trace", _trace, check_trace, (TraceDamaged,)),
     Target("beginning", _beginning, check_beginning, (RemoteProtocolError,)),
+    Target("compacted-list", _compacted_list, check_compacted_list, (RemoteProtocolError,)),
 )
