@@ -649,8 +649,8 @@ class MessageStore:
         return table
 
     def check_lights(self, check: Callable[[str, str], None]) -> None:
-        """`check(topic, light queue)`: raises a ZenitError if no client's message of the topic may name it. It is asked
-        at the first message of a turn that names it."""
+        """`check(topic, light queue)`: raises a ZenitError if no client's message of the topic may name it. Asked once a
+        turn, and again where records of another topic came between."""
         self._staging.check_light = check
 
     def has_light_queue(self, name: str) -> bool:

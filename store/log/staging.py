@@ -146,6 +146,10 @@ class Staging:
         now_ms = self._now_ms()
         physical = self._staged_end
         kernel = self._kernel
+        light_ends = tail.light_ends
+        asks_again = bool(light_ends) and self._light_topic != topic and find_light is None
+        if asks_again:  # another topic's records named these: whether this one's may is not known
+            light_ends = {}
         self._light_topic = topic
         units_begin, keys_begin = kernel.units_end, kernel.keys_end
         queue_offset = tail.next_offset
@@ -161,11 +165,13 @@ class Staging:
             physical,
             now_ms,
             own,
-            tail.light_ends,
+            light_ends,
             find_light or self._find_allowed_light,
         )
         if done <= 0:
             raise self._refusal(done, begin, end)
+        if asks_again and light_ends:
+            self._light_ends.update(light_ends)
         if kernel.is_light:
             flags |= LIGHT
         if not tail.is_plain:
@@ -297,7 +303,7 @@ class Staging:
     def _find_allowed_light(self, name: str) -> int:
         """The same for a client's record, which may not name every one. Also raises what `check_light` does."""
         self.check_light(self._light_topic, name)
-        return self._find_light(name)
+        return self._light_ends.get(name) or self._find_light(name)
 
     def _find_light(self, name: str) -> int:
         """The next offset of a light queue that no staged record names. Raises TooManyLightQueues."""
@@ -354,7 +360,7 @@ class Staging:
         self._make_room(RECORD_OVERHEAD_BYTES)
         kernel = self._kernel
         self._light_topic = tail.topic
-        tried = None if tail.light_ends is None else dict(tail.light_ends)
+        tried: dict[str, int] | None = None if tail.light_ends is None else {}
         done = kernel.stamp(
             self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms(), own,
             tried, self._find_allowed_light,

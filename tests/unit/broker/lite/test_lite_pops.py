@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lite_scene import LiteScene
+from lite_scene import PARENT, LiteScene
 from pop_scene import Asked
-from store_kit import StillClock
+from store_kit import StillClock, light, read_queue, stage
 
+from zenitmq.broker.lite.lite_sends import LiteWriters
 from zenitmq.model.errors import (
     InvalidParameter,
     LeaseExpired,
@@ -18,6 +19,7 @@ from zenitmq.model.errors import (
     NotLiteParent,
     TopicNotFound,
 )
+from zenitmq.model.topics.light_queues import lite_queue
 
 SHORT_MS = 1000
 
@@ -256,6 +258,40 @@ def test_only_a_parent_has_lite_topics(scene: LiteScene) -> None:
     scene.turn()
     assert isinstance(scene.subscribe("a", topic="t").error, NotLiteParent)
     assert isinstance(scene.subscribe("a", topic="u").error, TopicNotFound)
+
+
+def test_no_other_topic_writes_into_a_lite_topic_not_even_beside_its_parent(scene: LiteScene) -> None:
+    scene.create("t")
+    scene.turn()
+    queue = lite_queue(PARENT, "a")
+    for _ in range(2):
+        with pytest.raises(NotLiteParent):
+            stage(scene.store, "t", 0, light("t", b"x", queue))
+        scene.say("a", b"0")
+    stage(scene.store, "t", 0, light("t", b"x", "%LMQ%shared"), light("t", b"y", "%LMQ%shared"))
+    scene.say("a", b"1")
+    stage(scene.store, "t", 0, light("t", b"z", "%LMQ%shared"))
+    scene.turn()
+    scene.subscribe("a")
+    assert received(scene).bodies == [b"0", b"0", b"1"]
+    assert [one.body for one in read_queue(scene.store, "%LMQ%shared", 0)] == [b"x", b"y", b"z"]
+
+
+def test_a_parent_has_so_many_lite_topics_and_no_more(scene: LiteScene) -> None:
+    writers = LiteWriters(scene.state.topic_table, scene.store.has_light_queue, topics_max=2)
+    scene.store.check_lights(writers.check)
+    scene.say("a", b"0")
+    scene.say("b", b"0")
+    with pytest.raises(LiteQuotaExceeded, match="at most 2"):
+        scene.say("c", b"0")
+    scene.turn()
+    scene.say("a", b"1")
+    scene.turn()
+    writers.on_scanned({PARENT: 1})
+    scene.say("c", b"0")
+    scene.subscribe("a", "b", "c")
+    scene.turn()
+    assert sorted(received(scene).bodies) == [b"0", b"0", b"0", b"1"]
 
 
 def test_a_change_that_is_not_the_next_is_not_made(scene: LiteScene) -> None:
