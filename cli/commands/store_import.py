@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -44,14 +44,19 @@ def import_(
     needed = queues_needed(topics, highest)
     with Admin(namesrv) as admin:
         made = [topic for topic, queues in needed.items() if _made(admin, topic, queues, topics.get(topic, {}))]
+        batched = {topic for topic in needed if admin.route(topic).is_batched}
     counts = {"sent": 0, "skipped": 0, "bytes": 0}
     reached = first
     messages = ((number, said) for number, said in _read(file) if number >= first)
-    with Producer("zenit-cli", namesrv=namesrv, idempotent=True) as producer, count_progress("messages") as report:
+    with (
+        Producer("zenit-cli", namesrv=namesrv, idempotent=True) as once,
+        Producer("zenit-cli", namesrv=namesrv) as batches,  # for batch topics, which take no idempotent messages
+        count_progress("messages") as report,
+    ):
         for window in _windows(messages):
             chosen = [said for _, said in window if is_imported(said.topic)]
             try:
-                _send(producer, chosen)
+                _send(lambda topic: batches if topic in batched else once, chosen)
             except (ZenitError, KeyboardInterrupt):
                 note(
                     f"zenit: lines up to {reached - 1} are sent, some behind them perhaps; go on with --from-line {reached}"
@@ -132,8 +137,8 @@ def _windows(
         yield window
 
 
-def _send(producer: Producer, messages: list[ExportedMessage]) -> None:
+def _send(producer_of: Callable[[str], Producer], messages: list[ExportedMessage]) -> None:
     from ...client.administration.import_plan import lots
 
     for lot in lots(messages):
-        producer.send_batch(lot.messages, sharding_key=lot.sharding_key)
+        producer_of(lot.messages[0].topic).send_batch(lot.messages, sharding_key=lot.sharding_key)

@@ -24,7 +24,7 @@ from ...model.redelivery import (
     retry_properties,
 )
 from ...model.topics.light_queues import LITE_TOPIC, light_properties, lite_queue
-from ...record.kernel import StoredMessage, encode_record
+from ...record.kernel import StoredMessage, encode_record, wrap_batch
 from ...record.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ...remoting.commands import CreateGroup, SendMessages, UpdateConsumerOffsets
 from ..connection.connection import Connection
@@ -236,10 +236,14 @@ class _Sender:
     async def _try(self, run: list[Letter], queue: MessageQueue, deadline_ms: int) -> None:
         address = self._destinations.address_of(queue)
         host_bytes = 20 if address.startswith("[") else 8
+        records = b"".join(_record(letter, host_bytes) for letter in run)
+        route = self._routes.cached(queue.topic)
+        if route is not None and route.is_batched:
+            records = wrap_batch(records, len(records), len(records))
         await self._waits.call(
             address,
             SendMessages(queue.topic, queue.queue_id, len(run), REDRIVER),
-            b"".join(_record(letter, host_bytes) for letter in run),
+            records,
             timeout_ms=self._retry.try_timeout_ms(self._timeout_ms, deadline_ms - monotonic_ms()),
         )
 

@@ -114,3 +114,23 @@ def test_what_is_refused_by_name(namesrv: str) -> None:
         pulling.subscribe("batches", Sql("a > 1"))
         with pytest.raises(InvalidParameter, match="filter by tags"):
             pulling.poll(1, timeout=5)
+
+
+def test_dead_letters_go_back_into_batches(namesrv: str) -> None:
+    def fail(messages: list[StoredMessage]) -> None:
+        raise ValueError(messages[0].body)
+
+    with Admin(namesrv=namesrv) as admin, Producer("p", namesrv=namesrv) as producer:
+        admin.create_topic("batches", queues=1, attributes={"queue.type": "BatchCQ"})
+        producer.send_batch([Message("batches", b"%d" % n) for n in range(3)])
+        consumer = PushConsumer("g", namesrv=namesrv, start_from=FIRST, max_attempts=1)
+        consumer.subscribe("batches")
+        consumer.on_message(fail)
+        with consumer:
+            deadline = time.monotonic() + WAIT_S
+            while consumer.statistics().sent_back < 3 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        admin.redrive_dead_letters("g")
+        with PullConsumer("all", namesrv=namesrv, start_from=FIRST) as pulling:
+            pulling.subscribe("batches")
+            assert sorted(message.body for message in drained(pulling, 6)) == sorted([b"0", b"1", b"2"] * 2)
