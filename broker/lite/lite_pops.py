@@ -183,6 +183,10 @@ class LitePops:
         for parked in self._hold.expired(now_ms):
             member = self._subscriptions.find(member_of(parked.waiting.request))
             self._loop.reply(parked.waiting, self._empty(member))
+        applied = self._state.applied
+        for key, end in list(self._closed.items()):  # a worker takes some out meanwhile
+            if end <= applied:
+                self._closed.pop(key, None)
         if self._later:
             later, self._later = self._later, {}
             for member, names in later.items():

@@ -334,9 +334,10 @@ class PopTable:
         return ((key, queue) for key, queue in self._queues.items() if key[0] == group)
 
     def has_left(self, key: QueueKey, begin: int, end: int) -> bool:
-        """Whether a group has something to receive or to acknowledge of a queue that has [begin, end) now."""
+        """Whether a group has something to receive or to acknowledge of a queue that has [begin, end) now. What
+        retention took is not left, whoever had it."""
         queue = self._queues.get(key)
-        if queue is None:
+        if queue is None or begin >= end:
             return begin < end
         return not queue.is_idle or max(begin, queue.next) < end
 

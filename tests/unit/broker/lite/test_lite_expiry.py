@@ -106,6 +106,31 @@ def test_one_that_nobody_receives_goes(scene: LiteScene) -> None:
     assert not has(scene, "a")
 
 
+def test_what_retention_took_is_not_left_to_anybody(scene: LiteScene) -> None:
+    scene.subscribe("a")
+    scene.say("a", b"0")
+    scene.turn()
+    scene.receive()
+    scene.turn()
+    table, key = scene.state.pop_table, ("g", lite_queue(PARENT, "a"), 0)
+    assert table.has_left(key, 0, 1)
+    assert not table.has_left(key, 1, 1)
+    assert not table.has_left(("other", key[1], 0), 1, 1)
+    assert table.has_left(("other", key[1], 0), 0, 1)
+
+
+def test_nothing_is_remembered_of_lite_topics_that_were_popped_once(scene: LiteScene) -> None:
+    scene.subscribe("a", "b")
+    scene.say("a", b"0")
+    scene.say("b", b"0")
+    scene.turn()
+    scene.receive()
+    assert len(scene.lite.pops._closed) == 2
+    scene.turn()
+    scene.tick(100)
+    assert not scene.lite.pops._closed
+
+
 def test_without_an_expiration_it_stays(tmp_path: Path) -> None:
     with LiteScene(tmp_path, StillClock()) as scene:
         scene.create_parent()
