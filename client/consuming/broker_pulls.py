@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, TypeAlias
 
 from ...model.get_status import GetStatus
-from ...remoting.commands import WATCHED_MAX, ArrivalsReply, AwaitArrivals, PullReply
+from ...remoting.commands import ArrivalsReply, AwaitArrivals, PullReply
 from .prefetch import Pull
 
 SUSPEND_MS: Final = 15_000
 LONG_POLLS_MAX: Final = 64
+TOLD_AT_ONCE_MAX: Final = 256
+"""Queues that a broker is told of in one request: one that has just started looks each up on its disk."""
 AT_ONCE_MAX: Final = 256
 """Pulls that do not wait: an answer may have some 64 KiB or more."""
 
@@ -106,7 +109,7 @@ class BrokerPulls:
         self._is_asking = True
         topics: dict[str, int] = {}
         queues = []
-        for key in list(self._untold)[:WATCHED_MAX]:
+        for key in list(islice(self._untold, TOLD_AT_ONCE_MAX)):
             del self._untold[key]
             queues.append((topics.setdefault(key[0], len(topics)), key[1], self._held[key].offset))
         wait_ms = 0 if self._untold else SUSPEND_MS
@@ -142,6 +145,13 @@ class BrokerPulls:
         if has_watches:
             return pulls, []
         return [], [send for pull in pulls for send in self.begin(pull)]
+
+    def end(self) -> None:
+        """The consumer is closed: nothing is watched any more, and what waits for its turn is not sent."""
+        self._held.clear()
+        self._later.clear()
+        self._begin_anew()
+        self._watch, self._has_watches = "", False
 
     def _begin_anew(self) -> None:
         self._number, self._is_asking = 0, False

@@ -112,6 +112,12 @@ class PullCalls:
         elif self._read_from:
             self._read_from.pop(queue, None)
 
+    def end(self) -> None:
+        """The consumer is closed: only pulls that are at a broker are answered still."""
+        with self._lock:
+            for broker in self._brokers.values():
+                broker.end()
+
     # ---- idle queues
 
     def _watch_soon(self, address: str, broker: BrokerPulls) -> None:

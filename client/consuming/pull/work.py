@@ -376,7 +376,8 @@ class PullWork:
             return Progress(self._prefetch.uncommitted(handed=handed), self._prefetch.sought())
 
     def drop_all(self) -> None:
-        """Frees what is ready."""
+        """Frees what is ready, and asks for no more."""
         with self._lock:
             for queue in self._prefetch.queues():
                 self._prefetch.revoke(queue)
+        self._pulls.end()

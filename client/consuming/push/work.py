@@ -106,11 +106,12 @@ class PushWork:
             self._pool.start()
 
     def end(self) -> None:
-        """Hands nothing out any more."""
+        """Hands nothing out any more, and pulls nothing."""
         with self._lock:
             self._is_stopping = True
             while self._idle:
                 self._idle.pop().set()
+        self._pulls.end()
 
     async def stop(self, deadline_ms: int) -> bool:
         """Stops handing out and waits for the handlers; False if some still run at the deadline."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -48,11 +49,16 @@ def take(consumer: PullConsumer, wanted: Counter[bytes]) -> None:
     assert not found - wanted
 
 
-def watched(cluster: LocalCluster, name: str) -> int:
+def pulls(cluster: LocalCluster) -> dict[str, int]:
+    """What the master counts."""
     with RemotingClient() as client:
-        document = ask_json(client, cluster.process(name).address, GetBrokerStatistics())
+        document = ask_json(client, cluster.process(cluster.master).address, GetBrokerStatistics())
     assert document is not None
-    return int(document["pulls"]["watched_queues"])
+    return cast("dict[str, int]", document["pulls"])
+
+
+def watched(cluster: LocalCluster) -> int:
+    return pulls(cluster)["watched_queues"]
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -64,7 +70,7 @@ def test_a_pull_consumer_of_four_hundred_queues_goes_on_after_their_broker_was_k
                 consumer.subscribe(name)
             take(consumer, send(cluster, names, "first"))
             idle_ms = monotonic_ms() + TIMEOUT_MS
-            while watched(cluster, cluster.master) < TOPICS * QUEUES - LONG_POLLS_MAX:
+            while watched(cluster) < TOPICS * QUEUES - LONG_POLLS_MAX:
                 assert monotonic_ms() < idle_ms
                 consumer.poll(timeout=0.1)
             take(consumer, send(cluster, names[:3], "second"))
@@ -85,12 +91,34 @@ def test_a_push_consumer_of_four_hundred_queues_gets_each_message_and_hears_of_d
         with consumer:
             wanted = send(cluster, names, "first")
             await_that(lambda: handled == wanted)
-            await_that(lambda: watched(cluster, cluster.master) >= TOPICS * QUEUES - LONG_POLLS_MAX)
+            await_that(lambda: watched(cluster) >= TOPICS * QUEUES - LONG_POLLS_MAX)
             with Admin(cluster.namesrv) as admin:
                 admin.delete_topic(names[0])
-            await_that(lambda: watched(cluster, cluster.master) <= (TOPICS - 1) * QUEUES)
+            await_that(lambda: watched(cluster) <= (TOPICS - 1) * QUEUES)
             wanted += send(cluster, names[1:], "second")
             await_that(lambda: handled == wanted)
+
+
+@pytest.mark.parametrize("kind", [PullConsumer, PushConsumer])
+def test_a_closed_consumer_pulls_nothing_while_others_use_its_connection(
+    kind: type[PullConsumer | PushConsumer],
+) -> None:
+    with LocalCluster(settings=SMALL_STORE) as cluster, Producer(namesrv=cluster.namesrv) as producer:
+        name = cluster.create_topic("closed", queues=10 * QUEUES)
+        consumer = kind("closed", namesrv=cluster.namesrv)
+        consumer.subscribe(name)
+        if isinstance(consumer, PushConsumer):
+            consumer.on_message(lambda messages: None)
+        with consumer:
+            if isinstance(consumer, PullConsumer):
+                consumer.poll(timeout=0.1)
+            await_that(lambda: watched(cluster) >= 100)
+        before, idle = pulls(cluster)["requests"], watched(cluster)
+        for number in range(10 * QUEUES):
+            producer.send(Message(name, b"x"), sharding_key=str(number))
+        await_that(lambda: watched(cluster) < idle - LONG_POLLS_MAX)
+        sleep_ms(500)
+        assert pulls(cluster)["requests"] - before <= LONG_POLLS_MAX
 
 
 def await_that(condition: Callable[[], bool]) -> None:

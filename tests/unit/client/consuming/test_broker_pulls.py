@@ -4,11 +4,17 @@ from itertools import count
 
 import pytest
 
-from zenitmq.client.consuming.broker_pulls import AT_ONCE_MAX, LONG_POLLS_MAX, SUSPEND_MS, BrokerPulls
+from zenitmq.client.consuming.broker_pulls import (
+    AT_ONCE_MAX,
+    LONG_POLLS_MAX,
+    SUSPEND_MS,
+    TOLD_AT_ONCE_MAX,
+    BrokerPulls,
+)
 from zenitmq.client.consuming.prefetch import Pull
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
-from zenitmq.remoting.commands import WATCHED_MAX, ArrivalsReply, PullReply
+from zenitmq.remoting.commands import ArrivalsReply, PullReply
 
 
 def pull(number: int, offset: int = 0, generation: int = 1, *, is_doubted: bool = False) -> Pull:
@@ -100,10 +106,10 @@ def test_a_newer_pull_of_a_watched_queue_takes_its_place(pulls) -> None:
 
 
 def test_so_many_are_told_at_a_time_and_the_last_request_waits(pulls) -> None:
-    for number in range(1000, 1000 + WATCHED_MAX + 1):
+    for number in range(1000, 1000 + TOLD_AT_ONCE_MAX + 1):
         pulls.begin(pull(number))
     first = pulls.next_request()
-    assert (len(first.queues), first.wait_ms) == (WATCHED_MAX, 0)
+    assert (len(first.queues), first.wait_ms) == (TOLD_AT_ONCE_MAX, 0)
     second = pulls.next_request()
     assert (len(second.queues), second.wait_ms) == (1, SUSPEND_MS)
 
@@ -152,3 +158,17 @@ def test_an_answer_of_queues_that_nobody_asked_for_is_left_alone(pulls) -> None:
     asked = pulls.next_request()
     assert pulls.on_arrivals(asked, ArrivalsReply(True, ("t1",), ((0, 5), (7, 100)))) == []
     assert pulls.next_request().number == 2
+
+
+def test_a_closed_consumer_asks_no_more(pulls) -> None:
+    pulls.begin(pull(100, 7))
+    asked = pulls.next_request()
+    assert pulls.on_arrivals(asked, ready(asked, 100)) == [(pull(100, 7), 0)]
+    pulls.begin(pull(101, 7))
+    asked = pulls.next_request()
+    pulls.end()
+    assert pulls.on_reply(pull(100, 7), 0, idle(7)) == (True, [])
+    assert pulls.on_arrivals(asked, ready(asked, 101)) == []
+    assert pulls.on_watch_error(asked, has_watches=True) == ([], [])
+    assert not pulls.is_to_ask
+    assert pulls.next_request() is None
