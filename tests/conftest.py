@@ -9,6 +9,7 @@ log's next segment is, says something of the machine, not of the code.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -53,6 +54,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         twice = [item for item in items if "kernel" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=twice)
         items[:] = [item for item in items if item not in set(twice)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Modules and tests stay to the end: whoever looks for garbage need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["installed", "interpreted"])
