@@ -262,6 +262,7 @@ CALLS: dict[str, Callable[[str, str], object]] = {
     "transactions": lambda namesrv, topic: committed(namesrv, topic),
     "idempotent producers": lambda namesrv, topic: sent(namesrv, Message(topic, b"x"), idempotent=True),
     "queries by key, message id or time": lambda namesrv, topic: Admin(namesrv).query_by_key(topic, "k"),
+    "compacted topics": lambda namesrv, topic: Admin(namesrv).compact_topic(topic),
     "lite topics": lambda namesrv, _: Admin(namesrv).create_topic(
         "lite", queues=1, attributes={"message.type": "LITE"}
     ),
