@@ -115,6 +115,7 @@ BAD_SEQUENCE_ROOM: Final = -13
 BAD_LIGHT_NAMES: Final = -14
 BAD_LIGHT_ROOM: Final = -15
 BAD_INNER_BATCH: Final = -16
+BAD_BATCH_LIGHT: Final = -17
 WHY_BAD_SIZE: Final = "record size is below the minimum, over the limit, or past the end of the batch"
 WHY_BAD_LENGTHS: Final = "inner lengths do not add up to the record size"
 REASONS: Final = {
@@ -132,6 +133,7 @@ REASONS: Final = {
     BAD_INNER_BATCH: (
         "the record does not hold the batch that its header says: INNER_BASE, INNER_NUM, and as many messages, at most 32767"
     ),
+    BAD_BATCH_LIGHT: "its topic takes batches (queue.type=BatchCQ): no message of one goes into a lite topic or a light queue",
     BAD_SEQUENCE_ROOM: "record has no property PSEQ of the size that its producer's sequence takes",
     BAD_LIGHT_NAMES: (
         "property INNER_MULTI_DISPATCH must name 1 to 64 different light queues: each %LMQ% and letters, digits, _ - % | $,"

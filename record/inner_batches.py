@@ -69,6 +69,7 @@ from .primitives import (
 _BASE_NAME: bytes = b"INNER_BASE\x01"
 _NUM_NAME: bytes = b"INNER_NUM\x01"
 _UNIQUE_NAME: bytes = b"UNIQ_KEY\x01"
+_LIGHT_NAME: bytes = b"INNER_MULTI_DISPATCH\x01"
 
 
 @cython.cfunc
@@ -170,15 +171,18 @@ def wrap_batch(records: cython.const[cython.uchar][::1], used: int, compress_ove
     """One record that holds the batch of records in records[:used], which one producer encoded.
 
     A body of more than `compress_over` bytes is compressed as a whole, if that makes it smaller. The record has the tag of
-    the messages if they all have the same one. Raises MessageTooLarge if it is more than 32767 messages.
+    the messages if they all have the same one, and names light queues if one of them does: the broker refuses it by that,
+    for a batch goes into none. Raises MessageTooLarge if it is more than 32767 messages.
     """
     end: cython.Py_ssize_t = used
     at: cython.Py_ssize_t = 0
     count: cython.Py_ssize_t = 0
     tag: bytes | None = None
+    is_light: cython.bint = False
     while at < end:
         if check_lengths(records, at, end, end) < 0:
             raise CorruptRecordError(at, end - at, WHY_BAD_SIZE)
+        is_light = is_light or _names_light_queues(records, at)
         own: bytes = _tag(records, at)
         if count == 0:
             tag = own
@@ -199,6 +203,8 @@ def wrap_batch(records: cython.const[cython.uchar][::1], used: int, compress_ove
             properties += _unique_id(records)
     if tag:
         properties += b"TAGS\x01" + tag + b"\x02"
+    if is_light:
+        properties += _LIGHT_NAME + b"\x02"
     topic: cython.Py_ssize_t = find_topic(records, 0)
     sent: cython.uint = get32(records, SYS_FLAG_AT)
     host: cython.Py_ssize_t = HOST_V6_BYTES if sent & BORN_HOST_V6 else HOST_V4_BYTES
@@ -268,6 +274,19 @@ def _tag(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> bytes:
             return bytes(buf[entry + SHORT_NAME_BYTES : stop])
         entry = stop + 1
     return b""
+
+
+@cython.cfunc
+def _names_light_queues(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.bint:
+    """Whether the proven record at `at` names light queues, a lite topic's among them."""
+    entry: cython.Py_ssize_t = find_topic(buf, at)
+    entry += topic_size(buf, at, entry) + 2
+    end: cython.Py_ssize_t = at + get32(buf, at)
+    while end - entry > len(_LIGHT_NAME):
+        if _begins_with(buf, entry, _LIGHT_NAME):
+            return True
+        entry = find_byte(buf, entry, end, VALUE_END) + 1
+    return False
 
 
 @cython.cfunc

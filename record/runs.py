@@ -10,6 +10,7 @@ from typing import Any
 import cython
 
 from .codes import (
+    BAD_BATCH_LIGHT,
     BAD_BODY_CRC,
     BAD_BODY_SIZE,
     BAD_COUNT,
@@ -442,7 +443,7 @@ class RunKernel:
         if self.sys_flag & LIGHT_BIT:  # a batch goes into no light queue
             self.units_end = units_before
             self.keys_end = keys_before
-            return BAD_INNER_BATCH
+            return BAD_BATCH_LIGHT
         return self.count
 
     @cython.cfunc

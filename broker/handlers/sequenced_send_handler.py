@@ -176,6 +176,10 @@ class SequencedSendHandler:
             self._duplicates += 1
             self._acknowledgements.when_promised(known.end, partial(self._on_promised, call, known))
             return
+        topics = self._state.topic_table
+        if not 0 <= request.queue_id < topics.write_queues.get(request.topic, 0):
+            # Refused before its records are read: those for a batch topic are not of a kind that can be filled in.
+            queues_to_create(topics, request.topic, request.queue_id, self._auto_create_queues)
         payload = bytearray(call.loop.arena.view[call.begin : call.end])
         self._fill_in(payload, 0, len(payload), request)
         staged: list[tuple[bool, Placed]] = []

@@ -16,9 +16,11 @@ from zenitmq import (
     Producer,
     PullConsumer,
     PushConsumer,
+    Resolution,
     SimpleConsumer,
     Sql,
     StoredMessage,
+    TransactionProducer,
 )
 
 WAIT_S = 20
@@ -106,6 +108,16 @@ def test_what_is_refused_by_name(namesrv: str) -> None:
         producer.send(Message("batches", b"1"))
     with Producer("p", namesrv=namesrv) as producer, pytest.raises(MessageIllegal, match="delayed"):
         producer.send(Message("batches", b"1", delay_level=3))
+    with (
+        Producer("d", namesrv=namesrv, idempotent=True) as producer,
+        pytest.raises(MessageIllegal, match="takes batches"),
+    ):
+        producer.send(Message("batches", b"1", delay_level=3))
+    with (
+        TransactionProducer("t", namesrv=namesrv, check=lambda _: Resolution.COMMIT) as producer,
+        pytest.raises(MessageIllegal, match="takes batches"),
+    ):
+        producer.send(Message("batches", b"1"), execute=lambda _: Resolution.COMMIT)
     with SimpleConsumer("s", namesrv=namesrv) as consumer:
         consumer.subscribe("batches")
         with pytest.raises(InvalidParameter, match="use pulls"):
@@ -114,6 +126,23 @@ def test_what_is_refused_by_name(namesrv: str) -> None:
         pulling.subscribe("batches", Sql("a > 1"))
         with pytest.raises(InvalidParameter, match="filter by tags"):
             pulling.poll(1, timeout=5)
+
+
+@pytest.mark.parametrize("body", [b"1", b"1" * 10_000], ids=["plain", "compressed"])
+def test_no_message_of_a_batch_is_for_a_lite_topic_or_a_light_queue(namesrv: str, body: bytes) -> None:
+    """It would be stored, and never come into that queue."""
+    with Admin(namesrv=namesrv) as admin:
+        admin.create_topic("batches", queues=1, attributes={"queue.type": "BatchCQ"})
+    lite, light = Message("batches", body, lite_topic="a"), Message("batches", body, light_queues=["%LMQ%a"])
+    with Producer("p", namesrv=namesrv) as producer:
+        for message in (lite, light):
+            with pytest.raises(MessageIllegal, match="takes batches"):
+                producer.send(message)
+            with pytest.raises(MessageIllegal, match="takes batches"):
+                producer.send_async(message).result(WAIT_S)
+        with pytest.raises(MessageIllegal, match="takes batches"):
+            producer.send_batch([Message("batches", body), light])
+        assert producer.send(Message("batches", body + b"INNER_MULTI_DISPATCH\x01")).queue_offset == 0
 
 
 def test_dead_letters_go_back_into_batches(namesrv: str) -> None:
