@@ -158,7 +158,7 @@ class MessageAdmin(AdminCalls):
                 left_ms = deadline_ms - monotonic_ms()
                 delay_ms = policy.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=tries < len(addresses))
                 if delay_ms is None:
-                    if error.retriable and merge.answers:
+                    if error.retriable and merge.has_advanced:
                         break
                     raise
                 await self._waits.sleep(delay_ms)

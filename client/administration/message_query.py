@@ -185,8 +185,9 @@ class _BrokerPlace:
 
 @dataclass(slots=True)
 class _Source:
-    """One broker: its messages from `used` on are to come; those down to `read` lie in `ready`."""
+    """One broker: its messages from `used` on are to come; those down to `read` lie in `ready`. The page began at `begin`."""
 
+    begin: _BrokerPlace
     used: _BrokerPlace
     read: _BrokerPlace
     ready: deque[StoredMessage] = field(default_factory=deque)
@@ -206,15 +207,20 @@ class PageMerge:
         self._max_messages = max_messages
         places = {} if cursor is None else _decode(cursor, criteria.mark())
         self._sources = {
-            name: _Source(places.get(name, _BrokerPlace()), places.get(name, _BrokerPlace()))
+            name: _Source(place, place, place)
             for name in sorted(
                 {*brokers, *places}
             )  # one that no longer serves the topic has to be asked for what it kept
+            for place in (places.get(name, _BrokerPlace()),)
         }
         self._messages: list[StoredMessage] = []
         self._examined = 0
         self._reached_ms = 0
-        self.answers = 0
+
+    @property
+    def has_advanced(self) -> bool:
+        """Whether the next page begins elsewhere than this one did."""
+        return any(source.used != source.begin for source in self._sources.values())
 
     def next_request(self) -> tuple[str, QueryMessages] | None:
         """The next broker to ask, and what; None: the page is full, or nothing is left."""
@@ -228,7 +234,6 @@ class PageMerge:
     def on_reply(self, broker: str, reply: QueryReply, messages: Iterable[StoredMessage]) -> None:
         """Takes an answer."""
         source = self._sources[broker]
-        self.answers += 1
         self._examined += reply.examined
         self._reached_ms = reply.reached_ms or self._reached_ms
         source.ready.extend(messages)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -135,6 +137,13 @@ def test_pages_of_messages(admin: Admin, producer: Producer) -> None:
     for wrong in ({"key": "other", "cursor": first.cursor}, {"key": "k", "cursor": "nonsense"}, {"text": "paid"}):
         with pytest.raises(InvalidParameter):
             admin.query(TOPIC, **wrong)
+    assert first.cursor is not None
+    version, mark, _ = json.loads(base64.urlsafe_b64decode(first.cursor + "=" * (-len(first.cursor) % 4)))
+    gone = base64.urlsafe_b64encode(json.dumps([version, mark, {"gone": [9, 0, 0]}]).encode()).decode()
+    with pytest.raises(
+        NoRoute, match="no replica of gone is up"
+    ):  # whatever the others answered: no message can be next
+        admin.query(TOPIC, key="k", cursor=gone, timeout=0.5)
     for key in ("\udcff", "two words", ""):
         with pytest.raises(InvalidParameter, match="key"):
             admin.query_by_key(TOPIC, key)

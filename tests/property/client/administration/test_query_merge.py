@@ -100,3 +100,16 @@ def test_a_cursor_of_another_query_is_refused() -> None:
     for other in (Criteria(topic="t", key="l"), Criteria(topic="t", key="k", begin_ms=1)):
         with pytest.raises(InvalidParameter, match="same query"):
             PageMerge(other, cursor, ["a"], 1)
+
+
+def test_a_page_leads_nowhere_while_a_broker_with_later_messages_does_not_answer() -> None:
+    """Its cursor would be the one before: a reader of all pages would never end."""
+    brokers = {"a": ModelBroker("a", messages_of("a", Random(1), 5), Random(1))}
+    merge = PageMerge(CRITERIA, None, ["a", "b"], 9)
+    found: list[StoredMessage] = []
+    while not found:
+        reply, found = brokers["a"].answer(QueryMessages("t", "k"))
+    merge.on_reply("a", reply, found)
+    assert not merge.has_advanced
+    merge.on_reply("b", QueryReply(0), [])
+    assert merge.has_advanced
