@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from ..client.connection.argument_checks import check_callback
 from ..client.connection.engine_url import EMBEDDED, is_engine, parse_engine
 from ..model.errors import EngineLacks, InvalidParameter
 from .embedded.engine import OnAppended
@@ -23,11 +24,12 @@ class AppendInterceptor:
 
     def __init__(self, namesrv: str, on_appended: OnAppended) -> None:
         """`namesrv`: "embedded:///DIRECTORY"; it stays open until `close`. Raises EngineLacks for another engine,
-        InvalidParameter for a cluster, StoreLocked."""
+        InvalidParameter for a cluster or what is no function, StoreLocked."""
         if not is_engine(namesrv):
             raise InvalidParameter(
                 "namesrv", namesrv, "embedded:///DIRECTORY: only an engine of this program calls back"
             )
+        check_callback("on_appended", on_appended, is_needed=True)
         url = parse_engine("namesrv", namesrv)
         if url.scheme != EMBEDDED:
             raise EngineLacks(f"{url.scheme}://", "interceptors", "use embedded:///DIRECTORY, or a consumer")

@@ -26,7 +26,7 @@ from ...model.route import (
     TYPE_ATTRIBUTE,
     TopicConfig,
 )
-from ...model.topics.lite_settings import is_lite_parent
+from ...model.topics.lite_settings import EXPIRATION, LITE, is_lite_parent
 from .unknown_events import unknown_event
 
 Document = dict[str, Any]
@@ -91,6 +91,10 @@ def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_ma
             "BatchCQ",
             f"SimpleCQ: a batch topic is not compacted, and of type {', '.join(BATCHED_TYPES)}",
         )
+    expiration = config.attributes.get(EXPIRATION)
+    had_expiration = before is not None and before.attributes.get(EXPIRATION) == expiration
+    if expiration is not None and kind != LITE and not had_expiration:
+        raise InvalidParameter(EXPIRATION, expiration, f"none: the topic has no lite topics ({TYPE_ATTRIBUTE}={LITE})")
     if before is not None:
         if config.is_batched != before.is_batched:
             raise InvalidParameter(

@@ -32,10 +32,10 @@ def wait_milliseconds(name: str, seconds: float, maximum: float = SECONDS_MAX) -
     return max(0, round(seconds * 1000))
 
 
-def check_callback(name: str, value: object) -> None:
-    """Raises InvalidParameter if it is neither None nor a function."""
-    if value is not None and not callable(value):
-        raise InvalidParameter(name, repr(value)[:64], "a function, or None")
+def check_callback(name: str, value: object, *, is_needed: bool = False) -> None:
+    """Raises InvalidParameter if it is neither None nor a function; None if one is needed, too."""
+    if not callable(value) and (is_needed or value is not None):
+        raise InvalidParameter(name, repr(value)[:64], "a function" if is_needed else "a function, or None")
 
 
 def settings_of(attributes: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from ...model.errors import EngineLacks, UnknownRequest, ZenitError
 from ...model.route import TYPE_ATTRIBUTE, TYPES
+from ...model.topics.light_queues import lite_topic_of
 from ...remoting import commands
 from ...remoting.commands import Request
 
@@ -95,7 +96,8 @@ def check_attributes(attributes: Iterable[tuple[str, str]]) -> None:
 
 def refuse_light(name: str) -> int:
     """Instead of the offset in a light queue: raises EngineLacks."""
-    raise EngineLacks(ENGINE, f"light queues, as {name}", ANOTHER)
+    what = f"light queues, as {name}" if lite_topic_of(name) is None else LITE_TOPICS
+    raise EngineLacks(ENGINE, what, ANOTHER)
 
 
 def refusal(request: Request) -> ZenitError:

@@ -15,7 +15,9 @@ class LiteTopicMissing(ZenitError):
         self.topic = topic
 
     def __str__(self) -> str:
-        return f"topic {self.topic!r} has lite topics: say which one, Message({self.topic!r}, body, lite_topic=...)"
+        return (
+            f"topic {self.topic!r} has lite topics: say which one, Message(..., lite_topic=NAME) or --lite-topic NAME"
+        )
 
 
 class NotLiteParent(ZenitError):

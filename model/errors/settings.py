@@ -16,8 +16,8 @@ class TopicNotFound(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8 (if it existed"
-            " before, its broker is down: zenit status)"
+            f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8, or Admin.create_topic"
+            " (if it existed before, its broker is down: zenit status)"
         )
 
 

@@ -148,6 +148,10 @@ def produce(
     priority: Annotated[
         int | None, typer.Option("--priority", metavar="N", min=0, max=9, help="A priority for every message.")
     ] = None,
+    lite_topic: Annotated[
+        str | None,
+        typer.Option("--lite-topic", metavar="NAME", help="The lite topic of TOPIC that every message is for."),
+    ] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="At most N messages a second.")] = None,
     skip_empty: Annotated[
         bool, typer.Option("--skip-empty", help="Skip empty lines; else each is a message with an empty body.")
@@ -159,10 +163,7 @@ def produce(
     as_json: Json = False,
 ) -> None:
     """Send each line of a file or of stdin as a message, or all of it as one; exits 1 if any message failed."""
-    if shard_field is not None and sharding_key is not None:
-        raise typer.BadParameter("give only one of them", param_hint="--shard-field, --sharding-key")
-    if priority is not None and (shard_field is not None or sharding_key is not None):
-        raise typer.BadParameter("a priority says which queue: no sharding key", param_hint="--priority")
+    _check_together(shard_field, sharding_key, priority=priority, lite_topic=lite_topic)
     if delay is not None and deliver_at is not None:
         raise typer.BadParameter("give only one of them", param_hint="--delay, --deliver-at")
     like = Message(
@@ -173,6 +174,7 @@ def produce(
         delay=parse_duration(delay, "--delay"),
         deliver_at=parse_moment(deliver_at, "--deliver-at", ago=False),
         priority=priority,
+        lite_topic=lite_topic,
     )
     tally = Tally()
     with _source(file) as stream, _producer(namesrv, trace, tally) as producer, line_progress(stream) as progress:
@@ -186,6 +188,21 @@ def produce(
     if tally.failed or not tally.is_complete:
         note(f"zenit: {_complaint(tally)}")
         raise typer.Exit(1)
+
+
+def _check_together(
+    shard_field: int | None, sharding_key: str | None, *, priority: int | None, lite_topic: str | None
+) -> None:
+    """Raises BadParameter for two options that say which queue."""
+    if shard_field is not None and sharding_key is not None:
+        raise typer.BadParameter("give only one of them", param_hint="--shard-field, --sharding-key")
+    has_key = shard_field is not None or sharding_key is not None
+    if priority is not None and has_key:
+        raise typer.BadParameter("a priority says which queue: no sharding key", param_hint="--priority")
+    if lite_topic is not None and (has_key or priority is not None):
+        raise typer.BadParameter(
+            "a lite topic says which queue: no sharding key, no priority", param_hint="--lite-topic"
+        )
 
 
 @contextlib.contextmanager
@@ -250,9 +267,9 @@ def _complaint(tally: Tally) -> str:
 
 
 def _sender(producer: Producer, like: Message, tally: Tally, words: _Words) -> Callable[[bytes], object]:
-    """The function that sends one line as a message like `like`; without message objects, unless it has a priority or is for
-    later delivery."""
-    if like.delay is None and like.deliver_at is None and like.priority is None:
+    """The function that sends one line as a message like `like`; without message objects, unless it has a priority or a lite
+    topic, or is for later delivery."""
+    if all(each is None for each in (like.delay, like.deliver_at, like.priority, like.lite_topic)):
         return lambda body: producer.post(
             like.topic,
             body,

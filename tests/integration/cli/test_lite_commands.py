@@ -13,9 +13,9 @@ from zenitmq.testing import LocalCluster
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 
-def run(cluster: LocalCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(cluster: LocalCluster, *arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
     command = [ZENIT, *arguments, "--namesrv", cluster.namesrv]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, input=lines)
 
 
 def zenit(cluster: LocalCluster, *arguments: str) -> str:
@@ -50,6 +50,24 @@ def test_lite_topics_and_what_groups_have_of_them_are_shown(one_broker: LocalClu
         assert "lite-parent" in zenit(one_broker, "group", "lite", "lite-agents")
 
 
+def test_lines_are_sent_to_a_lite_topic(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "lite-lines", "--type", "lite")
+    refused = run(one_broker, "produce", "lite-lines", lines="one\ntwo\n")
+    assert refused.returncode == 1
+    assert "--lite-topic NAME" in refused.stderr
+    sent = run(one_broker, "produce", "lite-lines", "--lite-topic", "a", "--tags", "t", lines="one\ntwo\n")
+    assert sent.returncode == 0, sent.stderr
+    with LiteConsumer("lite-readers", namesrv=one_broker.namesrv) as consumer:
+        consumer.subscribe("lite-lines", "a")
+        assert [(message.body, message.tags) for message in consumer.receive(10, wait=20)] == [
+            (b"one", "t"),
+            (b"two", "t"),
+        ]
+    for more in (("--sharding-key", "k"), ("--shard-field", "1"), ("--priority", "3")):
+        assert run(one_broker, "produce", "lite-lines", "--lite-topic", "a", *more).returncode == 2
+    assert run(one_broker, "produce", "lite-lines", "--lite-topic", "a b", lines="one\n").returncode == 2
+
+
 def test_what_is_wrong_is_told_in_one_line(one_broker: LocalCluster) -> None:
     zenit(one_broker, "topic", "create", "lite-none")
     refused = run(one_broker, "topic", "lite", "list", "lite-none")
@@ -57,6 +75,7 @@ def test_what_is_wrong_is_told_in_one_line(one_broker: LocalCluster) -> None:
     assert "has no lite topics" in refused.stderr
     for arguments in (
         ("topic", "create", "lite-wrong", "--type", "lite", "--lite-expiry", "40d"),
+        ("topic", "create", "lite-wrong", "--lite-expiry", "1d"),
         ("topic", "create", "lite-wrong", "--type", "small"),
         ("group", "create", "lite-wrong", "--attr", "lite.sub.model=Some"),
     ):

@@ -248,6 +248,19 @@ def test_interceptors_are_of_embedded_engines() -> None:
         AppendInterceptor("127.0.0.1:9876", print)
 
 
+def test_an_interceptor_is_a_function(namesrv: str) -> None:
+    for wrong in (None, 7):
+        with pytest.raises(InvalidParameter, match="on_appended"):
+            AppendInterceptor(namesrv, wrong)  # type: ignore[arg-type]
+
+
+def test_a_message_for_a_lite_topic_is_refused_by_that_name(namesrv: str) -> None:
+    with Admin(namesrv) as admin, Producer(namesrv=namesrv) as producer:
+        admin.create_topic("plain", queues=1)
+        with pytest.raises(EngineLacks, match="has no lite topics"):
+            producer.send(Message("plain", b"1", lite_topic="a"))
+
+
 def test_state_is_compacted_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_logs.QueueLogs.__init__, "__kwdefaults__", {"segment_bytes": 65536, "disk": SYSTEM_DISK})
     namesrv = f"embedded://{tmp_path}/store"
