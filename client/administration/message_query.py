@@ -2,7 +2,8 @@
 
 Each broker gives its messages newest first; of the next ones of all brokers the latest stored comes first. A page ends with a
 *cursor*, a text that says how far each broker's log has been used: below which physical offset the rest begins. It needs no
-memory at any broker, and holds after a failover, a restart, and retention.
+memory at any broker, and holds after a failover, a restart, and retention. A broker gives all messages of a batch together, and
+a page may end among them: the cursor then says how many of them it took.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import base64
 import json
 import zlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -176,11 +177,33 @@ def _offset_of(name: str, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _BrokerPlace:
-    """In one broker's log: everything at or behind `below` has been used. 0: nothing is left."""
+    """In one broker's log: everything at or behind `below` has been used. 0: nothing is left. `taken`: that many messages, too,
+    of the record that begins just before `below`: a batch, of which a page took a part."""
 
     below: int = NO_END
     file: int = 0
     entry: int = 0
+    taken: int = 0
+
+    def after(self, message: StoredMessage, following: StoredMessage) -> _BrokerPlace:
+        """The place once this message has been taken, too, and that one is next."""
+        at = message.physical_offset
+        if following.physical_offset != at:
+            return replace(self, below=at, taken=0)
+        return replace(self, below=at + 1, taken=self.taken + 1 if self.below == at + 1 else 1)
+
+    def moved(self, reply: QueryReply) -> _BrokerPlace:
+        """Where this answer to a request from here on ends."""
+        return _BrokerPlace(reply.below, reply.file, reply.entry, self.taken if reply.below == self.below else 0)
+
+    def left_of(self, messages: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
+        """The answer to a request from here on, without what was taken before."""
+        taken = self.taken
+        for message in messages:
+            if taken and message.physical_offset == self.below - 1:
+                taken -= 1
+            else:
+                yield message
 
 
 @dataclass(slots=True)
@@ -194,7 +217,7 @@ class _Source:
 
     def take(self) -> StoredMessage:
         message = self.ready.popleft()
-        self.used = replace(self.used, below=message.physical_offset) if self.ready else self.read
+        self.used = self.used.after(message, self.ready[0]) if self.ready else self.read
         return message
 
 
@@ -236,8 +259,8 @@ class PageMerge:
         source = self._sources[broker]
         self._examined += reply.examined
         self._reached_ms = reply.reached_ms or self._reached_ms
-        source.ready.extend(messages)
-        source.read = _BrokerPlace(reply.below, reply.file, reply.entry)
+        source.ready.extend(source.read.left_of(messages))
+        source.read = source.read.moved(reply)
         if not source.ready:
             source.used = source.read
         self._take_ready()
@@ -265,7 +288,10 @@ class PageMerge:
 
 
 def _encode(mark: int, places: dict[str, _BrokerPlace]) -> str:
-    rows = {name: [place.below, place.file, place.entry] for name, place in sorted(places.items())}
+    rows = {
+        name: [place.below, place.file, place.entry, *([place.taken] if place.taken else [])]
+        for name, place in sorted(places.items())
+    }
     text = json.dumps([1, mark, rows], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -280,10 +306,11 @@ def _decode(cursor: str, mark: int) -> dict[str, _BrokerPlace]:
         if version != 1 or its_mark != mark:
             raise ValueError
         places = {}
-        for name, (below, file, entry) in rows.items():
-            if not all(type(number) is int and 0 <= number <= _OFFSET_MAX for number in (below, file, entry)):
+        for name, (below, file, entry, *taken) in rows.items():
+            numbers = (below, file, entry, *taken)
+            if len(taken) > 1 or not all(type(number) is int and 0 <= number <= _OFFSET_MAX for number in numbers):
                 raise ValueError
-            places[name] = _BrokerPlace(below, file, entry)
+            places[name] = _BrokerPlace(*numbers)
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InvalidParameter("cursor", str(cursor)[:64], _CURSOR) from None
     return places

@@ -380,7 +380,7 @@ _CLUSTER = {
 }
 
 _QUERY = Criteria(topic="t", key="k")
-_CURSOR = [1, _QUERY.mark(), {"broker-a": [500, 20261126000000000, 7], "broker-b": [0, 0, 0]}]
+_CURSOR = [1, _QUERY.mark(), {"broker-a": [500, 20261126000000000, 7], "broker-b": [0, 0, 0], "broker-c": [9, 0, 0, 2]}]
 
 
 def check_query_cursor(data: bytes, draw: Random) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,22 @@ def test_no_message_of_a_batch_is_for_a_lite_topic_or_a_light_queue(namesrv: str
         with pytest.raises(MessageIllegal, match="takes batches"):
             producer.send_batch([Message("batches", body), light])
         assert producer.send(Message("batches", body + b"INNER_MULTI_DISPATCH\x01")).queue_offset == 0
+
+
+def test_pages_of_a_query_may_end_within_a_batch(namesrv: str) -> None:
+    with Admin(namesrv=namesrv) as admin, Producer("p", namesrv=namesrv) as producer:
+        admin.create_topic("batches", queues=2, attributes={"queue.type": "BatchCQ"})
+        for first in range(0, 40, 20):
+            producer.send_batch([Message("batches", b"%d" % n, keys=["k"]) for n in range(first, first + 20)])
+        for criteria in ({"key": "k"}, {"since": datetime(2020, 1, 1, tzinfo=UTC)}):
+            cursor, found = None, []
+            while True:
+                page = admin.query("batches", **criteria, max_messages=7, cursor=cursor)  # type: ignore[arg-type]
+                found += [int(message.body) for message in page.messages]
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            assert found == list(range(39, -1, -1))
 
 
 def test_dead_letters_go_back_into_batches(namesrv: str) -> None:
