@@ -126,6 +126,8 @@ class EmbeddedEngine:
             if self._logs.poisoned is None:
                 self._logs.sync()
                 self._state.persist()
+        except OSError as error:  # the next opening reads the state's log from the snapshots before
+            log.warning("the state cannot be written error=%s", error)
         finally:
             self._logs.close()
 

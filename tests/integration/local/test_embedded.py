@@ -27,6 +27,7 @@ from zenitmq import (
     PushConsumer,
     SimpleConsumer,
 )
+from zenitmq.broker.state import state_log
 from zenitmq.local.embedded import queue_logs
 from zenitmq.local.embedded.engine import EmbeddedEngine
 from zenitmq.local.embedded.queue_log import CUT_FOLDER
@@ -182,6 +183,26 @@ def test_a_full_disk_refuses_sends_and_leaves_nothing_of_them(tmp_path: Path, mo
         is_full.clear()
         producer.send(Message("t", b"2"))
     assert read(namesrv, 2) == [b"1", b"2"]
+
+
+def test_an_end_on_a_full_disk_loses_nothing_and_raises_nothing(
+    namesrv: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write_snapshot(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(state_log, "write_snapshot", write_snapshot)
+        send(namesrv, b"1")
+        with PullConsumer("g", namesrv=namesrv, start_from=FIRST) as consumer:
+            consumer.subscribe("t")
+            assert [message.body for message in consumer.poll(timeout=WAIT_S)] == [b"1"]
+            consumer.commit()
+    assert "the state cannot be written" in caplog.text
+    send(namesrv, b"2")
+    with PullConsumer("g", namesrv=namesrv, start_from=FIRST) as consumer:
+        consumer.subscribe("t")
+        assert [message.body for message in consumer.poll(timeout=WAIT_S)] == [b"2"]
 
 
 def test_what_failed_comes_again_even_after_an_end(namesrv: str) -> None:
