@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from ..model.clock import Clock, SystemClock, monotonic_ns
+from ..model.clock import Clock, SystemClock, monotonic_ns, thread_cpu_ns
 from ..model.config import describe_config
 from ..model.errors import NotMaster, StorePoisoned
 from ..model.ids import HostAddress
@@ -171,6 +171,7 @@ class Broker:
             producers=ProducerTable(
                 retention_ms=config.producer_state_retention_ms, entries_max=config.producer_states_max
             ),
+            cpu_ns=thread_cpu_ns,
         )
         self._delay_rules = DelayRules(parse_delay_levels(config.store.delay_levels), config.timer_delay_ms_max)
         timers = open_timer_index(

@@ -59,6 +59,11 @@ def process_cpu_ns() -> int:
     return time.process_time_ns()
 
 
+def thread_cpu_ns() -> int:
+    """CPU time the calling thread has used, nanoseconds."""
+    return time.thread_time_ns()
+
+
 def sleep_ms(duration_ms: float) -> None:
     """Blocks the calling thread."""
     time.sleep(duration_ms / 1000)
