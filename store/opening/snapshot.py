@@ -22,6 +22,7 @@ from ..rocksdb_config import read_config
 
 _OURS: Final = "zenit"
 _SNAPSHOT_BYTES_MAX: Final = 1 << 30
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # made once: `dumps` makes one a call
 _INDENTED_MAX: Final = (
     64 << 10
 )  # characters; more would take Python's slow encoder long, and have an entry a line instead
@@ -112,7 +113,7 @@ def _joined(entries: Mapping[str, str | list[str]], between: str = ",") -> str:
 
 
 def _encode(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _checksum(text: str, reflected: int) -> int:

@@ -18,7 +18,7 @@ import typer
 
 from ....model.clock import monotonic_ms, sleep_ms
 from ....model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
-from ....model.message import FailedSend, Message
+from ....model.message import BODY_BYTES_MAX, FailedSend, Message
 from ...options import Json, Namesrv, complete_topics, parse_duration, parse_moment, parse_pairs
 from ...output import counted, note, readable_bytes, show
 from ...progress import line_progress
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ....client.sending.send_future import SendFuture
 
 WHOLE_BYTES_MAX: Final = 1 << 28  # limit of reading: larger bodies are refused by their size anyway
+LINE_BYTES_MAX: Final = BODY_BYTES_MAX + 2  # of a line: a body that is too large, and its end
 LOOK_S: Final = 3  # interval of checks whether brokers accept messages
 END_S: Final = 1  # for the end of the checking thread
 REST_S: Final = 5  # for requests in flight when brokers evidently do not accept messages
@@ -96,9 +97,12 @@ class _Words:
 
 
 def messages_of(stream: BinaryIO, skip_empty: bool) -> Iterator[bytes]:
-    """The lines of a stream without their line breaks."""
-    for line in stream:
+    """The lines of a stream without their line breaks. Of one that no message can hold only the beginning is kept: it is
+    refused by its size, however long it is."""
+    while line := stream.readline(LINE_BYTES_MAX):
         body = line[:-1] if line.endswith(b"\n") else line
+        while len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            line = stream.readline(LINE_BYTES_MAX)
         if body or not skip_empty:
             yield body
 

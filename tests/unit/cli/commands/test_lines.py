@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from zenitmq.cli.commands.messages.produce import Tally, _send_one, key_of, messages_of
+from zenitmq.model.message import BODY_BYTES_MAX
 from zenitmq.cli.options import parse_pairs, parse_time_ms
 from zenitmq.model.clock import now_ms
 from zenitmq.model.errors import MessageTooLarge, StoreNotWriteable
@@ -28,6 +29,16 @@ from zenitmq.model.errors import MessageTooLarge, StoreNotWriteable
 def test_a_line_is_a_message(data: bytes, bodies: list[bytes]) -> None:
     assert list(messages_of(io.BytesIO(data), skip_empty=False)) == bodies
     assert list(messages_of(io.BytesIO(data), skip_empty=True)) == [body for body in bodies if body]
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3, 100])
+def test_of_an_endless_line_only_so_much_is_held_as_is_refused(more: int) -> None:
+    """`zenit produce < /dev/zero` took all memory of the machine."""
+    line = b"x" * (BODY_BYTES_MAX + more)
+    found = list(messages_of(io.BytesIO(line + b"\n" + b"y" * 3 * BODY_BYTES_MAX + b"\nnext\nlast"), skip_empty=False))
+    assert [len(body) > BODY_BYTES_MAX for body in found] == [more > 0, True, False, False]
+    assert max(map(len, found)) <= BODY_BYTES_MAX + 2
+    assert found[2:] == [b"next", b"last"]
 
 
 @pytest.mark.parametrize(
