@@ -10,10 +10,10 @@ import pytest
 import typer
 
 from zenitmq.cli.commands.messages.produce import Tally, _send_one, key_of, messages_of
-from zenitmq.model.message import BODY_BYTES_MAX
 from zenitmq.cli.options import parse_pairs, parse_time_ms
 from zenitmq.model.clock import now_ms
 from zenitmq.model.errors import MessageTooLarge, StoreNotWriteable
+from zenitmq.model.message import BODY_BYTES_MAX
 
 
 @pytest.mark.parametrize(
