@@ -580,6 +580,11 @@ class MessageStore:
         """The parts of the log that pulls may touch."""
         return self._reader.pages
 
+    @property
+    def has_compacted(self) -> bool:
+        """Whether there are compacted files."""
+        return bool(self.compacted.manifests)
+
     def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """The first message the queue still holds; 0 where there is no queue."""
         queue = self._queues.get(topic, queue_id)

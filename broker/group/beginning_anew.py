@@ -163,6 +163,9 @@ class BeginningSearch:
         except ZenitError as problem:
             self._ask_again(problem)
             return
+        if not beginning.has_compacted:
+            self._note(beginning, self._directory.await_no_compacted)
+            return
         this_try = self._try
         copy = self._copying.submit(
             copy_compacted, self._client, address, stamp, self._directory.path, lambda: this_try == self._try
@@ -181,9 +184,13 @@ class BeginningSearch:
             self._loop.call_later(LOOK_MS, partial(self._look, this_try, beginning, copy))
             return
         self._try += 1
+        self._note(beginning, copy.result)
+
+    def _note(self, beginning: Beginning, check: Callable[[], object]) -> None:
+        """`check`: raises if the compacted files are not here as they are to be."""
         try:
-            copy.result()
             with needs_room():
+                check()
                 note_beginning(self._directory, beginning)
         except (ZenitError, OSError) as problem:
             self._ask_again(problem)
@@ -220,6 +227,11 @@ class BeginningSource:
         begin = self._store.begin
         epochs = EpochList(tuple(row for row in self._replica_log.epochs.rows if row.begin <= begin))
         beginning = Beginning(
-            begin, self._store.segment_bytes, epochs, self._directory.state_files(), self._store.queue_minimums(begin)
+            begin,
+            self._store.segment_bytes,
+            epochs,
+            self._directory.state_files(),
+            self._store.queue_minimums(begin),
+            has_compacted=self._store.has_compacted,
         )
         reply_json(self._loop, call, beginning_document(beginning))

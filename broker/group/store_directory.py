@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from ...store.compaction.incoming import adopt_incoming, forget_incoming
+from ...store.compaction.incoming import IncomingFiles, adopt_incoming, forget_incoming
 from ...store.config import StoreConfig
 from ...store.opening.small_file import SYSTEM_FILES, SmallFiles
 from ...store.opening.store_beginning import begin_store, erase_store
@@ -38,6 +38,9 @@ class StoreDirectory(Protocol):
 
     def forget_incoming(self) -> None:
         """Deletes compacted files that came for a beginning which is not noted."""
+
+    def await_no_compacted(self) -> None:
+        """The master has no compacted files: the beginning removes those that are here. Raises OSError."""
 
     def state_files(self) -> Mapping[str, bytes]:
         """{name: content} of its snapshots."""
@@ -78,6 +81,12 @@ class DirectoryOnDisk:
     def forget_incoming(self) -> None:
         """See `StoreDirectory`."""
         forget_incoming(self.path)
+
+    def await_no_compacted(self) -> None:
+        """See `StoreDirectory`."""
+        incoming = IncomingFiles(self.path)
+        incoming.begin()
+        incoming.end()
 
     def state_files(self) -> Mapping[str, bytes]:
         """See `StoreDirectory`."""

@@ -34,13 +34,15 @@ _NOTE_BYTES_MAX: Final = BYTES_MAX + 16
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """`begin`: where the log begins; `segment_bytes`: how long its files are; `epochs`: rows that begin there or before;
-    `snapshots`: state files by name."""
+    `snapshots`: state files by name. `has_compacted`: there are compacted files, which are copied first; an older master has
+    none, and does not say so."""
 
     begin: int
     segment_bytes: int
     epochs: EpochList
     snapshots: Mapping[str, bytes]
     queue_minimums: Mapping[tuple[str, int], int]
+    has_compacted: bool = False
 
 
 def beginning_document(beginning: Beginning) -> dict[str, Any]:
@@ -51,6 +53,7 @@ def beginning_document(beginning: Beginning) -> dict[str, Any]:
         "epochs": [[row.number, row.begin] for row in beginning.epochs.rows],
         "snapshots": {name: base64.b64encode(data).decode() for name, data in beginning.snapshots.items()},
         "queue_minimums": [[topic, queue_id, offset] for (topic, queue_id), offset in beginning.queue_minimums.items()],
+        "compacted": beginning.has_compacted,
     }
 
 
@@ -67,6 +70,7 @@ def parse_beginning(data: bytes) -> Beginning:
             EpochList.of((int(number), int(begin)) for number, begin in document["epochs"]),
             {str(name): base64.b64decode(text, validate=True) for name, text in document["snapshots"].items()},
             minimums,
+            bool(document.get("compacted", False)),
         )
         check_beginning(
             beginning.begin, beginning.segment_bytes, snapshots=beginning.snapshots, queue_minimums=minimums

@@ -37,7 +37,6 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/aio/event_loop.py LoopSignal.wait: self._come.result",
         "client/sending/request_reply.py RequestReply._on_sent: send.exception",
         "client/connection/waiting.py _ThreadSignal.__init__: self._not_yet.acquire",
-        "broker/group/beginning_anew.py BeginningSearch._look: copy.result",
         "store/compaction/compaction.py Compaction._end_run: future.exception",
         "pipeline/writing/sink.py Writing.run: TaskContext.get",
     ),

@@ -96,6 +96,9 @@ class SimulatedDirectory:
         disk.begin_log(begin, {queue: offset for (_, queue), offset in queue_minimums.items()})
         disk.step()
 
+    def await_no_compacted(self) -> None:
+        """None are simulated."""
+
     def forget_incoming(self) -> None:
         """See `StoreDirectory`: there are no compacted topics."""
 

@@ -67,6 +67,8 @@ class SimulatedDamage:
 class SimulatedStore:
     """`is_sync`: each append asks for the disk, where it `flushes_appends`. `on_confirmed`: told what may be read."""
 
+    has_compacted = False
+
     def __init__(
         self,
         disk: Disk,

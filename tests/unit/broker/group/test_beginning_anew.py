@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,11 +20,12 @@ from zenitmq.model.errors import BufferFull, ConnectionLost
 from zenitmq.model.groups.group import KnownGroup
 from zenitmq.model.queue import PhysicalOffset
 from zenitmq.remoting.commands import GetBeginning
+from zenitmq.store.compaction.incoming import INCOMING_FOLDER
 from zenitmq.store.config import StoreConfig
 
-ANSWER = json.dumps(
-    beginning_document(Beginning(4096, 4096, EpochList((Epoch(1, PhysicalOffset(0)),)), {}, {("t", 0): 7}))
-).encode()
+BEGINNING = Beginning(4096, 4096, EpochList((Epoch(1, PhysicalOffset(0)),)), {}, {("t", 0): 7})
+ANSWER = json.dumps(beginning_document(replace(BEGINNING, has_compacted=True))).encode()
+ANSWER_WITHOUT = json.dumps(beginning_document(BEGINNING)).encode()
 
 
 class CopyingClient(FakeClient):
@@ -81,6 +84,20 @@ def test_what_the_master_answers_is_written_down(story: Story) -> None:
     assert not story.search.withdraw(), "the broker is opened anew already"
     story.loop.pass_ms(60_000)
     assert story.client.sent == []
+
+
+def test_a_master_without_compacted_files_is_not_asked_for_them_and_ours_go(story: Story) -> None:
+    """So does an older one, which does not say what it has. What an earlier copy has left goes, too."""
+    older = json.dumps(
+        {name: value for name, value in json.loads(ANSWER_WITHOUT).items() if name != "compacted"}
+    ).encode()
+    incoming = os.path.join(story.directory, INCOMING_FOLDER)
+    os.makedirs(os.path.join(incoming, "queues", "left"))
+    story.client.listed = ConnectionLost("a")
+    story.client.one(GetBeginning).on_reply(None, older, None)
+    assert story.noted == 1
+    assert os.path.isdir(incoming)
+    assert not os.path.exists(os.path.join(incoming, "queues", "left"))
 
 
 def test_who_does_not_answer_or_answers_nonsense_is_asked_again(story: Story) -> None:
