@@ -1,4 +1,5 @@
-"""Where `memory://` keeps its store: a directory of its own in shared memory, locked while its program lives.
+"""Where `memory://` keeps its store: a directory of its own in shared memory, locked while its program lives. Where that has
+little room, as in a container, it is in the directory for temporary files.
 
 A program that is killed cannot remove its directory: the next one of the same user does.
 """
@@ -17,6 +18,8 @@ from ..model.clock import SystemClock
 log = logging.getLogger(__name__)
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # a file system that is memory; the directory in it is ours alone
+ROOM_BYTES: Final = 512 << 20
+"""With less free room in shared memory, a few programs would fill it: an empty store takes 34 MiB."""
 PREFIX: Final = "zenit-memory-"
 YOUNG_MS: Final = 60_000
 """So long nobody removes a directory that is not locked: it may have been made just now."""
@@ -26,7 +29,7 @@ class MemoryDirectory:
     """`path`: the directory, which is empty at first."""
 
     def __init__(self) -> None:
-        place = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else tempfile.gettempdir()
+        place = SHARED_MEMORY if has_room(SHARED_MEMORY) else tempfile.gettempdir()
         _remove_left(place)
         self.path = tempfile.mkdtemp(prefix=PREFIX, dir=place)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -36,6 +39,14 @@ class MemoryDirectory:
         """With all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+
+
+def has_room(place: str) -> bool:
+    """Whether a store may grow there."""
+    if not os.access(place, os.W_OK):
+        return False
+    usage = os.statvfs(place)
+    return usage.f_bavail * usage.f_frsize >= ROOM_BYTES
 
 
 def _remove_left(place: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +32,7 @@ from zenitmq import (
     TopicNotFound,
 )
 from zenitmq.client.connection.engine_url import parse_engine
+from zenitmq.local import memory_directory
 from zenitmq.local.engine import EngineThreads
 from zenitmq.local.engines import HeldEngine, open_engine
 from zenitmq.testing import MemoryCluster
@@ -99,13 +103,37 @@ def test_memory_stays_while_its_name_is_used_and_names_are_apart() -> None:
         producer.send(Message("t", b"of the next one by that name, which is empty"))
 
 
-def test_memory_leaves_nothing_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    before = set(os.listdir("/dev/shm"))
-    with MemoryCluster() as cluster:
-        cluster.create_topic("t")
-        assert os.listdir(tmp_path) == []
-    assert set(os.listdir("/dev/shm")) - before == set()
+def left_in_memory() -> set[str]:
+    """The directories of programs that are gone: nobody locks them."""
+    found = set()
+    for place in ("/dev/shm", tempfile.gettempdir()):
+        for name in os.listdir(place):
+            if name.startswith(memory_directory.PREFIX):
+                with contextlib.suppress(OSError):
+                    lock = os.open(os.path.join(place, name), os.O_RDONLY)
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        found.add(name)
+                    finally:
+                        os.close(lock)
+    return found
+
+
+def test_memory_leaves_nothing_and_is_on_disk_only_without_shared_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    make = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **where: made.append(make(**where)) or made[-1])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for room, place in ((memory_directory.ROOM_BYTES, None), (1 << 60, str(tmp_path))):
+        monkeypatch.setattr(memory_directory, "ROOM_BYTES", room)
+        wanted = place or ("/dev/shm" if memory_directory.has_room("/dev/shm") else str(tmp_path))
+        with MemoryCluster() as cluster:
+            cluster.create_topic("t")
+            assert os.path.dirname(made[-1]) == wanted
+    assert len(made) == 2
+    assert not any(map(os.path.exists, made))
 
 
 @pytest.mark.parametrize("scheme", ["embedded", "local"])
@@ -377,11 +405,11 @@ if __name__ == "__main__":
 def test_what_still_works_when_the_main_thread_has_ended_has_its_engine(
     tmp_path: Path, scheme: str, where: str
 ) -> None:
-    before = set(os.listdir("/dev/shm"))
+    before = left_in_memory()
     done = run_program(WORKS_ON, "memory://on" if scheme == "memory" else f"{scheme}://{tmp_path}/store", where)
     of_atexit = [] if where == "child" and sys.version_info < (3, 13) else ["atexit"]
     assert (done.returncode, sorted(done.stdout.split()), done.stderr) == (0, [*of_atexit, "pool", "thread"], "")
-    assert not {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("zenit-memory-")}
+    assert left_in_memory() <= before
     assert not os.path.exists(tmp_path / "store" / "abort")
 
 
