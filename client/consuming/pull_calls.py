@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -36,6 +37,7 @@ class PullCalls:
         self._messages_max = messages_max
         self._on_answer = on_answer
         self._read_from: dict[MessageQueue, int] = {}  # broker ids of the slaves from which queues are read
+        self._thread = threading.local()  # `sends`: what this thread is sending
         self._lock = threading.Lock()  # guards what follows
         self._brokers: dict[str, BrokerPulls] = {}
         self._watching_soon: set[str] = set()
@@ -58,8 +60,18 @@ class PullCalls:
         self._send_all(address, broker, sends)
 
     def _send_all(self, address: str, broker: BrokerPulls, sends: list[Send]) -> None:
-        for pull, suspend_ms in sends:
-            self._send(address, broker, pull, suspend_ms)
+        """An answer that comes before its send returns lets others be sent: they follow it, not within it, however many."""
+        outer: deque[tuple[str, BrokerPulls, Send]] | None = getattr(self._thread, "sends", None)
+        if outer is not None:
+            outer.extend((address, broker, send) for send in sends)
+        else:
+            left = self._thread.sends = deque((address, broker, send) for send in sends)
+            try:
+                while left:
+                    place, asked, send = left.popleft()
+                    self._send(place, asked, *send)
+            finally:
+                self._thread.sends = None
         if broker.is_to_ask:
             self._watch_soon(address, broker)
 
