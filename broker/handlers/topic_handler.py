@@ -6,16 +6,9 @@ from collections.abc import Callable
 
 from ...model.errors import InvalidParameter, NoPermission, TopicNotFound
 from ...model.names import check_topic, is_system_topic
-from ...model.route import (
-    CLEANUP_ATTRIBUTE,
-    CLEANUPS,
-    QUEUE_TYPE_ATTRIBUTE,
-    QUEUE_TYPES,
-    TYPE_ATTRIBUTE,
-    TYPES,
-    TopicConfig,
-)
-from ...model.topics.lite_settings import LITE, check_topic_attribute, is_lite_parent
+from ...model.route import CLEANUP_ATTRIBUTE, TYPE_ATTRIBUTE, TopicConfig
+from ...model.topics.lite_settings import LITE, is_lite_parent
+from ...model.topics.topic_attributes import check_attribute
 from ...remoting.commands import CompactTopic, CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
 from ...remoting.server import Call, RequestLoop
 from ...store.compaction.compacted_manifest import Manifest
@@ -25,8 +18,6 @@ from ..json_reply import reply_json
 from ..state.state_log import TOPICS, StateLog
 from ..state.stored_time import stored_at_ms
 from ..state.topic_table import check_settings
-
-ATTRIBUTE_LENGTH_MAX = 1024
 
 
 class TopicHandler:
@@ -54,26 +45,18 @@ class TopicHandler:
         topics = self._state.topic_table
         if is_system_topic(check_topic(request.topic)):
             raise NoPermission(f"system topic {request.topic}", "creating")
-        for name, value in request.attributes:
-            if not name or len(name) + len(value) > ATTRIBUTE_LENGTH_MAX:
-                raise InvalidParameter(
-                    "attribute", name[:64], f"name and value of 1 to {ATTRIBUTE_LENGTH_MAX} characters"
-                )
-            if name == TYPE_ATTRIBUTE and value not in TYPES:
-                raise InvalidParameter(TYPE_ATTRIBUTE, value, f"one of {', '.join(TYPES)}")
-            check_topic_attribute(name, value)
-            if name == QUEUE_TYPE_ATTRIBUTE and value not in QUEUE_TYPES:
-                raise InvalidParameter(QUEUE_TYPE_ATTRIBUTE, value, f"one of {', '.join(QUEUE_TYPES)}")
-            if name == CLEANUP_ATTRIBUTE and value not in CLEANUPS:
-                raise InvalidParameter(CLEANUP_ATTRIBUTE, value, f"one of {', '.join(CLEANUPS)}")
         before = topics.configs.get(request.topic)
+        held = before.attributes if before is not None else {}
+        for name, value in request.attributes:
+            if held.get(name) != value:  # what a former broker took, stays
+                check_attribute(name, value)
         config = TopicConfig(
             request.topic,
             read_queues=request.read_queues,
             write_queues=request.write_queues,
             permission=request.permission,
             order=request.order,
-            attributes={**(before.attributes if before else {}), **dict(request.attributes)},
+            attributes={**held, **dict(request.attributes)},
         )
         check_settings(config, before, queues_max=self._queues_max)
         if before is not None and is_lite_parent(before.attributes) != is_lite_parent(config.attributes):

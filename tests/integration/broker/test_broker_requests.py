@@ -178,6 +178,17 @@ def test_a_topic_of_an_unknown_type_is_refused(broker: Any, value: str) -> None:
         broker.call(commands.GetTopicStatistics("trades"))
 
 
+def test_an_attribute_of_a_former_broker_stays_and_a_new_one_must_be_known(broker: Any) -> None:
+    with pytest.raises(InvalidParameter, match=r"cleanup\.policy, which it resembles"):
+        broker.create("trades", attributes=(("cleanup.polcy", "COMPACTION"),))
+    broker.create("old", queues=1)
+    broker.ask(commands.GetTopics())
+    broker.broker._state.topic_table.configs["old"].attributes["my.note"] = "x"
+    broker.create("old", queues=2, attributes=(("my.note", "x"), ("owner", "shop")))
+    with pytest.raises(InvalidParameter, match="without a dot"):
+        broker.create("old", queues=2, attributes=(("my.note", "y"),))
+
+
 def test_topic_statistics_tell_what_each_queue_holds(broker: Any, record: Record) -> None:
     broker.create("trades")
     sent = broker.send("trades", record("trades"), record("trades"), queue_id=1)
