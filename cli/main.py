@@ -25,6 +25,7 @@ from .watch import with_seconds
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 SIGNALLED = 128  # plus the number of the signal, as in shells
 NAMES_TIMEOUT_S = 1.0
+_WRITERS = (["produce"], ["request"])  # who uses these may want to create the topic
 
 
 def _print_version(wanted: bool) -> None:
@@ -113,7 +114,7 @@ def _not_found_text(error: TopicNotFound | GroupNotFound, namesrv: str | None) -
     names: list[str] = []
     with contextlib.suppress(ZenitError), Admin(namesrv, timeout=NAMES_TIMEOUT_S) as admin:
         names = admin.topics() if isinstance(error, TopicNotFound) else [group["name"] for group in admin.groups()]
-    return not_found_text(error, names, may_create=sys.argv[1:2] != ["topic"])
+    return not_found_text(error, names, may_create=sys.argv[1:2] in _WRITERS)
 
 
 def _usage_text(error: Exception) -> str:

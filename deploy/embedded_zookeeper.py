@@ -19,6 +19,7 @@ from typing import Final
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ClusterNotStarted, RequirementMissing
 from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
+from .text_file import write_text
 
 HOST: Final = "127.0.0.1"
 NAME: Final = "zookeeper"
@@ -95,8 +96,7 @@ def start_zookeeper(
     if not port_is_free(port, HOST):  # otherwise another program might answer the probe
         raise ClusterNotStarted(NAME, f"cannot listen on port {port}, which is taken", log_path)
     configuration = os.path.join(directory, "zoo.cfg")
-    with open(configuration, "w", encoding="utf-8") as file:
-        file.write(CONFIGURATION.format(data_dir=data_dir, port=port, host=HOST))
+    write_text(configuration, CONFIGURATION.format(data_dir=data_dir, port=port, host=HOST))
     command = [java, *JVM_OPTIONS, "-cp", os.pathsep.join(jars), MAIN_CLASS, configuration]
     pid = spawn(command, log_path=log_path, environ=environ)
     birth = birth_of(pid)

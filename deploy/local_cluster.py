@@ -64,6 +64,7 @@ from .left_stores import check_left, left_cluster_id, left_shape, left_stores
 from .port_choice import CONTROLLER_STEP, STEP, choose_port
 from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
 from .setting_check import check_planned
+from .text_file import write_text
 
 READY_TIMEOUT_MS: Final = 60_000
 STOP_TIMEOUT_MS: Final = 20_000
@@ -135,7 +136,7 @@ class ProcessCluster:
                     terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS)
                 self._put_back(found, before, planned)
                 raise
-            _write_text(os.path.expanduser(LAST_CLUSTER_FILE), self.directory + "\n")
+            write_text(os.path.expanduser(LAST_CLUSTER_FILE), self.directory + "\n")
             return record
 
     def _planned(
@@ -158,7 +159,7 @@ class ProcessCluster:
         if found is None and any(os.path.exists(process.store_dir) for process in planned if process.store_dir):
             found = before
         if found is not None:
-            _write_text(path, encode_record(found))
+            write_text(path, encode_record(found))
         elif os.path.exists(path):
             os.unlink(path)
 
@@ -257,7 +258,7 @@ class ProcessCluster:
         process = replace(planned, pid=server.pid, birth=server.birth, address=server.address)
         started.append(process)
         record = replace(record.with_process(process), zookeeper=process.address)
-        _write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
+        write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
         return record
 
     def _start(self, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord]) -> ClusterRecord:
@@ -277,7 +278,7 @@ class ProcessCluster:
                 process = self._spawn(process, arguments_of(record, process))
                 started.append(process)
                 record = record.with_process(process)
-                _write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
+                write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
                 try:
                     self._wait(process, partial(_answers, process.address, QUESTIONS[process.role]), "does not answer")
                 except ClusterNotStarted:
@@ -424,12 +425,3 @@ def _answers(address: str, question: RequestFor[Reply]) -> bool:
         except (ConnectionLost, RequestTimeout):
             return False
     return True
-
-
-def _write_text(path: str, text: str) -> None:
-    """Replaces a small file as a whole."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)

@@ -390,13 +390,19 @@ def repair(
     """
     from ...broker.repair.store_repair import repair_store
 
-    with count_progress("bytes checked") as report:
-        document = repair_store(directory, copy, report=report, dry_run=dry_run)
+    try:
+        with count_progress("bytes checked") as report:
+            document = repair_store(directory, copy, report=report, dry_run=dry_run)
+    except KeyboardInterrupt:
+        note(f"zenit: interrupted; {directory} has what was repaired so far, and the rest is as it was: run it again")
+        raise
     show(document, as_json, lambda: _print_repair(document))
     if document["left"]:
-        note(
-            f"zenit: {counted(len(document['left']), 'damaged range')} left in {directory}; docs/operate.md says what to do"
+        ranges = counted(len(document["left"]), "damaged range")
+        remedy = (
+            "docs/operate.md says what to do" if copy else "--from DIR, a replica's store or a copy, has their bytes"
         )
+        note(f"zenit: {ranges} left in {directory}; {remedy}")
         raise typer.Exit(1)
 
 

@@ -129,7 +129,7 @@ class QueueLog:
         try:
             self._add_file(segment.end_offset)
         except OSError as error:
-            raise disk_error(error, f"a new file of {self.topic}") from error
+            raise disk_error(error, f"a new file of {self.topic} in {self.directory}") from error
         self.end = segment.end_offset
 
     def append(self, records: memoryview | bytes, units: bytes | bytearray) -> None:
@@ -153,7 +153,7 @@ class QueueLog:
             if done < len(data):
                 write_fully(fd, memoryview(data)[done:], at + done)
         except OSError as error:
-            refusal = disk_error(error, f"writing to {self.topic}")
+            refusal = disk_error(error, f"writing to {segment.path}")
             try:  # a part of it, with the offsets of the next records, would come back with the next opening
                 segment.wipe(at, min(at + len(data), self.segment_bytes))
             except OSError as second:

@@ -89,7 +89,7 @@ class IndexFile:
         try:
             self._file.reserve()
         except OSError as error:
-            raise disk_error(error, "filling the holes of an index file") from error
+            raise disk_error(error, f"filling the holes of {self.path}") from error
 
     def seal(self) -> None:
         """Nothing is inserted from here on."""

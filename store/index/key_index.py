@@ -339,8 +339,9 @@ class KeyIndex:
             return IndexFile(path, slots=self.slots, entries=self.entries)
         except OSError as error:
             if error.errno in NO_SPACE:
-                raise StoreNotWriteable("disk full: no room for an index file") from error
-            raise disk_error(error, "making an index file") from error
+                size_bytes = index_file_bytes(self.slots, self.entries)
+                raise StoreNotWriteable(f"disk full: no room for {path}, {size_bytes} bytes") from error
+            raise disk_error(error, f"making {path}") from error
 
     def reflected(self) -> PhysicalOffset:
         """The keys of all records below are on disk."""

@@ -214,7 +214,7 @@ class Allocator:
         try:
             segment = self._make(self._next_base)
         except OSError as error:
-            failure = disk_error(error, "allocating a segment")
+            failure = disk_error(error, self._doing())
             if self._failure is None:
                 logger.warning("no segment can be allocated base=%s reason=%s", self._next_base, failure)
             self._retry_at_ms = monotonic_ms() + self._retry_delay_ms
@@ -230,6 +230,11 @@ class Allocator:
             self._ready.append(segment)
             self._changed.notify_all()
         return True
+
+    def _doing(self) -> str:
+        path = os.path.join(self._directory, segment_name(self._next_base))
+        ahead = f"; store.preallocate_segments keeps {self._ahead} such files ready" if self._ahead else ""
+        return f"allocating {path}, {self._segment_bytes} bytes{ahead}"
 
     def _make(self, base_offset: int) -> Segment:
         recycled = bool(self._spares)

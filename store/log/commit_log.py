@@ -307,7 +307,7 @@ class CommitLog:
         try:
             self._disk.fallocate(segment.open_fd(), 0, segment.size_bytes)
         except OSError as error:
-            raise disk_error(error, "allocating the last segment") from error
+            raise disk_error(error, f"allocating {segment.path}, {segment.size_bytes} bytes") from error
         self._enter(segment, self.written)
 
     # ------------------------------------------------------------------------------------------------ reading

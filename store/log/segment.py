@@ -138,17 +138,16 @@ def make_directory(path: str) -> None:
     sync_directory(above)
 
 
-NO_ROOM: Final = (
-    "disk full: free space, then writes go on by themselves; a new store takes three times store.segment_bytes,"
-    " 3 GiB by default"
-)
-
-
 def disk_error(error: OSError, doing: str) -> ZenitError:
-    """The error for a failed allocation: without room StoreNotWriteable, for a broken disk StorePoisoned, which is final."""
+    """The error for a failed allocation: without room StoreNotWriteable, for a broken disk StorePoisoned, which is final.
+
+    `doing`: what was tried, and where; for files that are allocated whole, with their size.
+    """
     if error.errno in (errno.EIO, errno.EROFS):
         return StorePoisoned(f"{doing}: {error.strerror}")
-    return StoreNotWriteable(NO_ROOM if error.errno in NO_SPACE else f"{doing}: {error.strerror}")
+    if error.errno in NO_SPACE:
+        return StoreNotWriteable(f"disk full: free space, then writes go on by themselves ({doing})")
+    return StoreNotWriteable(f"{doing}: {error.strerror}")
 
 
 def _madvise(view: memoryview, advice: int) -> bool:

@@ -21,10 +21,7 @@ from .queue_engine import LightUnit, goes_to_queue, names_lights
 from .queue_places import QueuePlaces
 
 TOPIC_EVENTS: Final = STATE_TOPICS[0]
-UNITS_WAIT: Final = (
-    "disk full: queue units or index keys wait; free space, then writes go on by themselves; an index file takes"
-    " 400 MiB by default (store.index_entries)"
-)
+UNITS_WAIT: Final = "disk full: queue units or index keys wait; free space, then writes go on by themselves"
 
 
 class RunTarget:

@@ -67,7 +67,10 @@ def test_names_that_are_not_there(one_broker: LocalCluster) -> None:
     subprocess.run([ZENIT, "topic", "create", "mistaken", *where], capture_output=True, timeout=60, check=True)
     for arguments, part in (
         (("produce", "mistakne"), "did you mean 'mistaken'?"),
+        (("produce", "zzz"), "create it: zenit topic create zzz"),
         (("topic", "delete", "zzz"), "does not exist; those that do: zenit topic list"),
+        (("consume", "zzz", "--group", "g"), "does not exist; those that do: zenit topic list"),
+        (("message", "query", "--topic", "zzz", "--key", "k"), "does not exist; those that do: zenit topic list"),
         (("dlq", "show", "nobody"), "group 'nobody' does not exist"),
         (("dlq", "redrive", "nobody"), "group 'nobody' does not exist"),
         (("controller", "status", "broker-a", "--controllers", one_broker.namesrv), "another role"),

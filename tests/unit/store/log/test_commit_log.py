@@ -598,6 +598,7 @@ def test_an_empty_log_that_gets_no_segment_says_so_before_its_first_append(open_
     log = open_log(preallocate_segments=1, disk=Disk(fallocate=fallocate))
     wait_until(lambda: log.refusal is not None)
     assert "disk full: free space" in log.refusal
+    assert "0" * 20 + f", {SEGMENT} bytes; store.preallocate_segments keeps 1 such files ready" in log.refusal
 
 
 def test_a_log_that_still_has_room_takes_writes_though_no_other_segment_can_be_made(open_log, monkeypatch):

@@ -150,6 +150,13 @@ def test_what_a_failed_allocation_means(number, expected):
     assert type(disk_error(OSError(number, os.strerror(number)), "allocating")) is expected
 
 
+def test_a_full_disk_is_told_with_what_did_not_fit():
+    error = disk_error(OSError(errno.ENOSPC, "No space"), "allocating /s/commitlog/0, 65536 bytes")
+    assert "disk full: free space, then writes go on by themselves (allocating /s/commitlog/0, 65536 bytes)" in str(
+        error
+    )
+
+
 @pytest.mark.parametrize(("begin", "end"), [(0, SIZE), (1, SIZE), (5000, 9000), (4096, 8192), (7, 7), (SIZE - 1, SIZE)])
 def test_wiping_zeroes_exactly_its_range(tmp_path, begin, end):
     segment = make(tmp_path, 0, b"x" * SIZE)
