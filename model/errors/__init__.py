@@ -113,6 +113,7 @@ from .pipeline import (
     UnknownOption,
     UnwritableColumn,
 )
+from .security import AccessDenied, AuthenticationFailed, KeyFileRefused, ServerKeyUnknown
 from .sending import (
     FlushTimeout,
     MessageIllegal,
@@ -154,11 +155,13 @@ from .storing import (
 )
 
 __all__ = [
+    "AccessDenied",
     "AllocationConflict",
     "ArchiveDamaged",
     "ArchiveNotWritable",
     "ArchiveStartLost",
     "ArchivedTopicReplaced",
+    "AuthenticationFailed",
     "BatchChanged",
     "BatchOutdated",
     "BrokerBusy",
@@ -193,6 +196,7 @@ __all__ = [
     "InvalidParameter",
     "JobFailed",
     "KernelOutdated",
+    "KeyFileRefused",
     "LeaseExpired",
     "LiteQuotaExceeded",
     "LiteSubscriptionUnknown",
@@ -244,6 +248,7 @@ __all__ = [
     "SegmentsDiffer",
     "SendFailed",
     "SequenceKnownInPart",
+    "ServerKeyUnknown",
     "SightingsDamaged",
     "SqlSyntaxError",
     "StaleEpoch",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_cluster, on_topic
 from .base import Done, JsonReply, Lane, RequestFor, ServedBy, request
-from .rights import Action, on_cluster, on_topic
 
 
-@request(17, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CHANGE),))
+@request(17, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CREATE), on_topic(Action.UPDATE)))
 @dataclass(frozen=True, slots=True)
 class CreateTopic(RequestFor[Done]):
     """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...).
@@ -23,7 +23,7 @@ class CreateTopic(RequestFor[Done]):
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@request(215, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CHANGE),))
+@request(215, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.DELETE),))
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(RequestFor[Done]):
     """DELETE_TOPIC_IN_BROKER."""
@@ -31,13 +31,13 @@ class DeleteTopic(RequestFor[Done]):
     topic: str
 
 
-@request(21, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
+@request(21, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.LIST),))
 @dataclass(frozen=True, slots=True)
 class GetTopics(RequestFor[JsonReply]):
     """GET_ALL_TOPIC_CONFIG: {"topics": [{name, read_queues, write_queues, permission, order, attributes, system}]}."""
 
 
-@request(202, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.DESCRIBE),))
+@request(202, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetTopicStatistics(RequestFor[JsonReply]):
     """GET_TOPIC_STATS_INFO: {"topic", "queues": [{queue_id, min_offset, max_offset, last_stored_at_ms}]}."""
@@ -45,7 +45,7 @@ class GetTopicStatistics(RequestFor[JsonReply]):
     topic: str
 
 
-@request(9151, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.CHANGE),))
+@request(9151, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class CompactTopic(RequestFor[JsonReply]):
     """How far a compacted topic is compacted at this replica; `begins`: it is compacted now, whatever that frees.
@@ -59,13 +59,13 @@ class CompactTopic(RequestFor[JsonReply]):
     begins: bool = False
 
 
-@request(28, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
+@request(28, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetBrokerStatistics(RequestFor[JsonReply]):
     """GET_BROKER_RUNTIME_INFO: counters, positions and memory of the broker (shape: docs/operate.md)."""
 
 
-@request(9009, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.CHANGE),))
+@request(9009, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class ScrubLog(RequestFor[Done]):
     """The broker reads and checks its whole log again, starting now, whatever its load; its statistics report progress and
@@ -75,7 +75,7 @@ class ScrubLog(RequestFor[Done]):
     bytes_per_second: int = 0
 
 
-@request(26, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
+@request(26, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetBrokerConfig(RequestFor[JsonReply]):
     """GET_BROKER_CONFIG: {"key": value}, as used by the process."""

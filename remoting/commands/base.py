@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import ClassVar, Final, Generic, TypeVar
 
 from ...model.plain_dataclass import dataclass
-from .rights import Right
+from ...model.security.rights import Right
 
 
 class Lane(enum.Enum):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_group, on_topic
 from .base import Done, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class StartReply(Reply):
     9010,
     Lane.QUERY,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class StartConsuming(RequestFor[StartReply]):
@@ -38,7 +38,7 @@ class StartConsuming(RequestFor[StartReply]):
     36,
     Lane.QUERY,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class SendBack(RequestFor[Done]):
@@ -73,7 +73,7 @@ class LockReply(Reply):
     41,
     Lane.HEARTBEAT,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE, "queues"), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB, "queues"), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class LockQueues(RequestFor[LockReply]):
@@ -93,7 +93,7 @@ class LockQueues(RequestFor[LockReply]):
     42,
     Lane.HEARTBEAT,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE, "queues"), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB, "queues"), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class UnlockQueues(RequestFor[Done]):

@@ -9,8 +9,8 @@ from typing import Final
 
 from ...model.groups.group import NO_VERSION
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, as_replica, on_cluster
 from .base import Done, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_cluster
 
 SEEN_DAMAGED: Final = -1
 
@@ -30,7 +30,7 @@ class GroupReply(Reply):
     seen_epoch: int = 0
 
 
-@request(1003, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(1003, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(as_replica("broker_name", "name"),))
 @dataclass(frozen=True, slots=True)
 class RegisterReplica(RequestFor[GroupReply]):
     """REGISTER_BROKER of the controller: a process registers, and reports what it may have forgotten (rule R9).
@@ -69,7 +69,7 @@ class RegisterReplica(RequestFor[GroupReply]):
     confirm_heard: int = 0
 
 
-@request(9001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(9001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(as_replica("broker_name", "name"),))
 @dataclass(frozen=True, slots=True)
 class ReplicaHeartbeat(RequestFor[GroupReply]):
     """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number
@@ -97,7 +97,7 @@ class ReplicaHeartbeat(RequestFor[GroupReply]):
     newest_begin: int = 0
 
 
-@request(9002, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(9002, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(as_replica("broker_name", "name"),))
 @dataclass(frozen=True, slots=True)
 class ReportMasterGone(RequestFor[GroupReply]):
     """A slave's session ended because `master`, elected in `epoch`, closed it. Repeated each 0.5 s while that lasts."""
@@ -110,7 +110,7 @@ class ReportMasterGone(RequestFor[GroupReply]):
     master: str
 
 
-@request(1001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(1001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(as_replica("broker_name", "master"),))
 @dataclass(frozen=True, slots=True)
 class AlterInSync(RequestFor[GroupReply]):
     """ALTER_SYNC_STATE_SET: the master, in its elected incarnation, proposes the in-sync set; valid only for this `version`."""
@@ -124,7 +124,7 @@ class AlterInSync(RequestFor[GroupReply]):
     in_sync: tuple[str, ...]
 
 
-@request(1002, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(1002, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class ElectMaster(RequestFor[GroupReply]):
     """ELECT_MASTER, an operator's. candidate "": the best.
@@ -139,7 +139,7 @@ class ElectMaster(RequestFor[GroupReply]):
     force: bool = False
 
 
-@request(9003, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(9003, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class ChangeGroup(RequestFor[GroupReply]):
     """settings: ((name, value), ...) of GroupSettings as text; others stay unchanged. Valid only for this `version`."""
@@ -149,7 +149,7 @@ class ChangeGroup(RequestFor[GroupReply]):
     settings: tuple[tuple[str, str], ...]
 
 
-@request(1011, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(1011, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.DELETE),))
 @dataclass(frozen=True, slots=True)
 class RemoveReplica(RequestFor[GroupReply]):
     """CLEAN_BROKER_DATA: removes a replica from the group, if it is neither the master nor needed for an election."""
@@ -159,7 +159,7 @@ class RemoveReplica(RequestFor[GroupReply]):
     name: str
 
 
-@request(9004, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(9004, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class RestoreGroup(RequestFor[GroupReply]):
     """After ZooKeeper lost its data: the group begins again above `epoch`, the highest that any replica has persisted.
@@ -174,7 +174,7 @@ class RestoreGroup(RequestFor[GroupReply]):
     force: bool = False
 
 
-@request(1004, Lane.QUERY, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
+@request(1004, Lane.QUERY, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetGroup(RequestFor[GroupReply]):
     """GET_REPLICA_INFO: the present node; ReplicaGroupNotFound, or GroupNodeLost if a replica knows one."""
@@ -191,7 +191,7 @@ class ControllerReply(Reply):
     broker_names: tuple[str, ...]
 
 
-@request(1005, Lane.QUERY, served_by=ServedBy.CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
+@request(1005, Lane.QUERY, served_by=ServedBy.CONTROLLER, needs=(on_cluster(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetController(RequestFor[ControllerReply]):
     """CONTROLLER_GET_METADATA_INFO: answered by every controller, leading or not."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_cluster, on_group
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_cluster, on_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class HeartbeatReply(Reply):
     34,
     Lane.HEARTBEAT,
     served_by=ServedBy.MASTER,
-    needs=(on_group(Action.SEND, "producers"), on_group(Action.RECEIVE, "consumers")),
+    needs=(on_group(Action.PUB, "producers"), on_group(Action.SUB, "consumers")),
 )
 @dataclass(frozen=True, slots=True)
 class Heartbeat(RequestFor[HeartbeatReply]):
@@ -62,7 +62,7 @@ class ConsumerListReply(Reply):
     settled: bool = True
 
 
-@request(38, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
+@request(38, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.SUB),))
 @dataclass(frozen=True, slots=True)
 class GetConsumerList(RequestFor[ConsumerListReply]):
     """GET_CONSUMER_LIST_BY_GROUP. topic: only members that share its queues: they subscribe to it, and do not each read
@@ -73,7 +73,7 @@ class GetConsumerList(RequestFor[ConsumerListReply]):
     topic: str = ""
 
 
-@request(9025, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
+@request(9025, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetGroupClients(RequestFor[JsonReply]):
     """The members of a group: {"group", "clients": [{client_id, model, language, version, host, pid, started_at_ms,
@@ -91,7 +91,7 @@ class ConsumersChanged(RequestFor[Done]):
     group: str
 
 
-@request(200, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.CHANGE),))
+@request(200, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.CREATE), on_group(Action.UPDATE)))
 @dataclass(frozen=True, slots=True)
 class CreateGroup(RequestFor[Done]):
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP. attributes: ((name, value as JSON), ...), RocketMQ's field names."""
@@ -100,13 +100,13 @@ class CreateGroup(RequestFor[Done]):
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@request(201, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
+@request(201, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.LIST),))
 @dataclass(frozen=True, slots=True)
 class GetGroups(RequestFor[JsonReply]):
     """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: {"groups": [{name, members, topics, ...}]}."""
 
 
-@request(207, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.CHANGE),))
+@request(207, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DELETE),))
 @dataclass(frozen=True, slots=True)
 class DeleteGroup(RequestFor[Done]):
     """DELETE_SUBSCRIPTIONGROUP, with the group's offsets."""
@@ -114,7 +114,7 @@ class DeleteGroup(RequestFor[Done]):
     group: str
 
 
-@request(208, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
+@request(208, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetConsumeStatistics(RequestFor[JsonReply]):
     """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_group, on_topic
 from .base import JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .popping import ChangedReply
-from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class LitePopReply(Reply):
     200070,
     Lane.PULL,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class PopLite(RequestFor[LitePopReply]):
@@ -58,7 +58,7 @@ class LiteSubscribedReply(Reply):
     200071,
     Lane.HEARTBEAT,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class SubscribeLite(RequestFor[LiteSubscribedReply]):
@@ -80,7 +80,7 @@ class SubscribeLite(RequestFor[LiteSubscribedReply]):
     9190,
     Lane.SEND,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class SuspendLite(RequestFor[ChangedReply]):
@@ -94,7 +94,7 @@ class SuspendLite(RequestFor[ChangedReply]):
     delay_ms: int
 
 
-@request(9191, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.DESCRIBE),))
+@request(9191, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetLiteTopics(RequestFor[JsonReply]):
     """Lite topics of a parent, by name, at most `count` (1 to 1000) behind the name `after`: {"count": of all, "lite_topics":
@@ -105,7 +105,7 @@ class GetLiteTopics(RequestFor[JsonReply]):
     count: int = 500
 
 
-@request(9192, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
+@request(9192, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetLiteGroup(RequestFor[JsonReply]):
     """What a group has of lite topics: {"group", "members": [{client_id, topic, lite_topics, ready}], "lite_topics":

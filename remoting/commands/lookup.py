@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_cluster, on_topic
 from .base import Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_cluster, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class QueryReply(Reply):
     reached_ms: int = 0
 
 
-@request(12, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE),))
+@request(12, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.SUB),))
 @dataclass(frozen=True, slots=True)
 class QueryMessages(RequestFor[QueryReply]):
     """QUERY_MESSAGE: a page of messages, newest first, by key (or unique id, `unique`) or, with `key` "", all.
@@ -56,7 +56,7 @@ class QueryMessages(RequestFor[QueryReply]):
     queue_end: int = 1 << 62
 
 
-@request(33, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.RECEIVE),))
+@request(33, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SUB),))
 @dataclass(frozen=True, slots=True)
 class ViewMessage(RequestFor[MessagesReply]):
     """VIEW_MESSAGE_BY_ID: the one record that begins at a physical offset; MessageNotFound if none does."""

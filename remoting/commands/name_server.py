@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, as_replica, on_cluster, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_cluster, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class RegisterReply(Reply):
     publish_port: int
 
 
-@request(103, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(103, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(as_replica(),))
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(RequestFor[RegisterReply]):
     """REGISTER_BROKER: all topics of one broker. topics: ((name, read queues, write queues, permission), ...).
@@ -38,7 +38,7 @@ class RegisterBroker(RequestFor[RegisterReply]):
     is_whole: bool = True
 
 
-@request(104, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(104, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(as_replica(),))
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(RequestFor[Done]):
     """UNREGISTER_BROKER: this member leaves now."""
@@ -74,7 +74,7 @@ class BrokerHeartbeatReply(Reply):
     known: bool
 
 
-@request(904, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(904, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(as_replica(),))
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat(RequestFor[BrokerHeartbeatReply]):
     """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, only reads are served.
@@ -90,7 +90,7 @@ class BrokerHeartbeat(RequestFor[BrokerHeartbeatReply]):
     version: int = 0
 
 
-@request(9147, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(9147, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(as_replica(),))
 @dataclass(frozen=True, slots=True)
 class RegisterTopics(RequestFor[BrokerHeartbeatReply]):
     """More topics of a broker whose registration was not whole. `piece`: 1 for the first of these requests. topics:
@@ -105,7 +105,7 @@ class RegisterTopics(RequestFor[BrokerHeartbeatReply]):
     is_last: bool
 
 
-@request(9148, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(9148, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(as_replica(),))
 @dataclass(frozen=True, slots=True)
 class UpdateTopics(RequestFor[BrokerHeartbeatReply]):
     """What has changed in a broker's topics since the version `since`; `topics` as in RegisterTopics, `removed`: names."""
@@ -134,7 +134,7 @@ class RouteReply(Reply):
     incarnations: tuple[int, ...] = ()
 
 
-@request(105, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.DESCRIBE),))
+@request(105, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetRoute(RequestFor[RouteReply]):
     """GET_ROUTEINFO_BY_TOPIC; TopicNotFound if no broker has the topic."""
@@ -150,7 +150,7 @@ class TopicListReply(Reply):
     has_more: bool = False
 
 
-@request(206, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
+@request(206, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.LIST),))
 @dataclass(frozen=True, slots=True)
 class GetTopicList(RequestFor[TopicListReply]):
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER. The topics behind `after`, at most `count_max` (0: all, if a header has room)."""
@@ -159,7 +159,7 @@ class GetTopicList(RequestFor[TopicListReply]):
     count_max: int = 0
 
 
-@request(106, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
+@request(106, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetClusterInfo(RequestFor[JsonReply]):
     """GET_BROKER_CLUSTER_INFO: {"clusters": {name: [broker name]}, "brokers": [{cluster, cluster_id, broker_name,
@@ -173,7 +173,7 @@ class CountReply(Reply):
     count: int
 
 
-@request(205, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
+@request(205, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class WipeWritePermission(RequestFor[CountReply]):
     """WIPE_WRITE_PERM_OF_BROKER: producers leave this broker; stays in force over its registrations until given back."""
@@ -181,7 +181,7 @@ class WipeWritePermission(RequestFor[CountReply]):
     broker_name: str
 
 
-@request(327, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
+@request(327, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class AddWritePermission(RequestFor[CountReply]):
     """ADD_WRITE_PERM_OF_BROKER: gives the permission back."""
@@ -189,7 +189,7 @@ class AddWritePermission(RequestFor[CountReply]):
     broker_name: str
 
 
-@request(216, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.CHANGE),))
+@request(216, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.DELETE),))
 @dataclass(frozen=True, slots=True)
 class DeleteTopicRoute(RequestFor[Done]):
     """DELETE_TOPIC_IN_NAMESRV: removes a topic until a broker registers it again."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_group, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class OffsetReply(Reply):
     offset: int
 
 
-@request(30, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
+@request(30, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetMaxOffset(RequestFor[OffsetReply]):
     """GET_MAX_OFFSET: the offset that the next message will get."""
@@ -23,7 +23,7 @@ class GetMaxOffset(RequestFor[OffsetReply]):
     queue_id: int
 
 
-@request(31, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
+@request(31, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetMinOffset(RequestFor[OffsetReply]):
     """GET_MIN_OFFSET: the oldest offset that still exists."""
@@ -32,7 +32,7 @@ class GetMinOffset(RequestFor[OffsetReply]):
     queue_id: int
 
 
-@request(29, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
+@request(29, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class SearchOffset(RequestFor[OffsetReply]):
     """SEARCH_OFFSET_BY_TIMESTAMP. `upper` False: the first message stored at or after the time; True: the last at or before."""
@@ -55,7 +55,7 @@ class ConsumerOffsetReply(Reply):
     14,
     Lane.QUERY,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class QueryConsumerOffset(RequestFor[ConsumerOffsetReply]):
@@ -80,7 +80,7 @@ class BeginOffsetsReply(Reply):
     9011,
     Lane.QUERY,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class GetBeginOffsets(RequestFor[BeginOffsetsReply]):
@@ -102,7 +102,7 @@ class CommitReply(Reply):
     15,
     Lane.QUERY,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE, "offsets"), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB, "offsets"), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffsets(RequestFor[CommitReply]):
@@ -128,7 +128,7 @@ class UpdateConsumerOffsets(RequestFor[CommitReply]):
     222,
     Lane.ADMIN,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.CHANGE)),
+    needs=(on_topic(Action.SUB), on_group(Action.UPDATE)),
 )
 @dataclass(frozen=True, slots=True)
 class ResetOffsets(RequestFor[JsonReply]):
@@ -168,7 +168,7 @@ class OffsetsReset(RequestFor[Done]):
     314,
     Lane.ADMIN,
     served_by=ServedBy.MASTER_CONFIRMED,
-    needs=(on_group(Action.DESCRIBE, "source"), on_group(Action.CHANGE)),
+    needs=(on_group(Action.GET, "source"), on_group(Action.UPDATE)),
 )
 @dataclass(frozen=True, slots=True)
 class CloneOffsets(RequestFor[JsonReply]):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_cluster, on_query, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_cluster, on_query, on_topic
 
 
-@request(9140, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
+@request(9140, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class KeepQueryOffsets(RequestFor[JsonReply]):
     """Payload: a JSON object, at most 1 MiB.
@@ -18,7 +18,7 @@ class KeepQueryOffsets(RequestFor[JsonReply]):
     query: str
 
 
-@request(9141, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.DESCRIBE),))
+@request(9141, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetQueryOffsets(RequestFor[JsonReply]):
     """The stored JSON object of a query; QueryOffsetsNotFound if there is none."""
@@ -26,7 +26,7 @@ class GetQueryOffsets(RequestFor[JsonReply]):
     query: str
 
 
-@request(9142, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
+@request(9142, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.DELETE),))
 @dataclass(frozen=True, slots=True)
 class DropQueryOffsets(RequestFor[Done]):
     """Drops the stored object of a query; QueryOffsetsNotFound if there is none. As durable as a send."""
@@ -34,7 +34,7 @@ class DropQueryOffsets(RequestFor[Done]):
     query: str
 
 
-@request(9143, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
+@request(9143, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.LIST),))
 @dataclass(frozen=True, slots=True)
 class GetQueries(RequestFor[JsonReply]):
     """{"queries": [{query, kept_at_ms, size_bytes}]}: the queries with stored objects."""
@@ -47,7 +47,7 @@ class HoldReply(Reply):
     hold_id: str
 
 
-@request(9144, Lane.QUERY, served_by=ServedBy.MASTER, needs=(on_topic(Action.RECEIVE, "queues"),))
+@request(9144, Lane.QUERY, served_by=ServedBy.MASTER, needs=(on_topic(Action.SUB, "queues"),))
 @dataclass(frozen=True, slots=True)
 class HoldMessages(RequestFor[HoldReply]):
     """Keeps retention from deleting what is being read, for lease_ms (at most an hour). owner: for operators. queues:

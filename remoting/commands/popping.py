@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_group, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class PopReply(Reply):
     200050,
     Lane.PULL,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class PopMessages(RequestFor[PopReply]):
@@ -53,7 +53,7 @@ class PopMessages(RequestFor[PopReply]):
     is_ordered: bool = False
 
 
-@request(9138, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
+@request(9138, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.SUB),))
 @dataclass(frozen=True, slots=True)
 class CancelPop(RequestFor[Done]):
     """A waiting PopMessages is answered at once, with no messages; one that has yet to come will be. What went out for one that
@@ -75,7 +75,7 @@ class AckReply(Reply):
     200151,
     Lane.SEND,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class AckMessages(RequestFor[AckReply]):
@@ -100,7 +100,7 @@ class ChangedReply(Reply):
     200053,
     Lane.SEND,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class ChangeInvisible(RequestFor[ChangedReply]):
@@ -118,7 +118,7 @@ class ChangeInvisible(RequestFor[ChangedReply]):
     9135,
     Lane.SEND,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class ReleaseMessages(RequestFor[AckReply]):
@@ -134,7 +134,7 @@ class ReleaseMessages(RequestFor[AckReply]):
     9136,
     Lane.SEND,
     served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
-    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+    needs=(on_topic(Action.SUB), on_group(Action.SUB)),
 )
 @dataclass(frozen=True, slots=True)
 class ForwardDeadLetter(RequestFor[Done]):
@@ -148,7 +148,7 @@ class ForwardDeadLetter(RequestFor[Done]):
     reason: str = ""
 
 
-@request(9137, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
+@request(9137, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetLeases(RequestFor[JsonReply]):
     """What a pop group holds here: {"queues": [{topic, queue_id, next_offset, first_unacknowledged, leased, available,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_group, on_topic
 from .base import Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PullReply(Reply):
     lost_end: int = 0
 
 
-@request(11, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)))
+@request(11, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.SUB), on_group(Action.SUB)))
 @dataclass(frozen=True, slots=True)
 class PullMessages(RequestFor[PullReply]):
     """PULL_MESSAGE. If there is nothing and `suspend_ms` > 0, the reply waits for a message at most that long.
@@ -69,7 +69,7 @@ class ArrivalsReply(Reply):
     queues: tuple[tuple[int, int], ...]
 
 
-@request(9160, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE, "topics"),))
+@request(9160, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.SUB, "topics"),))
 @dataclass(frozen=True, slots=True)
 class AwaitArrivals(RequestFor[ArrivalsReply]):
     """Watches more queues for a consumer, and waits, `wait_ms` at most, until there is something in any that it watches. That

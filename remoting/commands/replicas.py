@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import as_replica
 from .base import JsonReply, Lane, Reply, Request, RequestFor, ServedBy, request
-from .rights import Action, on_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ReplicaQuestion(Request):
     asked_store_id: str
 
 
-@request(9006, Lane.ADMIN, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
+@request(9006, Lane.ADMIN, served_by=ServedBy.MASTER, needs=(as_replica(""),))
 @dataclass(frozen=True, slots=True)
 class GetBeginning(ReplicaQuestion, RequestFor[JsonReply]):
     """What a slave needs to begin its log at the master's own begin (broker/replication/beginning): {"begin", "epochs",
@@ -42,14 +42,14 @@ class LogRangeReply(Reply):
     is_whole: bool = True
 
 
-@request(9149, Lane.ADMIN, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
+@request(9149, Lane.ADMIN, served_by=ServedBy.MASTER, needs=(as_replica(""),))
 @dataclass(frozen=True, slots=True)
 class GetCompactedFiles(ReplicaQuestion, RequestFor[JsonReply]):
     """What of compacted topics the master's log may no longer have, for a slave that begins anew: {"queues": [[topic, queue id,
     manifest as in its file], ...]}."""
 
 
-@request(9150, Lane.QUERY, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
+@request(9150, Lane.QUERY, served_by=ServedBy.MASTER, needs=(as_replica(""),))
 @dataclass(frozen=True, slots=True)
 class GetCompactedRange(ReplicaQuestion, RequestFor[LogRangeReply]):
     """Up to a MiB of compacted file `number` of a queue, from byte `begin` on. MessageNotFound if it has been merged since."""
@@ -60,7 +60,7 @@ class GetCompactedRange(ReplicaQuestion, RequestFor[LogRangeReply]):
     begin: int
 
 
-@request(9008, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
+@request(9008, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(as_replica(""),))
 @dataclass(frozen=True, slots=True)
 class GetLogRange(ReplicaQuestion, RequestFor[LogRangeReply]):
     """The bytes [begin, end) of the commit log, which are damaged at the sender of this request: whole appends or records

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_topic
 from .base import Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_topic
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class SendReply(Reply):
     pieces: tuple[tuple[int, int], ...] = ()
 
 
-@request(320, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(320, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB),))
 @dataclass(slots=True)
 class SendMessages(RequestFor[SendReply]):
     """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero.
@@ -46,7 +46,7 @@ class DelayedReply(Reply):
     store_host: bytes
 
 
-@request(9020, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(9020, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB),))
 @dataclass(frozen=True, slots=True)
 class SendDelayed(RequestFor[DelayedReply]):
     """A batch with delayed messages.
@@ -68,7 +68,7 @@ class RecallReply(Reply):
     message_id: str
 
 
-@request(370, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.SEND),))
+@request(370, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.PUB),))
 @dataclass(frozen=True, slots=True)
 class RecallMessage(RequestFor[RecallReply]):
     """RECALL_MESSAGE: recalls a delayed message; MessageNotFound if it was delivered or recalled before.
@@ -92,7 +92,7 @@ class SequencedReply(SendReply):
     last_sequence: int = -1
 
 
-@request(9130, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(9130, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB),))
 @dataclass(frozen=True, slots=True)
 class SendSequenced(RequestFor[SequencedReply]):
     """As SendMessages, for records with a blank PSEQ property (model.sequence): they get the sequences `first_sequence` and
@@ -111,7 +111,7 @@ class SendSequenced(RequestFor[SequencedReply]):
     has_gaps: bool = False
 
 
-@request(9131, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(9131, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB),))
 @dataclass(frozen=True, slots=True)
 class SendDelayedSequenced(RequestFor[DelayedReply]):
     """The same for messages of which some are delayed, as in SendDelayed."""

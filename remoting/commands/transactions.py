@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
+from ...model.security.rights import Action, on_cluster, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
-from .rights import Action, on_cluster, on_topic
 from .sending import DelayedReply
 
 
-@request(9132, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(9132, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB),))
 @dataclass(frozen=True, slots=True)
 class SendHalves(RequestFor[DelayedReply]):
     """As SendSequenced, of messages that nobody sees until EndTransactions commits them. The reply's places tell where each
@@ -30,7 +30,7 @@ class EndReply(Reply):
     rows: tuple[tuple[int, str, int, int, int], ...]
 
 
-@request(37, Lane.SEND, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_topic(Action.SEND, "ends"),))
+@request(37, Lane.SEND, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_topic(Action.PUB, "ends"),))
 @dataclass(frozen=True, slots=True)
 class EndTransactions(RequestFor[EndReply]):
     """END_TRANSACTION: decides transactions of a producer group, at most 256, each by itself; once more, and it is answered as
@@ -41,7 +41,7 @@ class EndTransactions(RequestFor[EndReply]):
     ends: tuple[tuple[str, str, int, int], ...]
 
 
-@request(9134, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_cluster(Action.CHANGE),))
+@request(9134, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_cluster(Action.UPDATE),))
 @dataclass(frozen=True, slots=True)
 class DecideTransactions(RequestFor[EndReply]):
     """EndTransactions as an operator sends it: of any producer group, and also of parked transactions."""
@@ -61,7 +61,7 @@ class CheckTransaction(RequestFor[Done]):
     sender: str = ""
 
 
-@request(9133, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
+@request(9133, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetTransactions(RequestFor[JsonReply]):
     """Transactions that are not decided, in the order of the log, from `begin` on: {"transactions": [{transaction_id, topic,

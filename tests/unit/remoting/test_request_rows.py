@@ -6,6 +6,7 @@ import typing
 
 import pytest
 
+from zenitmq.model.security.rights import Resource
 from zenitmq.remoting.commands import (
     REQUESTS,
     SERVED_BY_BROKERS,
@@ -24,7 +25,6 @@ from zenitmq.remoting.commands import (
     ServedBy,
     request,
 )
-from zenitmq.remoting.commands.rights import Resource
 from zenitmq.remoting.request_rows import Row, check_rows, row
 from zenitmq.remoting.server import Call
 
@@ -71,17 +71,17 @@ def test_the_field_of_a_right_names_what_it_is_on(cls: type[Request]) -> None:
     """Text, or a tuple whose elements are text or begin with it."""
     hints = typing.get_type_hints(cls)
     for right in cls.needs:
-        assert (right.field == "") == (right.resource is Resource.CLUSTER)
-        if right.field:
-            hint = hints[right.field]
+        assert right.field or right.resource in (Resource.CLUSTER, Resource.SECURITY, Resource.REPLICA)
+        for field in filter(None, (right.field, right.replica_field)):
+            hint = hints[field]
             while typing.get_origin(hint) is tuple:
                 hint = typing.get_args(hint)[0]
             assert hint is str
 
 
 def test_only_who_may_change_the_cluster_decides_for_any_producer_group() -> None:
-    assert [str(right) for right in DecideTransactions.needs] == ["change: cluster"]
-    assert [str(right) for right in EndTransactions.needs] == ["send: ends"]
+    assert [str(right) for right in DecideTransactions.needs] == ["update: cluster"]
+    assert [str(right) for right in EndTransactions.needs] == ["pub: ends"]
 
 
 def test_whatever_stores_sends_or_pulls_needs_a_right() -> None:

@@ -1,0 +1,1 @@
+"""Keys on sockets, who may connect, and what a connected user may ask for."""

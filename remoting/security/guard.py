@@ -1,0 +1,94 @@
+"""May the user of a connection make this request: the rights in its row, decided by the access table. Pure.
+
+Cost where the decision is known: a dictionary access for the user and one for each right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ...model.errors import AccessDenied
+from ...model.plain_dataclass import dataclass
+from ...model.security.access_table import AccessDecision, AccessTable
+from ...model.security.principals import User
+from ...model.security.rights import Resource, Right
+from ..commands import Request
+
+UNKNOWN: Final = "(unknown)"
+"""The user in an error where the connection's key has no user any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was refused: for the audit and the events. `decision` None: the key has no user."""
+
+    key: str
+    user: str
+    address: str
+    request: str
+    right: Right | None
+    name: str
+    decision: AccessDecision | None
+
+
+class Guard:
+    """Decides for one server. `group`: the broker name of the server, "" if it is no broker."""
+
+    def __init__(self, table: AccessTable, *, group: str = "") -> None:
+        self.table = table
+        self._group = group
+
+    @property
+    def asks_address(self) -> bool:
+        """Whether decisions depend on the address of the sender."""
+        return self.table.asks_address
+
+    def user_of(self, key: str) -> User | None:
+        """The user of a connection; None if the key is known no more."""
+        return self.table.user_of(key)
+
+    def check(self, key: str, address: str, request: Request) -> Refusal | None:
+        """None if the owner of `key`, who sends from `address`, has all rights that the request needs."""
+        user = self.table.user_of(key)
+        if user is None or user.disabled:
+            return Refusal(
+                key, user.name if user is not None else UNKNOWN, address, type(request).__name__, None, "", None
+            )
+        for right in request.needs:
+            for name in self._names(right, request):
+                decision = self.table.decide(user, right.action, right.resource, name, address)
+                if not decision.allowed:
+                    return Refusal(key, user.name, address, type(request).__name__, right, name, decision)
+        return None
+
+    def _names(self, right: Right, request: Request) -> Iterator[str]:
+        """The names of what the request is about: one, or as many as its field lists."""
+        if right.resource is Resource.REPLICA:
+            group = getattr(request, right.field) if right.field else self._group
+            yield f"{group}/{getattr(request, right.replica_field)}" if right.replica_field else group
+        elif not right.field:
+            yield ""
+        else:
+            value = getattr(request, right.field)
+            if isinstance(value, str):
+                yield value
+            else:
+                yield from {_first(each) for each in value}
+
+
+def _first(element: object) -> str:
+    """A text, or the first of a row's values, or of the rows in it."""
+    while isinstance(element, tuple):
+        element = element[0] if element else ""
+    return str(element)
+
+
+def denied(refusal: Refusal) -> AccessDenied:
+    """What the sender is told: the same whether or not the resource exists."""
+    if refusal.right is None:
+        return AccessDenied(refusal.user, "ask", "anything")
+    resource = refusal.right.resource.value
+    return AccessDenied(
+        refusal.user, refusal.right.action.value, f"{resource}:{refusal.name}" if refusal.name else resource
+    )
