@@ -91,7 +91,7 @@ class DirectClient(RemotingClient):
         check_may_wait("a call that waits")
         if turns.is_mine:
             raise WaitsForItself(
-                "a call of a signal handler, in the middle of another", "note it there, and call later"
+                "a call of a finalizer or a log handler, in the middle of another", "note it there, and call later"
             )
         answered = _Answered()
         call = turns.serve(self._identity, request, payload, timeout_ms, answered.set)

@@ -1,9 +1,9 @@
-"""Turns: each request is handled in the thread of its caller, one at a time; those of the main thread in the engine's own.
+"""Turns: each request is handled in the thread of its caller, one at a time.
 
 It is what a broker's handlers know as the request loop, without sockets: `serve` takes the lock, runs the handler, ends the
 turn, and delivers the answers after the lock is free. A request that must wait is answered in a later turn, by whoever runs
-that. Timers run at the end of turns, and in the engine's thread (`run`). Only the main thread runs signal handlers: what one
-raises must not end a turn half done.
+that. Timers run at the end of turns, and in the engine's thread (`run`). A turn of the main thread holds signals up
+(held_signals): what a handler raises must not end it half done.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..remoting.commands import Lane, Reply, Request
 from ..remoting.lanes import DEFAULT_LANES, LaneState
 from ..remoting.server import POSTED_MAX, Call, Handler, LoopStatistics, RequestLoop
 from ..remoting.timers import NEVER_MS, Timer, Timers
+from .held_signals import held_signals
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +39,6 @@ _R = TypeVar("_R", bound=Request)
 
 def _nothing() -> None:
     """There is nothing to be done then."""
-
-
-def _main_ident() -> int | None:
-    return threading.main_thread().ident
 
 
 def _any_cluster(_: Request, __: str) -> None:
@@ -200,24 +197,30 @@ class Turns(RequestLoop):
         """Handles a request in this thread; `on_answer` gets the answer, perhaps before this returns; None: nobody waits for
         one. Raises ConnectionLost."""
         call = DirectCall(self, identity, self._clock.monotonic_ms() + max(0, timeout_ms), request, on_answer)
-        if threading.get_ident() == _main_ident():
+        if self.is_mine:
             self._hand_over(call, None if payload is None else bytes(payload))
-            return call
+        elif threading.get_ident() == threading.main_thread().ident:
+            with held_signals:
+                self._serve(call, payload)
+        else:
+            self._serve(call, payload)
+        return call
+
+    def _serve(self, call: DirectCall, payload: Payload | None) -> None:
         with self._lock:
             self._check_open()
             self._unanswered[call] = None
             self._run_handler_of(call, payload)
             self._end_turn()
         self._deliver()
-        return call
 
     @property
     def is_mine(self) -> bool:
-        """Whether this thread is in a turn: a signal handler runs in the middle of it."""
+        """Whether this thread is in a turn: what calls is a finalizer, or writes a line of the log."""
         return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001  # as Condition asks
 
     def _hand_over(self, call: DirectCall, payload: bytes | None) -> None:
-        """The engine's thread handles it: what a signal handler raises, in the main thread, must not end a turn half done."""
+        """The engine's thread handles what is asked in the middle of a turn."""
         self._check_open()
         self._unanswered[call] = None
         self.post(partial(self._run_handler_of, call, payload))
