@@ -16,20 +16,24 @@ ROOT = Path(__file__).parents[2]
 BELOW: dict[str, frozenset[str]] = {
     "model": frozenset(),
     "record": frozenset({"model"}),
-    "remoting": frozenset({"model"}),
-    "store": frozenset({"model", "record"}),
-    "namesrv": frozenset({"model", "remoting", "store"}),
-    "controller": frozenset({"model", "remoting"}),
-    "client": frozenset({"model", "record", "remoting"}),
-    "broker": frozenset({"model", "record", "remoting", "store", "client"}),
+    "metrics": frozenset({"model"}),
+    "remoting": frozenset({"model", "metrics"}),
+    "store": frozenset({"model", "record", "metrics"}),
+    "namesrv": frozenset({"model", "metrics", "remoting", "store"}),
+    "controller": frozenset({"model", "metrics", "remoting"}),
+    "client": frozenset({"model", "metrics", "record", "remoting"}),
+    "broker": frozenset({"model", "metrics", "record", "remoting", "store", "client"}),
     "local": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
     "pipeline": frozenset({"model", "record", "remoting", "client"}),
     "bench": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
-    "deploy": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv", "controller"}),
+    "deploy": frozenset(
+        {"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv", "controller"}
+    ),
     "testing": frozenset({"model", "remoting", "client", "deploy"}),
     "cli": frozenset(
         {
             "model",
+            "metrics",
             "record",
             "remoting",
             "store",

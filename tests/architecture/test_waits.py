@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-OURS: Final = "bench broker cli client controller deploy model namesrv pipeline remoting store testing".split()
+OURS: Final = "bench broker cli client controller deploy metrics model namesrv pipeline remoting store testing".split()
 
 MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "without a timeout as long as the batches or the request are tried: those have deadlines": (
@@ -101,6 +101,11 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "deploy/drills/campaigns/campaign_run.py _run_drill: process.wait",
         "deploy/drills/load_processes.py Child.kill: self._process.wait",
         "pipeline/reports/measure.py _stream: query.awaitTermination",
+    ),
+    "a socket that does not block": (
+        "metrics/http_server.py HttpServer._receive: visit.socket.recv",
+        "metrics/http_server.py HttpServer._send: visit.socket.shutdown",
+        "metrics/http_server.py HttpServer._take_new: self._listener.accept",
     ),
     "ps waits for nothing": (
         "deploy/processes.py _birth_by_ps: subprocess.run",

@@ -20,7 +20,7 @@ from zenitmq.model.errors import RemoteProtocolError
 SECONDS = 20.0
 SEED = 1
 NAMES = """stamp scan sequences lights batches decode select search stranger is-record columns index accumulator
-    request reply replication-frame chunk-payload packed-body places texts properties trace beginning compacted-list
+    request reply replication-frame chunk-payload packed-body places texts properties trace http-head beginning compacted-list
     group-node group-seen cluster-file
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
     waiting-records checkpoint checksum-log

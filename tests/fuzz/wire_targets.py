@@ -22,6 +22,7 @@ from zenitmq.broker.replication.frame_codec import decode as decode_frame
 from zenitmq.broker.replication.frame_codec import encode as encode_frame
 from zenitmq.broker.replication.frames import FRAMES, Chunk, Opening, RefusalReason, Refused, Side
 from zenitmq.client.tracing.trace_format import decode_trace, encode_trace
+from zenitmq.metrics.http_request import PARAMETERS_MAX, BadHttpRequest, decode_head
 from zenitmq.model.errors import (
     InvalidParameter,
     LocalProtocolError,
@@ -289,6 +290,19 @@ def check_compacted_list(data: bytes, _: Random) -> None:
     assert parse_listed(json.dumps({"queues": found}).encode()) == parse_listed(data)
 
 
+def _http_head(draw: Random) -> bytes:
+    head = draw.choice((b"GET", b"HEAD", b"POST")) + b" /metrics/detail?topic=%25RETRY%25g&a=b HTTP/1."
+    head += draw.choice((b"0", b"1", b"2")) + b"\r\nHost: a:1\r\nAccept: text/plain;q=0.5\r\nContent-Length: 0"
+    return bytes(mutated(bytearray(head), draw)) if draw.random() < 0.8 else head
+
+
+def check_http_head(data: bytes, _: Random) -> None:
+    """What is taken is a path with few parameters."""
+    request = decode_head(data)
+    assert request.path.startswith("/")
+    assert len(request.query) <= PARAMETERS_MAX
+
+
 WIRE_TARGETS = (
     Target("request", _request, check_request, (RemoteProtocolError, LocalProtocolError)),
     Target("reply", _reply, check_reply, (RemoteProtocolError,)),
@@ -299,6 +313,7 @@ WIRE_TARGETS = (
     Target("texts", _text, check_texts, (InvalidParameter, SqlSyntaxError)),
     Target("properties", lambda draw: bytes(mutated(bytearray(properties(draw)), draw)), check_properties),
     Target("trace", _trace, check_trace, (TraceDamaged,)),
+    Target("http-head", _http_head, check_http_head, (BadHttpRequest,)),
     Target("beginning", _beginning, check_beginning, (RemoteProtocolError,)),
     Target("compacted-list", _compacted_list, check_compacted_list, (RemoteProtocolError,)),
 )
