@@ -10,7 +10,13 @@ from ...model.export_line import ExportedMessage
 from ...model.message import BODY_BYTES_MAX, Message
 from ...model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ...model.properties import KEYS, RESERVED, TAGS, decode_properties
-from ...model.topics.light_queues import LIGHT_QUEUES, LIGHT_SEPARATOR, is_light_queue, lite_topic_of
+from ...model.topics.light_queues import (
+    LIGHT_QUEUES,
+    LIGHT_SEPARATOR,
+    LITE_TOPIC,
+    is_light_queue,
+    lite_topic_of,
+)
 
 IMPORT_ORIGIN: Final = "IMPORT_ORIGIN"  # orders:3/1234
 IMPORT_MESSAGE_ID: Final = "IMPORT_MESSAGE_ID"
@@ -19,10 +25,11 @@ _BATCH_MESSAGES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """Messages of one queue, in its order, to be stored in one queue next to each other."""
+    """Messages of one queue or one lite topic, in its order, to be stored in one queue next to each other. `sharding_key`: None
+    for a lite topic, whose name says which queue."""
 
     topic: str
-    sharding_key: str
+    sharding_key: str | None
     messages: Sequence[Message]
 
 
@@ -41,8 +48,8 @@ def queues_needed(topics: Mapping[str, Mapping[str, Any]], highest: Mapping[str,
 
 
 def message_of(exported: ExportedMessage) -> Message:
-    """What is sent: the producer's own part, to the same light queues, and in two properties where it lay and its former
-    id."""
+    """What is sent: the producer's own part, to the same lite topic and light queues, and in two properties where it lay and
+    its former id."""
     properties = decode_properties(exported.properties)
     own = {name: value for name, value in properties.items() if name not in RESERVED}
     own[IMPORT_ORIGIN] = f"{exported.topic}:{exported.queue_id}/{exported.queue_offset}"
@@ -54,6 +61,7 @@ def message_of(exported: ExportedMessage) -> Message:
         keys=properties.get(KEYS, "").split(),
         properties=own,
         flag=exported.flag,
+        lite_topic=properties.get(LITE_TOPIC),
         light_queues=[
             name for name in _light_queues(properties) if is_light_queue(name) and lite_topic_of(name) is None
         ],
@@ -66,18 +74,21 @@ def _light_queues(properties: Mapping[str, str]) -> list[str]:
 
 
 def lots(exported: Iterable[ExportedMessage]) -> Iterator[Lot]:
-    """The messages of a window, by queue. The messages of a queue have one sharding key, so they stay together and in order."""
-    queues: dict[tuple[str, int], list[Message]] = {}
+    """The messages of a window, by queue. The messages of a queue have one sharding key, so they stay together and in order;
+    so do those of a lite topic by its name."""
+    queues: dict[tuple[str, int, str | None], list[Message]] = {}
     for one in exported:
-        queues.setdefault((one.topic, one.queue_id), []).append(message_of(one))
-    for (topic, queue_id), messages in queues.items():
+        message = message_of(one)
+        queues.setdefault((one.topic, one.queue_id, message.lite_topic), []).append(message)
+    for (topic, queue_id, lite_topic), messages in queues.items():
+        key = str(queue_id) if lite_topic is None else None
         begin = size = 0
         for at, message in enumerate(messages):
             if at > begin and (at - begin >= _BATCH_MESSAGES or size + len(message.body) > BODY_BYTES_MAX):
-                yield Lot(topic, str(queue_id), messages[begin:at])
+                yield Lot(topic, key, messages[begin:at])
                 begin, size = at, 0
             size += len(message.body)
-        yield Lot(topic, str(queue_id), messages[begin:])
+        yield Lot(topic, key, messages[begin:])
 
 
 def _number(value: object) -> int:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 from unit.model.test_export_line import PLAIN
 
-from zenitmq import Message, Producer
+from zenitmq import LiteConsumer, Message, Producer
 from zenitmq.cli.commands import store_import
 from zenitmq.cli.main import application
 from zenitmq.client.admin import Admin
@@ -90,6 +90,34 @@ def test_there_and_back(one_broker: LocalCluster, tmp_path: Path, kind: str) -> 
     assert len({sent_of(one) for one in after}) == 700
     with Admin(one_broker.namesrv) as admin:
         admin.delete_topic("leaving")
+
+
+def test_lite_topics_come_back_under_their_names(one_broker: LocalCluster, tmp_path: Path) -> None:
+    with Admin(one_broker.namesrv) as admin, Producer("p", namesrv=one_broker.namesrv) as producer:
+        admin.create_topic("leaving-chats", attributes={"message.type": "LITE"})
+        for n in range(30):
+            more = {"light_queues": ("%LMQ%leaving",)} if n % 5 == 0 else {}
+            producer.send(Message("leaving-chats", b"%d" % n, lite_topic=f"s{n % 7}", **more))
+        path = tmp_path / "chats.jsonl"
+        export(one_broker, "leaving-chats", 30, path)
+        admin.delete_topic("leaving-chats")
+        before = admin.light_queues("leaving")["light_queues"][0]["max_offset"]
+        run = zenit("store", "import", str(path), "--namesrv", one_broker.namesrv, "--json")
+        assert run.exit_code == 0, run.stderr
+        assert json.loads(run.stdout)["topics_made"] == ["leaving-chats"]
+        assert [row["lite_topic"] for row in admin.lite_topics("leaving-chats")["lite_topics"]] == [
+            f"s{n}" for n in range(7)
+        ]
+        assert admin.light_queues("leaving")["light_queues"][0]["max_offset"] == before + 6
+    found: dict[str, list[bytes]] = {}
+    with LiteConsumer("back", namesrv=one_broker.namesrv) as consumer:
+        consumer.subscribe("leaving-chats", [f"s{n}" for n in range(7)])
+        deadline = time.monotonic() + 20
+        while sum(map(len, found.values())) < 30 and time.monotonic() < deadline:
+            for message in consumer.receive(100, wait=5):
+                found.setdefault(message.lite_topic, []).append(message.body)
+                consumer.ack(message)
+    assert found == {f"s{n}": [b"%d" % m for m in range(n, 30, 7)] for n in range(7)}
 
 
 def test_a_wrong_line_is_refused_before_anything_is_sent(one_broker: LocalCluster, tmp_path: Path) -> None:

@@ -68,6 +68,23 @@ def test_each_queues_messages_are_all_there_in_order_and_no_batch_is_too_large(r
     assert sent == expected
 
 
+def test_a_lite_topic_gets_its_messages_in_their_order() -> None:
+    named = (
+        "__LITE_TOPIC\x01{0}\x02INNER_MULTI_DISPATCH\x01%LMQ%$orders${0},%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x011,2\x02"
+    )
+    window = [replace(ONE, queue_offset=n, properties=named.format("xy"[n % 2]).encode()) for n in range(5)] + [ONE]
+    found = [
+        (lot.sharding_key, [(m.lite_topic, m.properties["IMPORT_ORIGIN"][-1]) for m in lot.messages])
+        for lot in lots(window)
+    ]
+    assert found == [
+        (None, [("x", "0"), ("x", "2"), ("x", "4")]),
+        (None, [("y", "1"), ("y", "3")]),
+        ("3", [(None, "7")]),
+    ]
+    assert message_of(window[0]).light_queues == ["%LMQ%a"]
+
+
 def test_light_queues_get_it_again_but_for_those_of_lite_topics() -> None:
     named = b"INNER_MULTI_DISPATCH\x01%LMQ%a,other,%LMQ%$orders$x,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x011,2,3,4\x02"
     assert message_of(replace(ONE, properties=named)).light_queues == ["%LMQ%a", "%LMQ%b"]
