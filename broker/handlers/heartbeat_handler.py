@@ -73,6 +73,8 @@ class HeartbeatHandler:
         self._leads = leads
         self._auto_create_groups = auto_create_groups
         self._on_client = on_client
+        self.on_left: Callable[[str], None] = _tell_nobody
+        """Called with the id of each client that leaves."""
         self._led_since_ms: int | None = None
 
     def on_heartbeat(self, call: Call[Heartbeat]) -> HeartbeatReply | None:
@@ -119,6 +121,7 @@ class HeartbeatHandler:
         ):
             return Done()
         self._tell(self._registry.on_unregister(request.client_id))
+        self.on_left(request.client_id)
         end = self._locks.on_client_left(request.client_id)
         if not end:
             return Done()
@@ -217,3 +220,7 @@ def _check(request: Heartbeat, conditions: ConditionCache) -> None:
                 Subscription.parse(topic, expression)
             else:
                 raise InvalidParameter("subscription", kind[:64], "TAG or SQL92")
+
+
+def _tell_nobody(client_id: str) -> None:
+    """Until the handlers are wired."""

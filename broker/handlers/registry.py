@@ -83,6 +83,7 @@ class Handlers:
         self._acks = ReceiptHandler(parts, self._leases)
         self._leases.on_available = self.pops.on_available
         self._lite = LiteHandlers(parts, conditions, self._leases, self.pops)
+        self._heartbeats.on_left = self._lite.subscribing.on_client_left
         self._resets.on_moved = self.pops.on_moved
         self._topics.on_deleted = self._groups.on_deleted = self.pops.on_deleted
         self.statistics = BrokerStatistics(
@@ -155,6 +156,7 @@ class Handlers:
             row(commands.CancelPop, self._lite.on_cancel),
             row(commands.PopLite, self._lite.pops.on_pop),
             row(commands.GetLiteTopics, self._lite.queries.on_topics),
+            row(commands.GetLightQueues, self._lite.queries.on_queues),
             row(commands.GetLiteGroup, self._lite.queries.on_group),
             row(commands.SubscribeLite, self._lite.subscribing.on_subscribe),
             row(commands.SuspendLite, self._acks.on_suspend),

@@ -105,6 +105,11 @@ class LiteSubscriptionHandler:
         for member in gone:
             self._subscriptions.forget(member)
 
+    def on_client_left(self, client_id: str) -> None:
+        """A consumer was closed."""
+        for member in [member for member in self._subscriptions.members() if member.name.client_id == client_id]:
+            self._subscriptions.forget(member)
+
     def on_topic_deleted(self, topic: str) -> None:
         """Nobody subscribes to a deleted parent's lite topics any more."""
         for member in [member for member in self._subscriptions.members() if member.name.parent == topic]:

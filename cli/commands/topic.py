@@ -147,7 +147,10 @@ def _typed(kind: str | None, lite_expiry: str | None) -> dict[str, str]:
     attributes = {} if kind is None else {TYPE_ATTRIBUTE: kind.upper()}
     if lite_expiry is not None:
         idle = None if lite_expiry == "never" else parse_duration(lite_expiry, "--lite-expiry")
-        attributes[EXPIRATION] = str(NEVER if idle is None else -(-idle // timedelta(minutes=1)))
+        if idle is not None and (idle % timedelta(minutes=1) or not idle):
+            told = f"{lite_expiry!r}: it counts in minutes, so 1m, 90m, 2h, 1d, ...; or never"
+            raise typer.BadParameter(told, param_hint="--lite-expiry")
+        attributes[EXPIRATION] = str(NEVER if idle is None else idle // timedelta(minutes=1))
     return attributes
 
 
