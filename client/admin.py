@@ -49,6 +49,7 @@ class Admin(AdminCore):
     group_clients = blocking(AdminCore._group_clients)
     leases = blocking(AdminCore._leases)
     lag = blocking(AdminCore._lag)
+    light_queues = blocking(AdminCore._light_queues)
     lite_topics = blocking(AdminCore._lite_topics)
     lite_group = blocking(AdminCore._lite_group)
     reset_offset = blocking(AdminCore._reset_offset)

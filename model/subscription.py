@@ -15,6 +15,7 @@ from .errors import InvalidParameter
 from .names import check_topic
 from .sql92.parser import parse
 from .tag_hash import java_hash
+from .topics.light_queues import is_light_queue
 
 EVERYTHING = "*"
 TAG_EXPRESSION_LENGTH_MAX: Final = 16_384
@@ -110,4 +111,7 @@ def subscriptions_of(topics: str | Sequence[str], expression: Expression) -> lis
     if not isinstance(topics, (str, Sequence)) or isinstance(topics, bytes) or not topics:
         raise InvalidParameter("topic", str(topics)[:160], "a topic, or a sequence of topics")
     listed = [topics] if isinstance(topics, str) else list(topics)
+    for topic in listed:
+        if isinstance(topic, str) and is_light_queue(topic):
+            raise InvalidParameter("topic", topic, "a topic; a light queue is read with PullConsumer.assign(queues)")
     return [Subscription.parse(check_topic(topic), expression) for topic in dict.fromkeys(listed)]

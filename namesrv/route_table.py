@@ -36,7 +36,8 @@ from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NoRoute, N
 from ..model.groups.group_limits import check_token
 from ..model.names import check_topic
 from ..model.plain_dataclass import dataclass
-from ..model.route import BATCHED, MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
+from ..model.route import BATCHED, MASTER_ID, PERMISSION_READ, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
+from ..model.topics.light_queues import LIGHT_PREFIX
 from ..remoting.commands import (
     BrokerHeartbeat,
     ClaimClusterId,
@@ -275,8 +276,13 @@ class RouteTable:
     def route(self, topic: str) -> TopicRoute:
         """Everything a client needs to know of a topic, ordered by broker name.
 
-        Raises NoRoute if the brokers that have it are not registered now, or no broker is at all; else TopicNotFound.
+        Of LIGHT_PREFIX: every broker, because each may have any light queue. Raises NoRoute if the brokers that have it are
+        not registered now, or no broker is at all; else TopicNotFound.
         """
+        if topic == LIGHT_PREFIX and self._groups:
+            groups = [self._groups[name] for name in sorted(self._groups)]
+            queues = tuple(QueueData(group.broker_name, 1, 0, PERMISSION_READ) for group in groups)
+            return TopicRoute(topic, queues, tuple(map(_members, groups)))
         serving = [self._groups[name] for name in sorted(self._serving.get(topic, ()))]
         if not serving:
             raise self._no_route(topic)

@@ -54,6 +54,7 @@ from .query import Page, StoreQuery
 from .queues.backward_reader import BackwardReader
 from .queues.batches.all_queues import minimum_of
 from .queues.dispatch import Dispatcher
+from .queues.light_offsets import may_be_forgotten
 from .queues.queue_engine import StoreQueues
 from .queues.queue_places import FILLER_SIZE
 from .queues.queue_reader import QueueReader
@@ -661,6 +662,10 @@ class MessageStore:
     def has_light_queue(self, name: str) -> bool:
         """Whether it has, or had, a message that the log still has."""
         return name in self._queues.lights
+
+    def is_light_queue_gone(self, name: str, queue_offset: int) -> bool:
+        """Whether it is not there, and made anew by a message it would begin no lower than at this offset."""
+        return not self.has_light_queue(name) and may_be_forgotten(queue_offset, self._log.begin)
 
     def light_queues(self) -> list[str]:
         """The names of all light queues, in no order; copied at each call."""

@@ -9,6 +9,7 @@ from ...model.clock import Clock
 from ...model.errors import GroupNotFound, InvalidParameter
 from ...model.names import check_group
 from ...model.route import TopicConfig
+from ...model.topics.light_queues import is_light_queue
 from ...remoting.commands import CreateGroup, DeleteGroup, Done, GetConsumeStatistics, GetGroups
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
@@ -84,6 +85,8 @@ class GroupHandler:
             config = self._state.topic_table.configs.get(topic)
             if config is not None:
                 rows.extend(self._rows(request.group, config, now_ms))
+            elif is_light_queue(topic) and self._store.has_light_queue(topic):
+                rows.append(self._progress(request.group, topic, 0).document(now_ms, owner=None))
         members = list(self._registry.members(request.group))
         sharing = {topic: self._registry.sharing(request.group, topic) for topic in topics}
         conflicts = [disagreement.document() for disagreement in self._registry.disagreements(request.group)]

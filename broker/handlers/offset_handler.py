@@ -9,7 +9,7 @@ from typing import Final
 
 from ...model.errors import GroupNotFound, InvalidParameter, NoPermission, QueueNotOwned
 from ...model.names import check_group
-from ...model.topics.light_queues import is_light_queue
+from ...model.topics.light_queues import is_light_queue, lite_topic_of
 from ...remoting.commands import (
     BeginOffsetsReply,
     CommitReply,
@@ -62,7 +62,7 @@ class OffsetHandler:
     def on_query_offset(self, call: Call[QueryConsumerOffset]) -> ConsumerOffsetReply:
         """The committed offset of a group."""
         request = call.request
-        known(self._state.topic_table, request.topic, request.queue_id)
+        self._check_queue(request.topic, request.queue_id)
         table, where = self._state.offset_table, (request.group, request.topic, request.queue_id)
         return ConsumerOffsetReply(table.offset(*where), table.era(*where))
 
@@ -87,9 +87,12 @@ class OffsetHandler:
         request = call.request
         self._check_group(request.group)
         for topic, queue_id, offset in request.offsets:
-            if is_light_queue(topic):
-                raise NoPermission(f"light queue {topic}", "committing offsets")
-            known(self._state.topic_table, topic, queue_id)
+            if not is_light_queue(topic):
+                known(self._state.topic_table, topic, queue_id)
+            elif lite_topic_of(topic) is not None:
+                raise NoPermission(
+                    f"light queue {topic}", "committing offsets: a LiteConsumer acknowledges its messages"
+                )
             if not 0 <= offset <= OFFSET_MAX:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
         for name in ("incarnations", "eras"):
@@ -131,14 +134,18 @@ class OffsetHandler:
                 raise GroupNotFound(group)
 
     def _of_these_topics(self, request: UpdateConsumerOffsets) -> list[Progress]:
-        """Leaves out those of a topic that was deleted and created again."""
-        configs = self._state.topic_table.configs
+        """Leaves out those of a topic that was deleted and created again, and of light queues that are gone."""
+        configs, has_light_queue = self._state.topic_table.configs, self._store.has_light_queue
         count = len(request.offsets)
         lives, eras = request.incarnations or (0,) * count, request.eras or (ANY_ERA,) * count
         return [
             (*entry, era)
             for entry, meant, era in zip(request.offsets, lives, eras, strict=True)
-            if not meant or configs[entry[0]].incarnation in (0, meant)
+            if (
+                entry[1] == 0 and has_light_queue(entry[0])
+                if is_light_queue(entry[0])
+                else not meant or configs[entry[0]].incarnation in (0, meant)
+            )
         ]
 
     def _check_owner(self, request: UpdateConsumerOffsets) -> None:

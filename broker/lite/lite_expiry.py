@@ -3,6 +3,8 @@
 Loop thread; only a master that `leads`. What is staged is written first, and looked at; then the queue is removed here, and an
 event in the log removes it at each replica, and what the groups have of it at all of them. So a message that comes meanwhile
 begins a new queue, behind that event.
+
+A master or slave also forgets how far groups were in light queues of no lite topic that retention has removed.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from .subscriptions import LiteSubscriptions
 log = logging.getLogger(__name__)
 
 LOOKS_AT_ONCE: Final = 500
+OFFSETS_AT_ONCE: Final = 50  # some 2 us each
 
 
 class LiteCollector:
@@ -41,6 +44,7 @@ class LiteCollector:
 
     def on_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
+        self._state.offset_table.forget_lights(OFFSETS_AT_ONCE, self._store.is_light_queue_gone)
         if not self._leads():
             self._scan = None
             return

@@ -1,22 +1,24 @@
-"""What operators ask of lite topics: GetLiteTopics, GetLiteGroup. A worker sorts the names; the loop looks at one page
-of them."""
+"""What operators ask of lite topics and light queues: GetLiteTopics, GetLiteGroup, GetLightQueues. A worker sorts the names;
+the loop looks at one page of them."""
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
 from ...model.errors import GroupNotFound, InvalidParameter, NotLiteParent
-from ...model.topics.light_queues import lite_prefix, lite_topic_of
+from ...model.topics.light_queues import LIGHT_LENGTH_MAX, LIGHT_PREFIX, is_light_queue, lite_prefix, lite_topic_of
 from ...model.topics.lite_settings import is_lite_parent
-from ...remoting.commands import GetLiteGroup, GetLiteTopics
+from ...remoting.commands import GetLightQueues, GetLiteGroup, GetLiteTopics
 from ...remoting.server import Call
 from ..handlers.parts import Parts
 from ..json_reply import reply_json
 from ..state.admission import known
 from ..state.pop_table import PopTable
-from ..state.stored_time import stored_at_ms
+from ..state.stored_time import message_at, stored_at_ms
 from .subscriptions import LiteSubscriptions
 
 COUNT_MAX: Final = 1000
@@ -39,12 +41,7 @@ class LiteQueryHandler:
             raise NotLiteParent(request.topic)
         _check_count(request.count)
         begin, names = lite_prefix(request.topic), self._store.light_queues()
-
-        def work() -> tuple[int, list[str]]:
-            queues = sorted(name for name in names if name.startswith(begin))
-            first = bisect_right(queues, begin + request.after) if request.after else 0
-            return len(queues), queues[first : first + request.count]
-
+        work = partial(_page, names, begin, begin + request.after, request.count)
         self._parts.workers.run(call, work, partial(self._tell_topics, call))
 
     def _tell_topics(self, call: Call[GetLiteTopics], found: tuple[int, list[str]]) -> None:
@@ -61,6 +58,32 @@ class LiteQueryHandler:
             "max_offset": end,
             "last_stored_at_ms": stored_at_ms(self._store, queue, 0, end - 1) if end > begin else None,
             "subscribers": len(self._subscriptions.subscribers(queue)),
+        }
+
+    def on_queues(self, call: Call[GetLightQueues]) -> None:
+        """Raises InvalidParameter, BrokerBusy."""
+        request = call.request
+        if not is_light_queue(request.prefix) or len(request.prefix) > LIGHT_LENGTH_MAX:
+            raise InvalidParameter("prefix", request.prefix[:64], f"{LIGHT_PREFIX} and what follows")
+        _check_count(request.count)
+        work = partial(_page, self._store.light_queues(), request.prefix, request.after, request.count)
+        self._parts.workers.run(call, work, partial(self._tell_queues, call))
+
+    def _tell_queues(self, call: Call[GetLightQueues], found: tuple[int, list[str]]) -> None:
+        count, queues = found
+        following = queues[-1] if len(queues) == call.request.count else ""
+        rows = [self._queue_row(queue) for queue in queues]
+        reply_json(self._parts.loop, call, {"count": count, "light_queues": rows, "next": following})
+
+    def _queue_row(self, queue: str) -> dict[str, Any]:
+        begin, end = int(self._store.min_offset(queue, 0)), int(self._store.max_offset(queue, 0))
+        newest = message_at(self._store, queue, 0, end - 1) if end > begin else None
+        return {
+            "light_queue": queue,
+            "topic": None if newest is None else newest.topic,
+            "min_offset": begin,
+            "max_offset": end,
+            "last_stored_at_ms": None if newest is None else newest.stored_at_ms,
         }
 
     def on_group(self, call: Call[GetLiteGroup]) -> None:
@@ -129,6 +152,12 @@ class LiteQueryHandler:
             "leased": leased,
             "available": available,
         }
+
+
+def _page(names: Collection[str], begin: str, after: str, count: int) -> tuple[int, list[str]]:
+    """(how many begin so, the next ones behind `after`). Any thread."""
+    queues = [name for name in names if name.startswith(begin)]
+    return len(queues), heapq.nsmallest(count, (name for name in queues if name > after))
 
 
 def _check_count(count: int) -> None:

@@ -3,16 +3,20 @@
 Changed only from the log, like the topic table (see there). A reset begins an *era* of the group in its queues. A commit
 names its era, and changes nothing if that is not the present one. So no commit undoes a reset.
 
+Offsets in light queues are an exception: they are forgotten, by each replica for itself, where no message will ever have them.
+
 The offsets of one (topic, group) are one small dict that is replaced at each commit, so that another thread may copy the
 table while the loop continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ...model.errors import StoreFormatError
+from ...model.topics.light_queues import is_light_queue
 from .topic_table import Document
 from .unknown_events import unknown_event
 
@@ -34,7 +38,7 @@ Progress = tuple[str, int, int, int]
 class OffsetTable:
     """Consumer offsets: the next queue offset that a group is to consume, for each queue."""
 
-    __slots__ = ("_eras", "_last_era", "_lowered", "_rest", "_since_ms", "_table", "revision")
+    __slots__ = ("_eras", "_last_era", "_lights", "_lowered", "_rest", "_since_ms", "_table", "revision")
 
     def __init__(self) -> None:
         self._table: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: offset}
@@ -43,6 +47,7 @@ class OffsetTable:
         ] = {}  # (topic, group) -> the group consumes messages stored from then on
         self._eras: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: era} of those reset
         self._last_era = 0
+        self._lights: OrderedDict[tuple[str, str], None] = OrderedDict()  # those in light queues
         self._rest: Document = {}
         self.revision = 0  # how often a group has begun in a topic or moved back
         self._lowered: dict[tuple[str, str], int] = {}  # (topic, group) -> the revision of the last time
@@ -54,7 +59,7 @@ class OffsetTable:
             for pair, offsets in (document.get("offsetTable") or {}).items():
                 topic, separator, group = pair.partition("@")
                 if separator:
-                    self._table[topic, group] = {int(queue_id): int(offset) for queue_id, offset in offsets.items()}
+                    self._put(topic, group, {int(queue_id): int(offset) for queue_id, offset in offsets.items()})
             for pair, since_ms in (document.get("sinceTable") or {}).items():
                 topic, _, group = pair.partition("@")
                 self._since_ms[topic, group] = int(since_ms)
@@ -119,7 +124,12 @@ class OffsetTable:
         before = self._table.get((topic, group))
         if before is None or offset < before.get(queue_id, 0):
             self._note_lowered(topic, group)
-        self._table[topic, group] = {**(before or _NOTHING), queue_id: offset}
+        self._put(topic, group, {**(before or _NOTHING), queue_id: offset})
+
+    def _put(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+        if (topic, group) not in self._table and is_light_queue(topic):
+            self._lights[topic, group] = None
+        self._table[topic, group] = offsets
 
     def _note_eras(self, topic: str, group: str, eras: Mapping[int, int]) -> None:
         self._eras[topic, group] = {**self._eras.get((topic, group), _NOTHING), **eras}
@@ -156,6 +166,16 @@ class OffsetTable:
             self._since_ms.pop(pair, None)
             self._eras.pop(pair, None)
             self._lowered.pop(pair, None)
+            self._lights.pop(pair, None)
+
+    def forget_lights(self, count: int, is_gone: Callable[[str, int], bool]) -> None:
+        """Looks at the next `count` pairs of a light queue and a group. `is_gone(name, offset)`: the queue is not there, and
+        made anew it would begin no lower."""
+        for _ in range(min(count, len(self._lights))):
+            pair = next(iter(self._lights))
+            self._lights.move_to_end(pair)
+            if is_gone(pair[0], max(self._table[pair].values())):
+                self._forget([pair])
 
     def offset(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset, or UNKNOWN."""

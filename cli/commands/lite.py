@@ -1,4 +1,4 @@
-"""`zenit topic lite list` and `zenit group lite`."""
+"""`zenit topic lite list`, `zenit topic light-queues` and `zenit group lite`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="Show at most so 
 
 
 def register_topics(topic_app: typer.Typer) -> None:
-    """Adds `topic lite`."""
+    """Adds `topic lite` and `topic light-queues`."""
     lite_app = typer.Typer(help="Lite topics of a parent topic.", no_args_is_help=True)
     lite_app.command("list")(list_lite_topics)
     topic_app.add_typer(lite_app, name="lite")
+    topic_app.command("light-queues")(list_light_queues)
 
 
 def list_lite_topics(parent: Parent, limit: Limit = 1000, namesrv: Namesrv = None, as_json: Json = False) -> None:
@@ -39,6 +40,32 @@ def list_lite_topics(parent: Parent, limit: Limit = 1000, namesrv: Namesrv = Non
     def tell() -> None:
         print_table(columns, rows)
         typer.echo(f"{document['count']} lite topics")
+
+    show(document, as_json, tell)
+
+
+def list_light_queues(
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only those whose names begin so, with or without %LMQ% in front.")
+    ] = "",
+    limit: Limit = 1000,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """List light queues: their offsets, their newest message and its topic."""
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.light_queues(prefix, limit=limit)
+    columns = ("light_queue", "broker_name", "topic", "min_offset", "max_offset", "last_stored_at")
+    rows = [
+        [*(row[column] for column in columns[:5]), readable_time(row["last_stored_at_ms"])]
+        for row in document["light_queues"]
+    ]
+
+    def tell() -> None:
+        print_table(columns, rows)
+        typer.echo(f"{document['count']} light queues")
 
     show(document, as_json, tell)
 

@@ -21,8 +21,8 @@ from ...model.errors import (
     TopicNotFound,
     ZenitError,
 )
-from ...model.names import check_topic
 from ...model.route import TopicRoute
+from ...model.topics.light_queues import check_queue_topic
 from ...remoting.commands import (
     DeleteTopic,
     DeleteTopicRoute,
@@ -114,7 +114,7 @@ class AdminCalls(ABC):
 
     async def _fresh_route(self, topic: str, deadline_ms: int) -> TopicRoute:
         left_ms = max(1, deadline_ms - monotonic_ms())
-        return await self._connection.routes.refresh(check_topic(topic), self._waits, timeout_ms=left_ms)
+        return await self._connection.routes.refresh(check_queue_topic(topic), self._waits, timeout_ms=left_ms)
 
     async def _topic_names(self, deadline_ms: int) -> list[str]:
         """All topics that the name servers know."""

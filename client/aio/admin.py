@@ -35,6 +35,7 @@ class Admin(AdminCore):
     group_clients = AdminCore._group_clients
     leases = AdminCore._leases
     lag = AdminCore._lag
+    light_queues = AdminCore._light_queues
     lite_topics = AdminCore._lite_topics
     lite_group = AdminCore._lite_group
     reset_offset = AdminCore._reset_offset

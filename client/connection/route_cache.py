@@ -4,7 +4,8 @@ The first route fixes the cluster that this process works with: its id is in all
 another cluster are left out of every route (WrongCluster if no others are left), whatever their address.
 
 A route is fetched at first use, then every 30 s, when a name server publishes a change, and at once when a broker's
-answer says that it is stale. Routes are immutable: a reader compares identities to see a change.
+answer says that it is stale. Routes are immutable: a reader compares identities to see a change. A light queue has no route of
+its own (`routed_topic`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 from ...model.clock import monotonic_ms
 from ...model.errors import BufferFull, NoRoute, TopicNotFound, WrongCluster, ZenitError
 from ...model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
+from ...model.topics.light_queues import routed_topic
 from ...remoting.client import RemotingClient
 from ...remoting.commands import GetRoute, RouteReply
 from .name_servers import NameServers
@@ -87,7 +89,7 @@ class RouteCache:
 
     def cached(self, topic: str) -> TopicRoute | None:
         """The last known route, or None."""
-        return self._routes.get(topic)
+        return self._routes.get(routed_topic(topic))
 
     @property
     def met_other_cluster(self) -> bool:
@@ -96,7 +98,7 @@ class RouteCache:
 
     async def route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
         """The route, fetched if unknown. Raises TopicNotFound, NoRoute, or why no name server answered."""
-        known = self._routes.get(topic)
+        known = self.cached(topic)
         return known if known is not None else await self.refresh(topic, waits, timeout_ms=timeout_ms)
 
     async def served_route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
@@ -112,6 +114,7 @@ class RouteCache:
 
     async def refresh(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
         """The route fetched now. Raises like `route`, also WrongCluster."""
+        topic = routed_topic(topic)
         try:
             reply, _, address = await self._servers.ask(GetRoute(topic), waits, timeout_ms=timeout_ms)
         except (TopicNotFound, NoRoute):
@@ -127,6 +130,7 @@ class RouteCache:
 
     def refresh_soon(self, topic: str) -> None:
         """Fetches it again without waiting for the answer; not twice at a time for a topic."""
+        topic = routed_topic(topic)
         with self._lock:
             if topic in self._fetching:
                 return
@@ -156,7 +160,7 @@ class RouteCache:
 
     def address_of(self, topic: str, broker_name: str, broker_id: int = MASTER_ID) -> str:
         """The address of that member of a group for the topic; its master's if the member is missing. Raises NoRoute."""
-        route = self._routes.get(topic)
+        route = self.cached(topic)
         address = route.address_of(broker_name, broker_id) if route is not None else None
         if address is None:
             raise NoRoute(topic, f"{broker_name} has no master now")

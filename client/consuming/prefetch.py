@@ -24,6 +24,7 @@ from ...model.errors import CorruptRecordError, DamageAwaited
 from ...model.get_status import GetStatus
 from ...model.queue import MessageQueue, QueueOffset
 from ...model.subscription import Subscription
+from ...model.topics.light_queues import is_light_queue
 from ...record.kernel import MessageBatch, decode_batch
 from ...remoting.commands import PullReply
 
@@ -304,7 +305,9 @@ class Prefetch:
         chunk = queue.chunks[0]
         if chunk.batches is None:
             try:
-                batch = decode_batch(chunk.payload, queue.name.broker_name)
+                topic = queue.name.topic
+                light_queue = topic if is_light_queue(topic) else None
+                batch = decode_batch(chunk.payload, queue.name.broker_name, light_queue=light_queue)
                 is_whole = batch.first_damaged() < 0
             except CorruptRecordError:
                 if queue.is_doubted:

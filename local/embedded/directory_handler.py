@@ -10,6 +10,7 @@ from ...broker.state.topic_table import TopicTable
 from ...model.clock import process_cpu_ns
 from ...model.config import describe_config
 from ...model.errors import TopicNotFound
+from ...model.topics.light_queues import is_light_queue
 from ...remoting import commands
 from ...remoting.commands import (
     DeleteTopicRoute,
@@ -25,6 +26,7 @@ from ...remoting.commands import (
 from ...remoting.request_rows import Row, row
 from ...remoting.server import Call, RequestLoop
 from .queue_logs import QueueLogs
+from .refusals import refuse_light
 
 MASTER_ID: Final = 0
 
@@ -49,6 +51,8 @@ class DirectoryHandler:
 
     def _on_route(self, call: Call[GetRoute]) -> RouteReply:
         topic, config = call.request.topic, self._config
+        if is_light_queue(topic):
+            refuse_light(topic)
         known = self._topics.registered_one(topic)
         if known is None:
             raise TopicNotFound(topic[:255])

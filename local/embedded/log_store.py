@@ -302,9 +302,9 @@ class LogStore:
         log = self._logs.find(topic, queue_id)
         return QueueOffset(0 if log is None else log.next_offset)
 
-    def has_light_queue(self, name: str) -> bool:  # noqa: ARG002
-        """It has none."""
-        return False
+    def has_light_queue(self, name: str) -> bool:
+        """It has none. Raises EngineLacks."""
+        return bool(refuse_light(name))
 
     def position_of(self, topic: str, queue_id: int, queue_offset: QueueOffset) -> PhysicalOffset | None:
         """As `MessageStore.position_of`."""

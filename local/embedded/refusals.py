@@ -61,6 +61,7 @@ LACKS: Final = (
             commands.PopLite,
             commands.SubscribeLite,
             commands.SuspendLite,
+            commands.GetLightQueues,
             commands.GetLiteTopics,
             commands.GetLiteGroup,
         ),

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..errors import InvalidName, InvalidParameter
-from ..names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from ..names import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic, is_system_topic
 from ..properties import ENTRY_SEPARATOR, NAME_SEPARATOR, encode_properties
 
 LIGHT_PREFIX: Final = "%LMQ%"
@@ -56,6 +56,11 @@ def check_light_queue(name: str) -> str:
             "light queue", name, f"%LMQ% and letters, digits, _ - % | $, at most {LIGHT_LENGTH_MAX} in all"
         )
     return name
+
+
+def check_queue_topic(topic: str) -> str:
+    """Returns the topic of a message queue, which may be a light one; raises InvalidName if it breaks the rule."""
+    return check_light_queue(topic) if isinstance(topic, str) and is_light_queue(topic) else check_topic(topic)
 
 
 def light_room(count: int) -> str:
@@ -104,6 +109,13 @@ def settled_topic(topic: str) -> str:
     """The topic whose settings count: the parent of a lite topic's light queue, else the topic itself."""
     found = lite_topic_of(topic) if is_light_queue(topic) else None
     return topic if found is None else found[0]
+
+
+def routed_topic(topic: str) -> str:
+    """The topic whose route leads there: the parent of a lite topic's light queue; LIGHT_PREFIX for another light queue,
+    because any broker may have it."""
+    found = settled_topic(topic)
+    return LIGHT_PREFIX if is_light_queue(found) else found
 
 
 def light_entries(topic: str, lite_topic: str | None, light_queues: Sequence[str]) -> bytes:

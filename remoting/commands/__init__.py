@@ -59,6 +59,7 @@ from .groups import GetGroups as GetGroups
 from .groups import Heartbeat as Heartbeat
 from .groups import HeartbeatReply as HeartbeatReply
 from .groups import UnregisterClient as UnregisterClient
+from .lite import GetLightQueues as GetLightQueues
 from .lite import GetLiteGroup as GetLiteGroup
 from .lite import GetLiteTopics as GetLiteTopics
 from .lite import LitePopReply as LitePopReply

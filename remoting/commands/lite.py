@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, on_group, on_topic
+from ...model.security.rights import Action, on_cluster, on_group, on_topic
 from .base import JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .popping import ChangedReply
 
@@ -113,5 +113,17 @@ class GetLiteGroup(RequestFor[JsonReply]):
     receive or to acknowledge. `after`, `count` and `next` as in GetLiteTopics, by the name of the light queue."""
 
     group: str
+    after: str = ""
+    count: int = 500
+
+
+@request(9193, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.LIST),))
+@dataclass(frozen=True, slots=True)
+class GetLightQueues(RequestFor[JsonReply]):
+    """Light queues whose names begin with `prefix` (%LMQ%...), by name: {"count": of all, "light_queues": [{light_queue, topic,
+    min_offset, max_offset, last_stored_at_ms}], "next"}; `topic`: of its newest message. `after`, `count` and `next` as in
+    GetLiteTopics."""
+
+    prefix: str
     after: str = ""
     count: int = 500

@@ -137,7 +137,8 @@ class RouteReply(Reply):
 @request(105, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetRoute(RequestFor[RouteReply]):
-    """GET_ROUTEINFO_BY_TOPIC; TopicNotFound if no broker has the topic."""
+    """GET_ROUTEINFO_BY_TOPIC; TopicNotFound if no broker has the topic. "%LMQ%": every broker, because each may have any light
+    queue."""
 
     topic: str
 

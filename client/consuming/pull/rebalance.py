@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Final
 
 from ....model.clock import monotonic_ms
-from ....model.errors import LocalProtocolError, ZenitError
-from ....model.names import check_topic
+from ....model.errors import InvalidParameter, LocalProtocolError, ZenitError
 from ....model.queue import MessageQueue
 from ....model.repeated_news import RepeatedNews
 from ....model.subscription import Expression, MessageModel, Subscription
+from ....model.topics.light_queues import check_queue_topic, lite_topic_of, routed_topic
 from ....remoting.commands import OffsetsReset
 from ...connection.connection import Connection
 from ...connection.membership import Member
@@ -106,8 +106,13 @@ class PullRebalance:
         """Reads exactly these queues."""
         if self._subscriptions:
             raise LocalProtocolError("assign after subscribe: a consumer does one or the other")
+        assigned = {queue: Subscription.parse(check_queue_topic(queue.topic), expression) for queue in queues}
+        for queue in assigned:
+            if self._group and lite_topic_of(queue.topic) is not None:
+                needed = "no lite topic's queue: groups receive those with LiteConsumer, PullConsumer(None) only looks"
+                raise InvalidParameter("queues", str(queue), needed)
         self.is_begun = True
-        self._assigned = {queue: Subscription.parse(check_topic(queue.topic), expression) for queue in queues}
+        self._assigned = assigned
         self.look_now()
 
     async def begin_topic(self, topic: str) -> None:
@@ -139,7 +144,7 @@ class PullRebalance:
 
     def on_route_changed(self, topic: str) -> None:
         """A broker came, went or changed, or the topic was deleted and created again."""
-        if topic in self._subscriptions or any(queue.topic == topic for queue in self._assigned or ()):
+        if topic in self._subscriptions or any(routed_topic(queue.topic) == topic for queue in self._assigned or ()):
             self.look_now()
 
     def _on_members_changed(self) -> None:
@@ -205,7 +210,7 @@ class PullRebalance:
 
     def _topics(self) -> list[str]:
         if self._assigned is not None:
-            return sorted({queue.topic for queue in self._assigned})
+            return sorted({routed_topic(queue.topic) for queue in self._assigned})
         with self._lock:
             return sorted(self._subscriptions)
 

@@ -84,6 +84,21 @@ def test_an_idle_light_queue_is_watched_as_any_queue(broker: Any) -> None:
     assert [reply.topics[at] for at, _ in reply.queues] == [A]
 
 
+def test_how_far_a_group_is_in_a_light_queue_is_kept(broker: Any) -> None:
+    broker.create("t")
+    broker.send("t", light("t", b"0", A))
+    asked = commands.QueryConsumerOffset("g", A, 0)
+    assert broker.call(asked)[0].offset == -1
+    offsets = ((A, 0, 1), ("%LMQ%gone", 0, 7), (A, 1, 7), ("t", 0, 1))
+    assert broker.call(commands.UpdateConsumerOffsets("g", offsets, incarnations=(9, 0, 0, 0)))[0].moved == ()
+    broker.restart()
+    assert broker.call(asked)[0].offset == 1
+    with pytest.raises(TopicNotFound):
+        broker.call(commands.QueryConsumerOffset("g", "%LMQ%gone", 0))
+    rows = broker.ask(commands.GetConsumeStatistics("g"))["queues"]
+    assert next((row["topic"], row["consumer_queue_offset"], row["lag"]) for row in rows) == (A, 1, 0)
+
+
 def test_what_is_wrong_is_told(broker: Any) -> None:
     broker.create("t")
     with pytest.raises(TopicNotFound):
@@ -93,8 +108,8 @@ def test_what_is_wrong_is_told(broker: Any) -> None:
         broker.send("t", light("t", b"0", "%LMQ%c"))
     with pytest.raises(TopicNotFound):
         pull(broker, A, queue_id=1)
-    with pytest.raises(NoPermission, match="committing"):
-        broker.call(commands.UpdateConsumerOffsets("g", ((A, 0, 1),)))
+    with pytest.raises(NoPermission, match="LiteConsumer"):
+        broker.call(commands.UpdateConsumerOffsets("g", ((B, 0, 1),)))
     with pytest.raises((TopicNotFound, MessageIllegal, InvalidParameter)):
         broker.send(A, light(A, b"0", A))
     assert pull(broker, A)[0].max_offset == 1

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from zenitmq import Admin, LiteConsumer, Message, Producer
+from zenitmq.client.administration import admin_lite
 from zenitmq.testing import LocalCluster
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
@@ -48,6 +51,35 @@ def test_lite_topics_and_what_groups_have_of_them_are_shown(one_broker: LocalClu
         assert [(row["lite_topic"], row["lag"]) for row in shown["lite_topics"]] == [("a", 1), ("b", 1)]
         assert [row["lite_topics"] for row in shown["members"]] == [2]
         assert "lite-parent" in zenit(one_broker, "group", "lite", "lite-agents")
+    listed = json.loads(zenit(one_broker, "topic", "lite", "list", "lite-parent", "--json"))
+    assert [row["subscribers"] for row in listed["lite_topics"]] == [0, 0, 0], "it is closed"
+
+
+def test_light_queues_are_listed_by_the_beginning_of_their_names(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "listed")
+    with Producer(namesrv=one_broker.namesrv) as producer:
+        for n in range(5):
+            producer.send(Message("listed", b"x", light_queues=(f"%LMQ%mine-{n % 3}", "%LMQ%other")))
+    shown = json.loads(zenit(one_broker, "topic", "light-queues", "--prefix", "mine", "--json"))
+    assert (shown["prefix"], shown["count"]) == ("%LMQ%mine", 3)
+    assert [(row["light_queue"], row["topic"], row["max_offset"]) for row in shown["light_queues"]] == [
+        (f"%LMQ%mine-{n}", "listed", 2 - n // 2) for n in range(3)
+    ]
+    assert all(row["last_stored_at_ms"] and row["broker_name"] for row in shown["light_queues"])
+    text = zenit(one_broker, "topic", "light-queues", "--prefix", "%LMQ%mine", "--limit", "2")
+    assert "%LMQ%mine-1" in text
+    assert "%LMQ%mine-2" not in text
+    assert text.endswith("3 light queues\n")
+    with Admin(one_broker.namesrv) as admin, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(admin_lite, "PAGE", 2)
+        assert admin.light_queues("mine") == shown
+
+
+def test_an_expiry_that_is_no_number_of_minutes_is_refused(one_broker: LocalCluster) -> None:
+    for text in ("30s", "90s", "0m"):
+        refused = run(one_broker, "topic", "create", "lite-wrong", "--type", "lite", "--lite-expiry", text)
+        assert refused.returncode == 2
+        assert "counts in minutes" in " ".join(refused.stderr.replace("│", " ").split())
 
 
 def test_lines_are_sent_to_a_lite_topic(one_broker: LocalCluster) -> None:

@@ -78,6 +78,19 @@ def test_a_first_registration_makes_routes() -> None:
         routes.route("payments")
 
 
+def test_light_queues_may_be_at_every_broker() -> None:
+    routes = table()
+    with pytest.raises(NoRoute):
+        routes.route("%LMQ%")
+    routes.on_register(registration(ORDERS, name="broker-b"), 0)
+    routes.on_register(registration(name="broker-a", address="h:2"), 0)
+    assert addresses(routes, "%LMQ%") == {"broker-a": {0: "h:2"}, "broker-b": {0: "h:1"}}
+    assert [queue.broker_name for queue in routes.route("%LMQ%").read_queues()] == ["broker-a", "broker-b"]
+    assert "%LMQ%" not in routes.topics()
+    with pytest.raises(TopicNotFound):
+        routes.route("%LMQ%a")
+
+
 def test_a_topic_whose_last_broker_left_is_known_and_has_no_route() -> None:
     routes = table()
     routes.on_register(registration(TRADES, name="broker-b", address="h:2"), 0)

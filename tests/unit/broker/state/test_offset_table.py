@@ -35,6 +35,28 @@ def table() -> OffsetTable:
     return table
 
 
+def test_offsets_in_light_queues_are_forgotten_once_nothing_can_have_them(table: OffsetTable) -> None:
+    names = [f"%LMQ%{number}" for number in range(4)]
+    committed(table, "g", *((name, 0, number) for number, name in enumerate(names)))
+    asked: list[tuple[str, int]] = []
+
+    def is_gone(name: str, offset: int) -> bool:
+        asked.append((name, offset))
+        return name in names[:2]
+
+    table.forget_lights(3, is_gone)
+    assert asked == [(name, number) for number, name in enumerate(names[:3])]
+    again = OffsetTable()
+    again.load(table.document())
+    for _ in range(2):
+        again.forget_lights(100, is_gone)
+    assert again.committed("g") == [("%LMQ%2", 0, 2), ("%LMQ%3", 0, 3), *table.committed("g")[2:]]
+    assert len(asked) == 3 + 2 + 2
+    again.on_group_deleted("g")
+    again.forget_lights(100, is_gone)
+    assert len(asked) == 7
+
+
 def test_the_last_commit_counts_even_backwards(table: OffsetTable) -> None:
     committed(table, "g", ("t", 0, 2))
     assert [table.offset("g", "t", queue_id) for queue_id in (0, 1, 2)] == [2, 7, UNKNOWN]
