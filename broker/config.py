@@ -7,6 +7,7 @@ from typing import Final
 from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
+from ..model.events.log_config import LogConfig
 from ..model.groups.group_limits import REPLICAS_MAX
 from ..model.names import check_topic
 from ..model.plain_dataclass import dataclass
@@ -189,6 +190,7 @@ class BrokerConfig:
         minimum=0,
     )
     store: StoreConfig = section(StoreConfig)
+    log: LogConfig = section(LogConfig)
 
     def __post_init__(self) -> None:
         """Raises ConfigError if settings contradict each other."""
@@ -218,6 +220,16 @@ class BrokerConfig:
     def replica_name(self) -> str:
         """This broker's name within its group."""
         return self.replica or self.name
+
+    @property
+    def node(self) -> str:
+        """Its name in logs."""
+        return self.replica_name
+
+    @property
+    def group(self) -> str:
+        """The replica group that it is in."""
+        return self.name
 
     @property
     def has_group(self) -> bool:

@@ -19,6 +19,8 @@ from typing import Final, Self
 from ..model.clock import Clock, SystemClock, monotonic_ns, thread_cpu_ns
 from ..model.config import describe_config
 from ..model.errors import NotMaster, StorePoisoned
+from ..model.events.table import BROKER_STARTED, BROKER_STOPPED, DISK_FAILED, STORE_EVENT
+from ..model.events.telling import tell
 from ..model.ids import HostAddress
 from ..model.names import HALF_TOPIC
 from ..model.queue import QueueOffset
@@ -137,7 +139,7 @@ class Broker:
             return EXIT_POISONED
         if self._is_failing:
             return EXIT_FATAL
-        _log.info("broker stopped name=%s written=%s", self._config.name, self._store.written)
+        tell(_log, BROKER_STOPPED, written=self._store.written)
         return 0
 
     def stop(self) -> None:
@@ -411,7 +413,7 @@ class Broker:
         """The store does a small part of its upkeep each time; the rest does not wait for the next second."""
         now_ms = self._steady.at(now_ms=self._clock.now_ms(), monotonic_ms=self._clock.monotonic_ms())
         for event in self._store.on_tick(now_ms):
-            _log.warning("store event=%s", event)
+            tell(_log, STORE_EVENT, what=event)
         self._upkeep_goes_on = self._store.has_upkeep_left
         if self._upkeep_goes_on:
             self._loop.call_later(UPKEEP_PAUSE_MS, self._on_upkeep)
@@ -448,7 +450,7 @@ class Broker:
         """The disk failed, in any thread: nothing more is acknowledged, and the process ends."""
         if self._poisoned is None:
             self._poisoned = error
-            _log.critical("the disk failed, stopping: nothing is acknowledged any more; reason=%s", error.what)
+            tell(_log, DISK_FAILED, why=error.what)
             self._on_disk_failed()
             self._loop.stop()
 
@@ -531,13 +533,8 @@ def _serve(config: BrokerConfig, signalled: list[int]) -> int | None:
         _on_signals(on_signal)
         if signalled:
             return 0
-        _log.info(
-            "broker started name=%s address=%s kernel=%s config=%s",
-            config.name,
-            broker.address,
-            kernel_kind(),
-            describe_config(config),
-        )
+        _log.info("settings config=%s", describe_config(config))
+        tell(_log, BROKER_STARTED, peer=broker.address, kernel=kernel_kind())
         gc.collect()
         gc.freeze()
         gc.enable()

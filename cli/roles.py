@@ -10,21 +10,40 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import typer
 
 from ..model.config import load_config
 from ..model.errors import ConfigError
+from ..model.events.log_config import LogConfig
+from ..model.events.log_lines import formatter_of
+from ..model.events.telling import limit_repeats
 from .endings import ENDINGS
 
-_C = TypeVar("_C")
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+class RoleConfig(Protocol):
+    """What the configuration of each role has."""
+
+    @property
+    def log(self) -> LogConfig:
+        """How it logs."""
+
+    @property
+    def node(self) -> str:
+        """Its name in logs."""
+
+    @property
+    def group(self) -> str:
+        """The replica group that it is in; "" for none."""
+
+
+_C = TypeVar("_C", bound=RoleConfig)
 
 
 def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | None) -> _C:
-    """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises typer.BadParameter.
+    """The configuration of a role (defaults, file, environment, --set); logging is set up as it says. Raises
+    typer.BadParameter.
 
     A fatal signal (SIGBUS, SIGSEGV) prints each thread's position to stderr. Each connection takes a descriptor, and a
     broker without any stops as after a disk failure: so the process raises its limit from the usual 1,024 to its hard
@@ -32,11 +51,16 @@ def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | 
     """
     faulthandler.enable()
     _raise_descriptor_limit()
-    logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=LOG_FORMAT, force=True)
     try:
-        return load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
+        config = load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
     except ConfigError as error:
         raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint=error.key) from None
+    lines = logging.StreamHandler()
+    lines.setFormatter(formatter_of(config.log.format, role=role, node=config.node, group=config.group))
+    level = os.environ.get("ZENIT_LOG", config.log.level)
+    logging.basicConfig(level=level.upper(), handlers=[lines], force=True)
+    limit_repeats()
+    return config
 
 
 def _raise_descriptor_limit() -> None:

@@ -20,6 +20,8 @@ from typing import Final, Protocol, TypeVar
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, BufferFull, NotLeadingController, ZenitError
+from ..model.events.table import CONTROLLER_LEADS, CONTROLLER_YIELDS, ZOOKEEPER_BACK, ZOOKEEPER_LOST
+from ..model.events.telling import tell
 from ..model.groups.group import GroupNode, GroupSettings
 from ..remoting.commands import (
     AlterInSync,
@@ -63,10 +65,9 @@ TRY_AGAIN_MS: Final = 500
 
 _R = TypeVar("_R", bound=Request)
 
-_SAID: Final = {
-    SessionState.CONNECTED: (logging.INFO, "connected with ZooKeeper again"),
-    SessionState.SUSPENDED: (logging.WARNING, "the connection with ZooKeeper is lost, waiting for it"),
-    SessionState.LOST: (logging.WARNING, "the session with ZooKeeper has ended, another begins"),
+_LOST: Final = {
+    SessionState.SUSPENDED: "the connection is lost, waiting for it",
+    SessionState.LOST: "the session has ended, another begins",
 }
 
 
@@ -207,7 +208,10 @@ class Campaign:
             return  # of a session that never began
         if isinstance(event, SessionChanged):
             if self._store is not None:
-                log.log(*_SAID[event.state])
+                if event.state is SessionState.CONNECTED:
+                    tell(log, ZOOKEEPER_BACK)
+                else:
+                    tell(log, ZOOKEEPER_LOST, why=_LOST[event.state])
             self._session_changes += 1
             self._leadership = self._leadership.on_session(event.state)
             self._change_term()
@@ -252,11 +256,11 @@ class Campaign:
     def _change_term(self) -> None:
         """Begins or ends a term, if the leader has changed."""
         if self._term is not None and not self._leadership.leads:
-            log.warning("leading no more leader=%s", self._leadership.leader or "unknown")
+            tell(log, CONTROLLER_YIELDS, peer=self._leadership.leader)
             self._term.end()
             self._term = None
         if self._term is None and self._leadership.leads and self._store is not None:
-            log.info("leading controllers=%s", ",".join(self._leadership.addresses))
+            tell(log, CONTROLLER_LEADS, controllers=self._leadership.addresses)
             self._term = LeadershipTerm(
                 self._store,
                 self._worker,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName, InvalidParameter
+from ..model.events.log_config import LogConfig
 from ..model.groups.group import AckMode, FlushMode, GroupSettings
 from ..model.groups.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_address, check_name
 from ..model.plain_dataclass import dataclass
@@ -96,6 +97,17 @@ class ControllerConfig:
         maximum=60_000,
     )
     new_group: NewGroupConfig = section(NewGroupConfig)
+    log: LogConfig = section(LogConfig)
+
+    @property
+    def node(self) -> str:
+        """Its name in logs."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def group(self) -> str:
+        """It is in no replica group."""
+        return ""
 
     def __post_init__(self) -> None:
         check_settings(self)

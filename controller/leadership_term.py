@@ -28,6 +28,8 @@ from ..model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
+from ..model.events.table import GROUP_DAMAGED, GROUP_STALLED, REPLICA_FORGETFUL
+from ..model.events.telling import tell
 from ..model.groups.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Sighting
 from ..model.groups.group_codec import encode_node
 from ..remoting.commands import (
@@ -52,6 +54,7 @@ from .cluster_naming import ClusterNaming
 from .group.audit_record import encode_forced_election
 from .group.detection import Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
 from .group.founding import FOUND_LISTEN_MS, Founding
+from .group.group_events import Reasons, events_between
 from .group.group_settings import change_settings, must_flush
 from .group.group_state import alter_in_sync, remove_replica
 from .group.registration import register
@@ -120,6 +123,7 @@ class LeadershipTerm:
         self._hearing = Hearing(store, worker, listen_ms=listen_ms, on_heard_out=self._on_heard_out)
         self._reader = NodeReader(store, worker, clock, on_found=self._on_found, on_seen=self._hearing.on_seen)
         self._names: set[str] = set()
+        self._reasons = Reasons()
         self._damaged: dict[str, GroupNodeDamaged] = {}
         self._connections: dict[
             tuple[str, str], bytes
@@ -161,6 +165,7 @@ class LeadershipTerm:
         if isinstance(found, KnownGroup):
             if name in self._names and is_set_back(self._detection.known(name), found):
                 self._remember_own(self._detection.known(name))
+            self._tell_changes(found)
             self._names.add(name)
             self._damaged.pop(name, None)
             now_ms = self._clock.monotonic_ms()
@@ -175,8 +180,17 @@ class LeadershipTerm:
         self._names.discard(name)
         self._detection.on_group_missing(name)
         if found is not None and name not in self._damaged:
-            log.error("nobody is elected: %s", found)
+            tell(log, GROUP_DAMAGED, group=name, why=found)
             self._damaged[name] = found
+
+    def _tell_changes(self, found: KnownGroup, *, is_founded: bool = False) -> None:
+        """Tells what is new in a node. `is_founded`: one that was not known before was made now, not found."""
+        name = found.node.broker_name
+        before = self._detection.known(name) if name in self._names else None
+        if found.is_news_after(before) if before is not None else is_founded:
+            node = before.node if before is not None else None
+            for kind, facts in events_between(node, found.node, self._reasons.of(found.node)):
+                tell(log, kind, **facts)
 
     def _remember_own(self, known: KnownGroup) -> None:
         """A node that this controller has known itself is gone, or was set back."""
@@ -252,7 +266,7 @@ class LeadershipTerm:
                 return None
             self._hearing.check(name, known)
             if made.unclean is not None:
-                log.warning("replica left both sets group=%s replica=%s why=%s", name, request.name, made.unclean)
+                tell(log, REPLICA_FORGETFUL, group=name, replica=request.name, why=made.unclean)
             named = replace(made.node, cluster_id=self._naming.cluster_id)
             return Write(named, known.version if known is not None else NO_VERSION)
 
@@ -293,10 +307,7 @@ class LeadershipTerm:
 
         def decide() -> Write:
             known = self._whole(request.broker_name)
-            node = alter_in_sync(known, request)
-            if node.in_sync != known.node.in_sync:
-                log.info("in-sync set group=%s members=%s", node.broker_name, ",".join(node.in_sync))
-            return Write(node, request.version)
+            return Write(alter_in_sync(known, request), request.version)
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
@@ -322,6 +333,7 @@ class LeadershipTerm:
                 *("an operator elects group=%s master=%s epoch=%s forced=%s", request.broker_name, choice.node.master),
                 *(choice.node.epoch, choice.record is not None),
             )
+            self._reasons.because(choice.node, "an operator asked", choice.record)
             if choice.record is None:
                 return Write(choice.node, request.version)
             record = encode_forced_election(replace(choice.record, at_ms=self._clock.now_ms()))
@@ -340,6 +352,7 @@ class LeadershipTerm:
             if not asked:
                 seen = self._detection.epoch_seen(request.broker_name)
                 node = change_settings(known, request, flushed=flushed or frozenset(), epoch_seen=seen)
+                self._reasons.because(node, "an operator changed the flush mode")
                 return Write(node, request.version)
             log.info("flushing for a change group=%s replicas=%s", request.broker_name, ",".join(sorted(asked)))
             timeout_ms = max(1, (call.deadline_ms - self._clock.monotonic_ms()) * 2 // 3)  # the rest is for the write
@@ -381,6 +394,7 @@ class LeadershipTerm:
             known = self._known(name)
             node = restore(known, request, seen=self._hearing.seen(name), settings=self._new_group)
             log.warning("an operator restores group=%s epoch=%s group_id=%s", name, node.epoch, node.group_id)
+            self._reasons.because(node, "an operator restored the group")
             return Write(node, request.version)
 
         self._submit(call, name, decide, partial(self._on_changed, call))
@@ -424,14 +438,7 @@ class LeadershipTerm:
 
     def _on_registered(self, call: Call[RegisterReplica], known: KnownGroup) -> None:
         request = call.request
-        log.info(
-            "replica registered group=%s replica=%s starts=%s address=%s version=%s",
-            request.broker_name,
-            request.name,
-            request.starts,
-            request.address,
-            known.version,
-        )
+        self._tell_changes(known, is_founded=True)
         self._names.add(request.broker_name)
         self._connections[request.broker_name, request.name] = call.identity
         effects = self._detection.on_registered(known, request, self._clock.monotonic_ms())
@@ -451,7 +458,7 @@ class LeadershipTerm:
             elif isinstance(effect, Probe):
                 self._push(effect.broker_name, effect.name, ProbeReplica(effect.broker_name, effect.number))
             elif isinstance(effect, Stalled):
-                log.error("a group stalls and nobody else can lead it group=%s why=%s", effect.broker_name, effect.why)
+                tell(log, GROUP_STALLED, group=effect.broker_name, why=effect.why)
             else:
                 self._tell(effect)
 
@@ -467,6 +474,7 @@ class LeadershipTerm:
             if self._hearing.epoch_seen(name, self._detection.known(name)):
                 return None  # until it is restored
             log.info("electing group=%s master=%s epoch=%s why=%s", name, node.master, node.epoch, effect.why)
+            self._reasons.because(node, effect.why)
             return Write(node, effect.version)
 
         def refuse(_: ZenitError) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..model.config import check_settings, setting
+from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError
+from ..model.events.log_config import LogConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +53,17 @@ class NameServerConfig:
         minimum=1,
         maximum=10_000_000,
     )
+    log: LogConfig = section(LogConfig)
+
+    @property
+    def node(self) -> str:
+        """Its name in logs."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def group(self) -> str:
+        """It is in no replica group."""
+        return ""
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -16,6 +16,8 @@ from typing import Final, Self
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
 from ..model.errors import ConfigError
+from ..model.events.table import BROKER_LEFT, BROKER_REGISTERED, BROKER_SILENT
+from ..model.events.telling import tell
 from ..model.route import TopicRoute
 from ..remoting.commands import (
     AddWritePermission,
@@ -129,16 +131,14 @@ class NameServer:
         request = call.request
         changed = self._routes.on_register(request, self._clock.monotonic_ms())
         if changed:
-            log.info(
-                "broker registered broker=%s id=%s address=%s epoch=%s topics=%s changed=%s",
-                *(
-                    request.broker_name,
-                    request.broker_id,
-                    request.address,
-                    request.epoch,
-                    len(request.topics),
-                    len(changed),
-                ),
+            tell(
+                log,
+                BROKER_REGISTERED,
+                group=request.broker_name,
+                epoch=request.epoch,
+                peer=request.address,
+                broker_id=request.broker_id,
+                topics=len(request.topics),
             )
         self._publish(changed)
         return RegisterReply(self.publish_port)
@@ -157,7 +157,7 @@ class NameServer:
         request = call.request
         changed = self._routes.on_unregister(request)
         if changed:
-            log.info("broker left broker=%s address=%s changed=%s", request.broker_name, request.address, len(changed))
+            tell(log, BROKER_LEFT, group=request.broker_name, peer=request.address)
         self._publish(changed)
         return Done()
 
@@ -204,7 +204,7 @@ class NameServer:
     def _on_scan(self) -> None:
         dead, changed = self._routes.on_scan(self._clock.monotonic_ms())
         for name, address in dead:
-            log.warning("broker is silent and struck off broker=%s address=%s", name, address)
+            tell(log, BROKER_SILENT, group=name, peer=address)
         self._publish(changed)
 
     def _publish(self, topics: Iterable[str]) -> None:

@@ -18,6 +18,8 @@ from functools import partial
 from typing import Final
 
 from ...model.errors import BufferFull, OffsetOutOfRange, ZenitError
+from ...model.events.table import LOG_CUT, STORE_BEGINS_ANEW
+from ...model.events.telling import tell
 from ...model.groups.group import KnownGroup
 from ...remoting.client import RemotingClient
 from ...remoting.commands import GetBeginning, ReplicaQuestion, Reply
@@ -54,12 +56,12 @@ def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
     Raises StoreFormatError, StoreLocked, OSError.
     """
     if carry_out_beginning(directory):
-        log.warning("the store begins anew")
+        tell(log, STORE_BEGINS_ANEW)
         return
     directory.forget_incoming()
     if files.intent is not None:
         epoch, offset = files.intent
-        log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
+        tell(log, LOG_CUT, epoch=epoch, offset=offset)
         try:
             directory.truncate(offset)
         except (

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from ...model.clock import Clock
 from ...model.errors import BrokerBusy, StoreNotWriteable
+from ...model.events.table import ROLE_CHANGED
+from ...model.events.telling import tell
 from ...model.groups.group import FlushMode, KnownGroup
 from ...model.route import MASTER_ID
 from ...remoting import commands
@@ -338,7 +340,7 @@ class GroupMember:
 
     def on_role(self, role: Role, epoch: int) -> None:
         """The role that we have from now on."""
-        log.info("role=%s epoch=%s", role.value, epoch)
+        tell(log, ROLE_CHANGED, epoch=epoch, replica_role=role.value)
         self._store.waits_above_end = role is not Role.MASTER
         if role is Role.CANDIDATE:
             self._host.on_deposed()

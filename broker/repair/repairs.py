@@ -20,6 +20,8 @@ from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
 from ...model.errors import BrokerBusy, BufferFull, CorruptRecordError, InvalidParameter, OffsetOutOfRange, ZenitError
+from ...model.events.table import DAMAGE_STAYS
+from ...model.events.telling import tell
 from ...model.repeated_news import RepeatedNews
 from ...record.crc32 import crc32
 from ...remoting.client import RemotingClient
@@ -168,7 +170,7 @@ class Repairs:
                 mended = data
             if mended is None:
                 what = "not what our checksums say" if is_whole else "damaged there too, and not made whole by our copy"
-                log.error("%s begin=%s end=%s replica=%s", what, ask.begin, ask.end, ask.replica)
+                tell(log, DAMAGE_STAYS, begin=ask.begin, end=ask.end, peer=ask.replica, why=what)
                 self._settle(ask, RepairOutcome.REFUSED)
                 return
             written = damage.write(ask.begin, mended)

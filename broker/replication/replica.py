@@ -17,6 +17,8 @@ from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, RemoteProtocolError, StoreNotWriteable
+from ...model.events.table import REPLICATION_HALTED, WRITES_REFUSED, WRITES_TAKEN
+from ...model.events.telling import tell
 from ...model.groups.group import Incarnation, KnownGroup
 from ...model.repeated_news import RepeatedNews
 from ...store.opening.small_file import NO_ROOM_RETRY_MS
@@ -458,12 +460,12 @@ class GroupReplica:
         self.host.on_acknowledged()
 
     def _allow_writes(self, effect: fx.WritesAllowed, _core: object) -> None:
-        log.warning("writes are %s: it depends on how many are in sync", "taken" if effect.allowed else "refused")
+        tell(log, WRITES_TAKEN if effect.allowed else WRITES_REFUSED, epoch=self.epoch)
 
     def _halt(self, effect: fx.Halt, _core: object) -> None:
         reason = str(effect.reason)
         if reason != self.halted:
-            log.critical("replication is halted: %s", reason)
+            tell(log, REPLICATION_HALTED, epoch=self.epoch, why=reason)
         self.halted = reason
 
     def _lead(self, effect: fx.Lead, _core: object) -> None:

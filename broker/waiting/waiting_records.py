@@ -27,6 +27,8 @@ from ...model.errors import (
     StoreNotWriteable,
     StorePoisoned,
 )
+from ...model.events.table import MESSAGE_HELD, MESSAGE_LOST
+from ...model.events.telling import tell
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_record
 from ...store.integrity.quarantine import Range
@@ -187,7 +189,7 @@ class WaitingRecords:
                 if is_taken:
                     self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._look_again(entry))
             elif damage.quarantine.ranges_in(offset, offset + 1):
-                log.warning("a %s is held up by damage due_ms=%s offset=%s reason=%s", self._what, *entry, error)
+                tell(log, MESSAGE_HELD, what=self._what, due_ms=due_ms, offset=offset, why=error)
                 self.table.set_aside(entry)
                 self._damage_seen = ()
             else:
@@ -242,17 +244,15 @@ class WaitingRecords:
             elif not quarantine.may_come_back(offset, offset + 1):
                 lost.append(offset)
                 if offset not in table.lost:
-                    log.error(
-                        "a %s is lost: its record is damaged, and no replica has it due_ms=%s offset=%s",
-                        *(self._what, due_ms, offset),
-                    )
+                    why = "its record is damaged, and no replica has it"
+                    tell(log, MESSAGE_LOST, what=self._what, due_ms=due_ms, offset=offset, why=why)
         table.lose(lost)
 
     def forget(self, entry: Entry, why: str) -> None:
         """Gives an entry up: it is ignored until the next start."""
         if self.table.given_up_due_of(entry[1]) is not None:
             return
-        log.warning("a %s is given up due_ms=%s offset=%s reason=%s", self._what, *entry, why)
+        tell(log, MESSAGE_LOST, what=self._what, due_ms=entry[0], offset=entry[1], why=why)
         self.table.forget(entry)
         self.forgotten += 1
 

@@ -17,6 +17,8 @@ from concurrent.futures import Future
 from typing import Final
 
 from ...model.errors import OffsetOutOfRange
+from ...model.events.table import DAMAGE_FOUND, DAMAGE_MENDED
+from ...model.events.telling import tell
 from ...record.kernel import RunKernel
 from ..log.chunk_reader import ChunkCheck
 from ..log.commit_log import CommitLog
@@ -100,10 +102,8 @@ class Damage:
         found = [(low, high) for low, high in ranges if high > self._log.begin]
         if not self.quarantine.add(found):
             return
-        logger.error(
-            "damage in the log is quarantined begin=%s end=%s ranges=%s found=%s",
-            min(low for low, _ in found), max(high for _, high in found), len(found), how,
-        )  # fmt: skip
+        begin, end = min(low for low, _ in found), max(high for _, high in found)
+        tell(logger, DAMAGE_FOUND, begin=begin, end=end, ranges=len(found), why=how)
         self._changed()
 
     def take_holes(self) -> Future[None] | None:
@@ -196,7 +196,7 @@ class Damage:
         """The bytes [begin, end) are repaired and durable: they may be read again. Units that a replay had to leave out
         now come into their queues."""
         self.quarantine.lift(begin, end)
-        logger.warning("damage in the log is made whole begin=%s end=%s", begin, end)
+        tell(logger, DAMAGE_MENDED, begin=begin, end=end)
         if begin >= self._log.begin:
             for run in walk(self._log, self._kernel, begin, end, ()):
                 self._queues.fill_in(run)

@@ -13,6 +13,7 @@ import pytest
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.controller.config import ControllerConfig
 from zenitmq.model.config import SettingInfo, config_schema
+from zenitmq.model.events.table import EVENTS
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.pipeline.options.option import Option
 from zenitmq.pipeline.options.options import READ_OPTIONS, WRITE_OPTIONS
@@ -86,6 +87,22 @@ def configuration_page() -> str:
 
 def test_the_configuration_page_lists_every_setting() -> None:
     hold(ROOT / "docs" / "configuration.md", configuration_page())
+
+
+LEVELS = {20: "info", 30: "warning", 40: "error", 50: "critical"}
+
+
+def events_table(_: str) -> str:
+    rows = [
+        f"| `{kind.name}` | {LEVELS[kind.level]} | {' '.join(f'`{field}`' for field in kind.fields)} | {kind.help} |"
+        for kind in EVENTS.values()
+    ]
+    return "\n".join(["| event | level | fields | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def test_the_events_page_lists_every_event() -> None:
+    path = ROOT / "docs" / "events.md"
+    hold(path, with_tables(path.read_text(encoding="utf-8"), events_table))
 
 
 def option_rows(options: tuple[Option, ...]) -> list[str]:

@@ -402,7 +402,7 @@ def test_the_log_keeps_what_a_replica_may_give_back_and_not_what_none_has(
     turns(scene)
     quarantine.sought = ()  # the last replica has said that it has it not
     turns(scene)
-    assert caplog.text.count("a delayed message is lost") == 1
+    assert caplog.text.count("a waiting message is lost what=delayed message") == 1
     assert scene.delays.document()["lost"] == 1
     assert scene.delays.clear_below(scene.store.written)
     quarantine.sought = quarantine.rotten  # another replica joins
