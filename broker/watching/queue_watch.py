@@ -5,10 +5,13 @@
 One request a broker takes the place of a long poll a queue: what arrives costs those that watch its queue, and an answer
 costs what is ready, however many queues are watched. A consumer numbers its requests. If one did not come, or the broker has
 forgotten, it begins a new watch with all its queues. Loop thread.
+
+Of a watch that is forgotten the queues are let go in parts (`clear`): a million at once would hold up everybody.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -22,6 +25,7 @@ WATCHES_MAX: Final = 10_000
 FORGET_MS: Final = 60_000
 """A watch of which nobody asked for so long is forgotten."""
 RETRY_MS: Final = 1_000
+_CLEARED_WITH_EACH: Final = 4  # new one: so what is to be cleared never grows, however fast watches are begun anew
 
 
 @dataclass(slots=True)
@@ -41,7 +45,8 @@ class QueueWatches(Generic[Waiting]):
         self._queues_max = queues_max
         self._watches_max = watches_max
         self._watches: dict[str, _WatchedQueues[Waiting]] = {}
-        self._watchers: dict[QueueKey, dict[str, None]] = {}
+        self._watchers: dict[str, dict[int, tuple[str, ...]]] = {}  # by topic and queue id; of those forgotten, too
+        self._left: deque[tuple[str, dict[QueueKey, None]]] = deque()  # the queues of those
         self.count = 0
 
     @property
@@ -78,15 +83,32 @@ class QueueWatches(Generic[Waiting]):
                 raise BrokerBusy(RETRY_MS, f"{self.count} queues are watched (watched_queues_max)")
             watch.ready.pop(key, None)
             watch.queues[key] = None
-            self._watchers.setdefault(key, {})[name] = None
+            watchers = self._watchers.setdefault(key[0], {})
+            names = watchers.get(key[1], ())
+            if name not in names:
+                watchers[key[1]] = (*names, name)
             self.count += 1
+            self.clear(_CLEARED_WITH_EACH)
+
+    def remove(self, name: str, key: QueueKey) -> None:
+        """Its consumer does not read it any more."""
+        watch = self._watches[name]
+        watch.ready.pop(key, None)
+        self._unwatch(name, watch, key)
 
     def on_arrivals(self, keys: Iterable[QueueKey]) -> list[str]:
         """More may be read in these queues. Returns the watches that have something to tell to a request that waits."""
         told: dict[str, None] = {}
-        for key in keys:
-            for name in self._watchers.pop(key, ()):
-                watch = self._watches[name]
+        for topic, queue_id in keys:
+            watchers = self._watchers.get(topic)
+            names = () if watchers is None else watchers.pop(queue_id, ())
+            if watchers is not None and not watchers:
+                del self._watchers[topic]
+            key = topic, queue_id
+            for name in names:
+                watch = self._watches.get(name)
+                if watch is None or key not in watch.queues:
+                    continue
                 del watch.queues[key]
                 self.count -= 1
                 watch.ready[key] = None
@@ -96,7 +118,7 @@ class QueueWatches(Generic[Waiting]):
 
     def on_topic_deleted(self, topic: str) -> list[str]:
         """The same for the queues of a topic that is gone: who pulls from them is told so."""
-        return self.on_arrivals([key for key in self._watchers if key[0] == topic])
+        return self.on_arrivals([(topic, queue_id) for queue_id in self._watchers.get(topic, ())])
 
     def take_ready(self, name: str, count_max: int) -> list[QueueKey]:
         """What is to be told next."""
@@ -131,18 +153,37 @@ class QueueWatches(Generic[Waiting]):
                 self._forget(name)
         return over
 
+    def clear(self, count: int) -> bool:
+        """Lets so many queues go of the watches that are forgotten. Returns whether some are left."""
+        while self._left and count > 0:
+            name, queues = self._left[0]
+            for _ in range(min(count, len(queues))):
+                key, _ = queues.popitem()
+                count -= 1
+                watch = self._watches.get(name)
+                if watch is None or key not in watch.queues:  # else the next watch of this name has it
+                    self._unlink(name, key)
+            if not queues:
+                self._left.popleft()
+        return bool(self._left)
+
     def _forget(self, name: str) -> None:
-        watch = self._watches[name]
-        for key in list(watch.queues):
-            self._unwatch(name, watch, key)
-        del self._watches[name]
+        watch = self._watches.pop(name)
+        self.count -= len(watch.queues)
+        if watch.queues:
+            self._left.append((name, watch.queues))
 
     def _unwatch(self, name: str, watch: _WatchedQueues[Waiting], key: QueueKey) -> None:
         if key not in watch.queues:
             return
         del watch.queues[key]
         self.count -= 1
-        watchers = self._watchers[key]
-        del watchers[name]
-        if not watchers:
-            del self._watchers[key]
+        self._unlink(name, key)
+
+    def _unlink(self, name: str, key: QueueKey) -> None:
+        watchers = self._watchers.get(key[0], {})
+        names = tuple(other for other in watchers.get(key[1], ()) if other != name)
+        if names:
+            watchers[key[1]] = names
+        elif watchers.pop(key[1], None) is not None and not watchers:
+            del self._watchers[key[0]]

@@ -12,6 +12,8 @@ from ..state.admission import readable_queue
 from .queue_watch import QueueKey, QueueWatches
 
 NAME_LENGTH_MAX: Final = 64
+CLEARED_AT_ONCE: Final = 2_000  # queues of forgotten watches, some 0.5 us each
+CLEAR_PAUSE_MS: Final = 1
 NOT_KNOWN: Final = ArrivalsReply(False, (), ())
 NOTHING: Final = ArrivalsReply(True, (), ())
 
@@ -23,6 +25,7 @@ class WatchHandler:
         self._store, self._loop, self._clock = parts.store, parts.loop, parts.clock
         self._topics = parts.state.topic_table
         self._suspend_ms_max = parts.config.suspend_ms_max
+        self._is_clearing = False
         self.watches: QueueWatches[Call[AwaitArrivals]] = QueueWatches(queues_max=parts.config.watched_queues_max)
 
     def on_await(self, call: Call[AwaitArrivals]) -> ArrivalsReply | None:
@@ -42,6 +45,9 @@ class WatchHandler:
             return NOT_KNOWN
         for at, queue_id, offset in request.queues:
             topic = request.topics[at]
+            if offset < 0:
+                self.watches.remove(request.watch, (topic, queue_id))
+                continue
             self.watches.add(request.watch, (topic, queue_id), is_ready=self._is_ready(topic, queue_id, offset))
         keys = self.watches.take_ready(request.watch, WATCHED_MAX)
         wait_ms = min(request.wait_ms, self._suspend_ms_max)
@@ -71,6 +77,13 @@ class WatchHandler:
         """Answers those whose time is over. `now_ms`: monotonic."""
         for call in self.watches.expired(now_ms):
             self._loop.reply(call, NOTHING)
+        if not self._is_clearing:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._is_clearing = self.watches.clear(CLEARED_AT_ONCE)
+        if self._is_clearing:
+            self._loop.call_later(CLEAR_PAUSE_MS, self._clear)
 
     def _tell(self, names: list[str]) -> None:
         for name in names:

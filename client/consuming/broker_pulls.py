@@ -6,6 +6,7 @@
 
 To whoever sends pulls it is all the same: each pull is answered once, when there is something, or an error. The few
 that come first save their queues the way by the watch; more would make a broker and a consumer busy with queues that are idle.
+A queue that the consumer gives up is watched no more (`drop`); the pull that it had is not answered.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from ...model.get_status import GetStatus
+from ...model.queue import MessageQueue
 from ...remoting.commands import ArrivalsReply, AwaitArrivals, PullReply
 from .prefetch import Pull
 
@@ -25,6 +27,9 @@ TOLD_AT_ONCE_MAX: Final = 256
 """Queues that a broker is told of in one request: one that has just started looks each up on its disk."""
 AT_ONCE_MAX: Final = 256
 """Pulls that do not wait: an answer may have some 64 KiB or more."""
+
+NOT_WATCHED: Final = -1
+"""In place of an offset: the broker is to watch the queue no more."""
 
 QueueKey: TypeAlias = tuple[str, int]
 Send: TypeAlias = tuple[Pull, int]
@@ -43,9 +48,11 @@ class BrokerPulls:
         self._waiting = 0  # long polls at the broker
         self._at_once = 0  # pulls that do not wait
         self._later: deque[Pull] = deque()
+        self._moving: dict[QueueKey, Pull] = {}  # of both
         self._busy: set[QueueKey] = set()  # queues whose last answer had messages
         self._held: dict[QueueKey, Pull] = {}
         self._untold: dict[QueueKey, None] = {}  # held, and the broker is to be told
+        self._given_up: dict[QueueKey, None] = {}  # no longer held, and the broker is to be told
         self._watch = ""
         self._number = 0
         self._is_asking = False  # the request with this number waits at the broker
@@ -54,6 +61,8 @@ class BrokerPulls:
     @property
     def is_to_ask(self) -> bool:
         """Whether `next_request` has one."""
+        if self._given_up:
+            return True
         return bool(self._held) and (not self._is_asking or bool(self._untold))
 
     def begin(self, pull: Pull) -> list[Send]:
@@ -77,13 +86,32 @@ class BrokerPulls:
             self._waiting -= 1
             return True, []
         self._at_once -= 1
+        is_wanted = self._moving.get(_key(pull)) == pull
+        if is_wanted:
+            del self._moving[_key(pull)]
         sends = self._send_at_once(self._later.popleft()) if self._later else []
-        if reply is None or not self._has_watches or not _is_idle(pull, reply):
+        if reply is None or not is_wanted or not self._has_watches or not _is_idle(pull, reply):
             return True, sends
         self._hold(pull)
         return False, sends
 
+    def drop(self, queue: MessageQueue) -> None:
+        """The consumer has given it up."""
+        key = queue.topic, queue.queue_id
+        held = self._held.get(key)
+        if held is not None and held.queue == queue:
+            del self._held[key]
+            self._untold.pop(key, None)
+            if self._number:
+                self._given_up[key] = None
+        moving = self._moving.get(key)
+        if moving is not None and moving.queue == queue:
+            del self._moving[key]
+        if held is not None or moving is not None:
+            self._busy.discard(key)
+
     def _send_at_once(self, pull: Pull) -> list[Send]:
+        self._moving[_key(pull)] = pull
         if self._at_once >= AT_ONCE_MAX:
             self._later.append(pull)
             return []
@@ -94,6 +122,7 @@ class BrokerPulls:
         key = _key(pull)
         before = self._held.get(key)
         self._held[key] = pull
+        self._given_up.pop(key, None)
         if before is None or before.offset != pull.offset:
             self._untold[key] = None
 
@@ -109,10 +138,13 @@ class BrokerPulls:
         self._is_asking = True
         topics: dict[str, int] = {}
         queues = []
-        for key in list(islice(self._untold, TOLD_AT_ONCE_MAX)):
+        for key in list(islice(self._given_up, TOLD_AT_ONCE_MAX)):
+            del self._given_up[key]
+            queues.append((topics.setdefault(key[0], len(topics)), key[1], NOT_WATCHED))
+        for key in list(islice(self._untold, TOLD_AT_ONCE_MAX - len(queues))):
             del self._untold[key]
             queues.append((topics.setdefault(key[0], len(topics)), key[1], self._held[key].offset))
-        wait_ms = 0 if self._untold else SUSPEND_MS
+        wait_ms = SUSPEND_MS if self._held and not self._untold and not self._given_up else 0
         return AwaitArrivals(self._watch, self._number, tuple(topics), tuple(queues), wait_ms)
 
     def on_arrivals(self, request: AwaitArrivals, reply: ArrivalsReply) -> list[Send]:
@@ -150,12 +182,14 @@ class BrokerPulls:
         """The consumer is closed: nothing is watched any more, and what waits for its turn is not sent."""
         self._held.clear()
         self._later.clear()
+        self._moving.clear()
         self._begin_anew()
         self._watch, self._has_watches = "", False
 
     def _begin_anew(self) -> None:
         self._number, self._is_asking = 0, False
         self._untold = dict.fromkeys(self._held)
+        self._given_up.clear()
 
 
 def _key(pull: Pull) -> QueueKey:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ...model.errors import UnknownRequest, ZenitError
@@ -123,6 +123,18 @@ class PullCalls:
             self._read_from[queue] = broker_id
         elif self._read_from:
             self._read_from.pop(queue, None)
+
+    def drop(self, queues: Collection[MessageQueue]) -> None:
+        """The consumer has given up these queues. Their pulls are answered no more, or in vain."""
+        with self._lock:
+            brokers = list(self._brokers.items())
+            for queue in queues:
+                self._read_from.pop(queue, None)
+                for _, broker in brokers:
+                    broker.drop(queue)
+        for address, broker in brokers:
+            if broker.is_to_ask:
+                self._watch_soon(address, broker)
 
     def end(self) -> None:
         """The consumer is closed: only pulls that are at a broker are answered still."""

@@ -76,7 +76,8 @@ class AwaitArrivals(RequestFor[ArrivalsReply]):
     is pulled then; what a pull would refuse counts as something.
 
     `watch`: a name that the consumer drew. `number`: of this request in the watch; 1 begins a new watch. One of a watch waits
-    at a time: the next one's coming answers it. `queues`: (place in `topics`, queue id, the offset that is next), at most 4096.
+    at a time: the next one's coming answers it. `queues`: (place in `topics`, queue id, the offset that is next, or -1: it is
+    to be watched no more), at most 4096.
     """
 
     watch: str

@@ -116,6 +116,7 @@ class PullWork:
             for queue in queues:
                 self._prefetch.revoke(queue)
                 self._failing.pop(queue, None)
+        self._pulls.drop(queues)
 
     # ---- handing out
 

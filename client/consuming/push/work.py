@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -200,12 +200,13 @@ class PushWork:
             calm = {name for name in names if not self._queues.is_busy([name])}
             return calm, self._queues.uncommitted(sorted(names))
 
-    def revoke(self, names: Iterable[MessageQueue]) -> None:
+    def revoke(self, names: Collection[MessageQueue]) -> None:
         """Drops queues, whatever their handlers do."""
         with self._lock:
             for name in names:
                 self._queues.revoke(name)
                 self._failing.discard(name)
+        self._pulls.drop(names)
 
     def move(self, offsets: dict[MessageQueue, int]) -> None:
         """An operator has reset the group's offsets: continues there, in the eras that the queues name."""

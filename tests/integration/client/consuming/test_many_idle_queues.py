@@ -74,6 +74,12 @@ def test_a_pull_consumer_of_four_hundred_queues_goes_on_after_their_broker_was_k
                 assert monotonic_ms() < idle_ms
                 consumer.poll(timeout=0.1)
             take(consumer, send(cluster, names[:3], "second"))
+            given_up, names = names[15:], names[:15]
+            for name in given_up:
+                consumer.unsubscribe(name)
+            while watched(cluster) > len(names) * QUEUES:
+                assert monotonic_ms() < idle_ms, "what it gave up is still watched"
+                consumer.poll(timeout=0.1)
             cluster.kill(cluster.master)
             if replicas == 1:
                 cluster.restart()

@@ -89,6 +89,23 @@ def test_the_queues_of_a_deleted_topic_are_told(watches) -> None:
     assert sorted(watches.take_ready("x", 9)) == [A, B]
 
 
+def test_those_of_a_forgotten_watch_go_in_parts(watches) -> None:
+    keys = [("t", number) for number in range(10)]
+    watches.follow("x", 1, 0)
+    for key in keys:
+        watches.add("x", key, is_ready=False)
+    watches.expired(FORGET_MS)
+    assert watches.count == 0
+    assert watches.clear(4)
+    assert watches.on_arrivals(keys[:2]) == []
+    watches.follow("x", 1, 0)
+    watches.add("x", keys[1], is_ready=False)
+    assert not watches.clear(100)
+    assert watches.on_topic_deleted("t") == []
+    assert watches.take_ready("x", 9) == [keys[1]], "the next watch of the same name has it"
+    assert watches._watchers == {}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_that_came_is_forgotten(seed: int) -> None:
     """Random consumers over random queues, against sets: each hears of each queue that it watches, and of no other."""
@@ -119,6 +136,13 @@ def test_nothing_that_came_is_forgotten(seed: int) -> None:
             for each, keys in watched.items():
                 due[each] |= keys & set(came)
                 keys -= set(came)
+        if chance.random() < 0.2:
+            key = chance.choice(queues)
+            watches.remove(name, key)
+            watched[name].discard(key)
+            due[name].discard(key)
+        if chance.random() < 0.2:
+            watches.clear(2)
         if chance.random() < 0.3:
             told = watches.take_ready(name, chance.randrange(1, 6))
             assert set(told) <= due[name]
@@ -126,3 +150,7 @@ def test_nothing_that_came_is_forgotten(seed: int) -> None:
         assert watches.count == sum(map(len, watched.values()))
     for name, keys in due.items():
         assert set(watches.take_ready(name, 100)) == keys
+    while watches.clear(100):
+        pass
+    watches.on_arrivals(queues)
+    assert (watches.count, watches._watchers) == (0, {})

@@ -1,5 +1,6 @@
 """Which pulls go to a broker, and how, if a consumer has more queues than it can keep long polls at."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from zenitmq.client.consuming.broker_pulls import (
     AT_ONCE_MAX,
     LONG_POLLS_MAX,
+    NOT_WATCHED,
     SUSPEND_MS,
     TOLD_AT_ONCE_MAX,
     BrokerPulls,
@@ -172,3 +174,44 @@ def test_a_closed_consumer_asks_no_more(pulls) -> None:
     assert pulls.on_watch_error(asked, has_watches=True) == ([], [])
     assert not pulls.is_to_ask
     assert pulls.next_request() is None
+
+
+def test_a_queue_that_is_given_up_is_watched_no_more(pulls) -> None:
+    pulls.begin(pull(100, 7))
+    pulls.begin(pull(103, 7))
+    pulls.drop(pull(103).queue)
+    asked = pulls.next_request()
+    assert keys(asked) == [("t1", 100, 7)], "what was never told need not be taken back"
+    pulls.begin(pull(103, 7))
+    pulls.next_request()
+    pulls.drop(replace(pull(100).queue, broker_name="broker-b"))
+    assert not pulls.is_to_ask, "it is another broker's"
+    pulls.drop(pull(103).queue)
+    asked = pulls.next_request()
+    assert (keys(asked), asked.wait_ms) == ([("t1", 103, NOT_WATCHED)], SUSPEND_MS)
+    assert pulls.on_arrivals(asked, ready(asked, 103)) == []
+    pulls.drop(pull(100).queue)
+    last = pulls.next_request()
+    assert (keys(last), last.wait_ms) == ([("t1", 100, NOT_WATCHED)], 0)
+    assert pulls.on_arrivals(last, ArrivalsReply(True, (), ())) == []
+    assert not pulls.is_to_ask, "nothing is left"
+    pulls.begin(pull(100, 7))
+    assert keys(pulls.next_request()) == [("t1", 100, 7)]
+
+
+def test_one_that_is_taken_again_is_watched_again(pulls) -> None:
+    pulls.begin(pull(100, 7))
+    pulls.next_request()
+    pulls.drop(pull(100).queue)
+    pulls.begin(pull(100, 7, generation=2))
+    assert keys(pulls.next_request()) == [("t1", 100, 7)]
+    assert not pulls.is_to_ask
+
+
+def test_one_that_is_given_up_while_it_is_pulled_is_not_watched_afterwards(pulls) -> None:
+    pulls.begin(pull(100, 7))
+    asked = pulls.next_request()
+    pulls.on_arrivals(asked, ready(asked, 100))
+    pulls.drop(pull(100).queue)
+    assert pulls.on_reply(pull(100, 7), 0, idle(7)) == (True, [])
+    assert not pulls.is_to_ask
