@@ -1,6 +1,6 @@
 """`python -m zenitmq` is the `zenit` command."""
 
-from .cli.main import run
+from .cli.start import run
 
 if __name__ == "__main__":
     run()

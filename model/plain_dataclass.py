@@ -18,12 +18,30 @@ else:
 
     def dataclass(*, frozen: bool = False, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
         """The class, with slots; equal by its fields, and hashed by them where it is frozen."""
-        make = dataclasses.dataclass(repr=False, eq=False, slots=slots, kw_only=kw_only)
+        make = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
 
         def made(plain: type) -> type:
-            return _by_fields(make(plain), frozen)
+            return _made_when_first_called(_by_fields(make(plain), frozen))
 
         return made
+
+    def _made_when_first_called(made: type) -> type:
+        """The class, whose `__init__` Python generates once somebody wants an object of it."""
+
+        def first(self: object, *values: object, **named: object) -> None:
+            if made.__init__ is first:
+                made.__init__ = _init_of(made)
+            made.__init__(self, *values, **named)
+
+        made.__init__ = first
+        return made
+
+    def _init_of(made: type) -> Callable[..., None]:
+        """That of a standard dataclass with the same fields."""
+        fields = [(each.name, each.type, each) for each in dataclasses.fields(made)]
+        after = {name: getattr(made, name) for name in ("__post_init__",) if hasattr(made, name)}
+        twin = dataclasses.make_dataclass(made.__qualname__, fields, namespace=after, repr=False, eq=False)
+        return twin.__init__
 
     def _by_fields(made: type, frozen: bool) -> type:
         fields = dataclasses.fields(made)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from .. import garbage
 from ..options import ConfigFile, Json, Namesrv, Settings
 from ..output import print_facts, show
 from ..roles import load_role
@@ -34,6 +35,7 @@ def broker(context: typer.Context, config_file: ConfigFile = None, settings: Set
     running = load_role(BrokerConfig, "broker", config_file, settings)
     from ...broker.service import run
 
+    garbage.serve()
     raise typer.Exit(run(running))
 
 

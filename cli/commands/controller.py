@@ -25,6 +25,7 @@ from ...model.groups.group_limits import (
     check_name,
 )
 from ...model.groups.log_reach import best_log, lost_range
+from .. import garbage
 from ..group_state_text import note_reaches, print_state, state_document
 from ..options import ConfigFile, Json, Namesrv, Settings, usage_of_values
 from ..output import note, print_facts, show
@@ -103,6 +104,7 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
 
     with Controller(config) as service:
         stop_on_signals(service.stop)
+        garbage.serve()
         status = service.run()
     raise typer.Exit(status)
 

@@ -7,6 +7,7 @@ import logging
 import typer
 
 from ...model.config import describe_config
+from .. import garbage
 from ..options import ConfigFile, Settings
 from ..roles import load_role, stop_on_signals
 
@@ -26,4 +27,5 @@ def namesrv(config_file: ConfigFile = None, settings: Settings = None) -> None:
 
     with NameServer(config) as server:
         stop_on_signals(server.stop)
+        garbage.serve()
         server.run()

@@ -74,3 +74,15 @@ def test_copied_pickled_and_replaced(value: object) -> None:
     if isinstance(value, Point):
         assert dataclasses.replace(value, x=5) == Point(5, 2)
         assert dataclasses.asdict(value) == {"x": 1, "y": 2, "label": "c"}
+
+
+def test_a_wrong_call_names_the_class_the_first_time_and_later() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Pair:
+        left: int
+        right: int
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"Pair\.__init__\(\) missing 1 required positional argument: 'right'"):
+            Pair(1)  # type: ignore[call-arg]
+    assert Pair(1, 2) == Pair(left=1, right=2)
