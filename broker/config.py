@@ -11,6 +11,7 @@ from ..model.events.log_config import LogConfig
 from ..model.groups.group_limits import REPLICAS_MAX
 from ..model.names import check_topic
 from ..model.plain_dataclass import dataclass
+from ..remoting.security.security_config import SecurityConfig
 from ..store.config import StoreConfig
 
 TEN_YEARS_MS: Final = 3653 * 24 * 3_600_000
@@ -190,6 +191,7 @@ class BrokerConfig:
         minimum=0,
     )
     store: StoreConfig = section(StoreConfig)
+    security: SecurityConfig = section(SecurityConfig)
     log: LogConfig = section(LogConfig)
 
     def __post_init__(self) -> None:

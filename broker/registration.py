@@ -54,7 +54,7 @@ Topic = tuple[str, int, int, int, int]
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
     """What to register. `address`: "host:port" for clients. `broker_id`: 0 = master; None = not to be registered (yet).
-    `cluster_id`: "" = not known yet, and then nothing is registered either."""
+    `cluster_id`: "" = not known yet, and then nothing is registered either. `open_address`: for clients without a key."""
 
     cluster: str
     broker_name: str
@@ -63,6 +63,7 @@ class BrokerIdentity:
     broker_id: int | None = MASTER_ID
     replication_address: str = ""
     cluster_id: str = ""
+    open_address: str = ""
 
     @property
     def may_register(self) -> bool:
@@ -321,6 +322,7 @@ class NameServerRegistration:
             tuple(row[4] for row in pieces[0]),
             self._changes.version,
             len(pieces) == 1,
+            who.open_address,
         )
         self._send(link, request, partial(self._on_registered, link, self._changes.version, who.cluster_id, pieces[1:]))
 

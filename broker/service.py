@@ -28,6 +28,7 @@ from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.request_rows import Row, check_rows, row
+from ..remoting.security.opened_security import open_security
 from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore, request_arena
@@ -152,12 +153,15 @@ class Broker:
         """Before the store is opened: records contain the port, which may be a free one that the system chose."""
         config = self._config
         self._arena = request_arena(config.store)
+        bound = config.listen_host or config.host
+        self._secured = open_security(config.security, self._clock, started, host=bound, group=config.name)
         self._loop = self._new_loop(
-            bind=f"{config.listen_host or config.host}:{config.port}",
+            bind=f"{bound}:{config.port}",
             arena=self._arena,
             clock=self._clock,
             on_turn_end=self._on_turn_end,
             on_replied=self._on_replied,
+            door=self._secured.door if self._secured is not None else None,
         )
         started.enter_context(self._loop)
         self._store_host = HostAddress.parse(config.host, self._loop.port)
@@ -212,7 +216,8 @@ class Broker:
     def _ground(self, started: ExitStack) -> PartGround:
         """What this broker's part in its group uses."""
         config, address = self._config, str(self._store_host)
-        self._client = started.enter_context(RemotingClient())
+        keys = self._secured.keys if self._secured is not None else None
+        self._client = started.enter_context(RemotingClient(keys=keys))
         self._cluster = ClusterMembership(
             ClusterFile.open(config.store_dir, pinned=config.cluster_id),
             self._client,
@@ -233,6 +238,7 @@ class Broker:
             cluster=self._cluster,
             host=self,
             address=address,
+            secured=self._secured,
         )
 
     def _first_identity(self) -> BrokerIdentity:
@@ -244,7 +250,13 @@ class Broker:
             epoch,
             broker_id,
             replication_address=self._part.replication_address,
+            open_address=self._open_address(),
         )
+
+    def _open_address(self) -> str:
+        """Where clients without a key connect to; "" = nowhere."""
+        port = self._loop.open_address.rpartition(":")[2]
+        return f"{self._config.host}:{port}" if port else ""
 
     def _wire(self, started: ExitStack) -> None:
         config, loop, clock, part = self._config, self._loop, self._clock, self._part

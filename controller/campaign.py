@@ -94,7 +94,8 @@ class CampaignLoop(TermLoop, Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
     """The environment of a campaign. `session`: left in the worker when the process ends. `on_dropped`: the loop had no
-    room for an answer of ZooKeeper, which is lost, so the process ends; called by any thread."""
+    room for an answer of ZooKeeper, which is lost, so the process ends; called by any thread. `on_key`: (address, public key)
+    of a replica that registers."""
 
     loop: CampaignLoop
     worker: StoreWorker
@@ -103,6 +104,7 @@ class Ground:
     open_store: OpenStore
     session: ExitStack
     on_dropped: Callable[[], None]
+    on_key: Callable[[str, str], None] | None = None
 
 
 class Campaign:
@@ -145,7 +147,7 @@ class Campaign:
     def _serve(self) -> None:
         rows = (
             row(GetController, self._on_get_controller),
-            row(RegisterReplica, self._led(LeadershipTerm.on_register)),
+            row(RegisterReplica, self._led(self._on_register)),
             row(ReplicaHeartbeat, self._led(LeadershipTerm.on_heartbeat)),
             row(ReportMasterGone, self._led(LeadershipTerm.on_master_gone)),
             row(AlterInSync, self._led(LeadershipTerm.on_alter_in_sync)),
@@ -168,6 +170,11 @@ class Campaign:
             return handler(self._term, call)
 
         return while_leading
+
+    def _on_register(self, term: LeadershipTerm, call: Call[RegisterReplica]) -> None:
+        if self._ground.on_key is not None and call.key:
+            self._ground.on_key(call.request.address, call.key)
+        term.on_register(call)
 
     def _flush(
         self, node: GroupNode, names: frozenset[str], timeout_ms: int, then: Callable[[frozenset[str]], None]

@@ -9,6 +9,7 @@ from ..model.events.log_config import LogConfig
 from ..model.groups.group import AckMode, FlushMode, GroupSettings
 from ..model.groups.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_address, check_name
 from ..model.plain_dataclass import dataclass
+from ..remoting.security.security_config import SecurityConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +98,7 @@ class ControllerConfig:
         maximum=60_000,
     )
     new_group: NewGroupConfig = section(NewGroupConfig)
+    security: SecurityConfig = section(SecurityConfig)
     log: LogConfig = section(LogConfig)
 
     @property

@@ -20,6 +20,7 @@ from ..model.errors import ConfigError, WrongCluster
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.options import HEADER_BYTES_MAX
+from ..remoting.security.opened_security import open_security
 from ..remoting.server import RequestLoop
 from .campaign import Campaign, Ground, OpenStore
 from .cluster_naming import ClusterNaming
@@ -46,7 +47,9 @@ class Controller:
         with ExitStack() as opened:
             arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request of ours has a payload
             bind = f"{config.listen_host or config.host}:{config.port}"
-            self._loop = opened.enter_context(RequestLoop(bind=bind, arena=arena, clock=clock))
+            secured = open_security(config.security, clock, opened, host=config.listen_host or config.host)
+            door = secured.door if secured is not None else None
+            self._loop = opened.enter_context(RequestLoop(bind=bind, arena=arena, clock=clock, door=door))
             self.port = self._loop.port
             self.address = f"{config.host}:{self.port}"
             session = opened.enter_context(ExitStack())  # the worker enters the session, and it is left last
@@ -55,11 +58,14 @@ class Controller:
             ground = Ground(
                 loop=self._loop,
                 worker=StoreWorker(worker, self._loop, on_dropped=self._on_dropped),
-                client=opened.enter_context(RemotingClient("zenit-controller-io")),
+                client=opened.enter_context(
+                    RemotingClient("zenit-controller-io", secured.keys if secured is not None else None)
+                ),
                 clock=clock,
                 open_store=open_store or partial(_open_zookeeper, config),
                 session=session,
                 on_dropped=self._on_dropped,
+                on_key=(lambda at, key: secured.keys.learn(((at, key),))) if secured is not None else None,
             )
             self._opened = opened.pop_all()
         self._campaign = Campaign(

@@ -128,7 +128,7 @@ class Turns(RequestLoop):
     def statistics(self) -> LoopStatistics:
         """See RequestLoop; most of it is of sockets."""
         lanes = {lane: LaneState(DEFAULT_LANES[lane]).statistics() for lane in Lane}
-        return LoopStatistics(self._served, self._served, 0, 0, 0, 0, 0, 0, 0, lanes)
+        return LoopStatistics(self._served, self._served, 0, 0, 0, 0, 0, 0, 0, 0, lanes)
 
     # ---- for handlers, under the lock
 

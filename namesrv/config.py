@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError
 from ..model.events.log_config import LogConfig
+from ..remoting.security.security_config import SecurityConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +16,7 @@ class NameServerConfig:
 
     host: str = setting(
         "127.0.0.1",
-        "IP address to listen on; 0.0.0.0 = all of the machine's. There are no passwords yet: keep it inside a trusted network",
+        "IP address to listen on; 0.0.0.0 = all of the machine's. Without [security] who reaches it may do everything",
     )
     port: int = setting(9876, "TCP port for requests; 0 = a free one", minimum=0, maximum=65535)
     publish_port: int = setting(
@@ -53,6 +54,7 @@ class NameServerConfig:
         minimum=1,
         maximum=10_000_000,
     )
+    security: SecurityConfig = section(SecurityConfig)
     log: LogConfig = section(LogConfig)
 
     @property

@@ -30,6 +30,7 @@ from ..remoting.commands import (
     Done,
     GetClusterInfo,
     GetRoute,
+    GetServerKeys,
     GetTopicList,
     JsonReply,
     RegisterBroker,
@@ -38,6 +39,7 @@ from ..remoting.commands import (
     Request,
     RouteReply,
     ServedBy,
+    ServerKeysReply,
     TopicListReply,
     UnregisterBroker,
     UpdateTopics,
@@ -45,8 +47,11 @@ from ..remoting.commands import (
 )
 from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.request_rows import check_rows, row
+from ..remoting.security.door import Door
+from ..remoting.security.opened_security import open_security
 from ..remoting.server import Call, Publisher, RequestLoop
 from .config import NameServerConfig
+from .key_directory import KeyDirectory
 from .route_table import RouteTable
 
 log = logging.getLogger(__name__)
@@ -69,9 +74,12 @@ class NameServer:
         )
         with ExitStack() as opened:  # if a port is taken, closes what was opened before
             arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request here has a payload
-            self._loop = RequestLoop(bind=f"{config.host}:{config.port}", arena=arena, clock=self._clock)
+            secured = open_security(config.security, self._clock, opened, host=config.host)
+            door = secured.door if secured is not None else None
+            self._loop = RequestLoop(bind=f"{config.host}:{config.port}", arena=arena, clock=self._clock, door=door)
             opened.enter_context(self._loop)
-            self._publisher = opened.enter_context(_open_publisher(config, self._loop.port))
+            self._publisher = opened.enter_context(_open_publisher(config, self._loop.port, door))
+            self._keys = KeyDirectory(secured) if secured is not None else None
             self._opened = opened.pop_all()
         self.address = self._loop.address
         self.port = self._loop.port
@@ -107,6 +115,7 @@ class NameServer:
             row(UnregisterBroker, self._on_unregister),
             row(BrokerHeartbeat, self._on_heartbeat),
             row(GetRoute, self._on_get_route),
+            row(GetServerKeys, self._on_get_server_keys),
             row(GetTopicList, self._on_get_topic_list),
             row(GetClusterInfo, self._on_get_cluster_info),
             row(WipeWritePermission, self._on_wipe_write_permission),
@@ -130,6 +139,8 @@ class NameServer:
     def _on_register(self, call: Call[RegisterBroker]) -> RegisterReply:
         request = call.request
         changed = self._routes.on_register(request, self._clock.monotonic_ms())
+        if self._keys is not None:
+            self._keys.on_register(call.key, request)
         if changed:
             tell(
                 log,
@@ -166,7 +177,11 @@ class NameServer:
         return BrokerHeartbeatReply(known)
 
     def _on_get_route(self, call: Call[GetRoute]) -> RouteReply:
-        return _route_reply(self._routes.route(call.request.topic), self.publish_port)
+        reply = _route_reply(self._routes.route(call.request.topic), self.publish_port)
+        return reply if self._keys is None else self._keys.add_to(reply, call)
+
+    def _on_get_server_keys(self, _: Call[GetServerKeys]) -> ServerKeysReply:
+        return ServerKeysReply(self._keys.all() if self._keys is not None else ())
 
     def _on_get_topic_list(self, call: Call[GetTopicList]) -> TopicListReply:
         return TopicListReply(*self._routes.topics_after(call.request.after, call.request.count_max))
@@ -209,19 +224,19 @@ class NameServer:
 
     def _publish(self, topics: Iterable[str]) -> None:
         for topic in sorted(topics):
-            self._publisher.publish(topic.encode(), b"")
+            self._publisher.publish(topic.encode() if self._keys is None else self._keys.mark_of(topic).encode(), b"")
 
 
-def _open_publisher(config: NameServerConfig, port: int) -> Publisher:
+def _open_publisher(config: NameServerConfig, port: int, door: Door | None) -> Publisher:
     """Opens it on the configured port; else on the one after the request port, or any free one if that is taken."""
     if config.publish_port:
-        return Publisher(f"{config.host}:{config.publish_port}")
+        return Publisher(f"{config.host}:{config.publish_port}", door)
     if port < PORT_MAX:
         try:
-            return Publisher(f"{config.host}:{port + 1}")
+            return Publisher(f"{config.host}:{port + 1}", door)
         except ConfigError:
             log.info("the port behind ours is taken, publishing on another one taken=%s", port + 1)
-    return Publisher(f"{config.host}:0")
+    return Publisher(f"{config.host}:0", door)
 
 
 def _route_reply(route: TopicRoute, publish_port: int) -> RouteReply:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
+from ..model.errors import BufferFull, RemoteProtocolError, RequestTimeout, ZenitError
 from .client_socket import Dealer, Payload
 from .commands import Reply, Request, RequestFor
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
@@ -131,14 +131,14 @@ class Channel:
         _tell(answers)
 
     def end(self, error: ZenitError | None = None) -> None:
-        """I/O thread: takes the last replies, closes the connection and fails what is in flight (default ConnectionLost)."""
+        """I/O thread: takes the last replies, closes the connection and fails what is in flight (default: with its `loss`)."""
         with self._lock:
             if self.ended:
                 return
             answers = self._drain()
             self.ended = True
             self.dealer.close()
-            reason = error or ConnectionLost(self.address)
+            reason = error or self.dealer.loss()
             answers.extend((pending[0], None, b"", reason) for pending in self._in_flight.values())
             self._in_flight.clear()
             self._in_flight_bytes = 0

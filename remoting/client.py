@@ -22,6 +22,7 @@ from .client_socket import ClientContext, Payload, Subscriber
 from .commands import Reply, Request, RequestFor
 from .header import decode_request
 from .io_thread import IoThread
+from .security.key_ring import KeyRing
 from .sync_calls import SyncCalls
 from .timers import Timer
 
@@ -34,10 +35,11 @@ _Reply = TypeVar("_Reply", bound=Reply)
 class RemotingClient:
     """A client of any number of servers. Any thread; a context manager."""
 
-    def __init__(self, name: str = "zenit-io") -> None:
-        """`name`: of the I/O thread. Nothing is opened before it is needed."""
+    def __init__(self, name: str = "zenit-io", keys: KeyRing | None = None) -> None:
+        """`name`: of the I/O thread. `keys`: for servers that want a key. Nothing is opened before it is needed."""
         self._name = name
-        self._context = ClientContext()
+        self.keys = keys
+        self._context = ClientContext(keys)
         self._sync = SyncCalls(self._context, self._on_pushed)
         self._lock = threading.Lock()
         self._io: IoThread | None = None

@@ -14,7 +14,15 @@ from typing import Any, Final, TypeVar
 
 import zmq
 
-from ..model.errors import ClientClosed, NoDescriptors, RemoteProtocolError
+from ..model.errors import (
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectionLost,
+    HandshakeFailed,
+    NoDescriptors,
+    RemoteProtocolError,
+    ZenitError,
+)
 from .base_socket import (
     connect_inside,
     connect_tcp,
@@ -25,6 +33,8 @@ from .base_socket import (
     plain_send,
 )
 from .options import FRAMES_MAX
+from .security.curve_socket import secure_client
+from .security.key_ring import KeyRing
 
 Payload = bytes | bytearray | memoryview
 
@@ -32,7 +42,7 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
-_EVENT: Final = struct.Struct("=HI")  # event, value (here: unused)
+_EVENT: Final = struct.Struct("=HI")  # event, value
 
 _Socket = TypeVar("_Socket")
 
@@ -46,22 +56,36 @@ _LOST: Final = int(
 )
 
 
+_REFUSED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+_UNANSWERED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+
+_NO_SUCH_USER: Final = (
+    "it does not know the key, or the user is disabled; once that is mended, it works without a restart"
+)
+_WANTS_KEY: Final = "ended the handshake: does it want a key? Give the key file as key=, --key or $ZENIT_KEY"
+_OTHER_KEY: Final = (
+    "ended the handshake: its public key is another one than we know, or it takes clients without keys only"
+)
+
+
 class ClientContext:
     """Creates a client's sockets, with one background thread of zmq. Any thread may ask for sockets."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: KeyRing | None = None) -> None:
+        """`keys`: None = it talks to servers that want none."""
         self._context = new_context()
+        self._keys = keys
 
     def dealer(self, address: str, **options: int) -> Dealer:
         """A connection being made to "host:port"; `options`: of the socket, instead of those in its table.
 
-        Raises InvalidParameter, ConnectionLost (no such host), ClientClosed, NoDescriptors.
+        Raises InvalidParameter, ConnectionLost (no such host), ServerKeyUnknown, ClientClosed, NoDescriptors.
         """
-        return self._made(lambda: Dealer(self._context_of(address), address, **options))
+        return self._made(lambda: Dealer(self._context_of(address), address, self._keys, **options))
 
     def subscriber(self, address: str) -> Subscriber:
         """A subscription to everything that "host:port" publishes. Raises as `dealer` does."""
-        return self._made(lambda: Subscriber(self._context_of(address), address))
+        return self._made(lambda: Subscriber(self._context_of(address), address, self._keys))
 
     def _context_of(self, address: str) -> zmq.Context[zmq.Socket[bytes]]:
         return inside_context() if is_inside(address) else self._context
@@ -84,8 +108,13 @@ class ClientContext:
 class Dealer:
     """One connection. One thread at a time; the monitor may be used by another."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, **options: int) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], address: str, keys: KeyRing | None, **options: int
+    ) -> None:
         self.address = address
+        self._keys = None if is_inside(address) else keys
+        self._loss = 0  # the first event that says why the connection ended
+        server_key = self._keys.key_of(address) if self._keys is not None else ""
         self._socket = new_socket(context, "DEALER", **options)
         self._timeout_ms = -1
         self._is_inside = is_inside(address)
@@ -98,6 +127,8 @@ class Dealer:
             if self._is_inside:
                 connect_inside(self._socket, self._monitor, address)
             else:
+                if self._keys is not None:
+                    secure_client(self._socket, self._keys.pair, server_key)
                 connect_tcp(self._socket, address)
         except BaseException:
             self.close()
@@ -180,13 +211,22 @@ class Dealer:
 
     def is_lost(self) -> bool:
         """Reads the monitor: True after the connection was refused or ended. Does not wait."""
-        lost = False
         while True:
             try:
                 event = self._monitor.recv_multipart(_NOBLOCK)
             except zmq.Again:
-                return lost
-            lost = lost or bool(_EVENT.unpack(event[0])[0] & _LOST)
+                return bool(self._loss)
+            self._loss = self._loss or _EVENT.unpack(event[0])[0] & _LOST
+            if self._loss & _UNANSWERED and self._keys is not None:
+                self._keys.on_failed(self.address)
+
+    def loss(self) -> ZenitError:
+        """Why the connection ended, for those who waited for an answer."""
+        if self._loss & _REFUSED:
+            return AuthenticationFailed(self.address, _NO_SUCH_USER)
+        if self._loss & _UNANSWERED:
+            return HandshakeFailed(self.address, _WANTS_KEY if self._keys is None else _OTHER_KEY)
+        return ConnectionLost(self.address)
 
     def close(self) -> None:
         """Ends the connection at once."""
@@ -209,9 +249,11 @@ class Dealer:
 class Subscriber:
     """All announcements of one publisher. One thread."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, keys: KeyRing | None) -> None:
         self._socket = new_socket(context, "SUB")
         try:
+            if keys is not None and not is_inside(address):
+                secure_client(self._socket, keys.pair, keys.key_of(address))
             self._socket.subscribe(b"")
             connect_tcp(self._socket, address)
         except BaseException:

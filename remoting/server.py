@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from ..model.arena import Arena
 from ..model.clock import Clock
 from ..model.errors import (
+    AccessDenied,
     BrokerBusy,
     BufferFull,
     MessageTooLarge,
@@ -32,10 +33,13 @@ from ..model.errors import (
     ZenitError,
 )
 from ..model.plain_dataclass import dataclass
+from ..model.security.access_table import AccessTable
 from .base_socket import Pollable, Waiter
 from .commands import Lane, Reply, Request
 from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque
 from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
+from .security.door import Door
+from .security.guard import Guard, denied
 from .server_socket import PubSocket, RouterSocket
 from .timers import NEVER_MS, Timer, Timers
 
@@ -55,7 +59,8 @@ class Call(Generic[_R_co]):
 
     SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, if it was staged, until the turn ends.
     Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection. `on_unsent`:
-    called in a later turn if the answer could not be sent, because the peer is gone or does not read.
+    called in a later turn if the answer could not be sent, because the peer is gone or does not read. `key`: the public key of
+    the sender, "" where nobody needs one.
     """
 
     __slots__ = (
@@ -64,6 +69,7 @@ class Call(Generic[_R_co]):
         "deadline_ms",
         "end",
         "identity",
+        "key",
         "lane",
         "loop",
         "on_unsent",
@@ -82,6 +88,7 @@ class Call(Generic[_R_co]):
         oneway: bool,
         deadline_ms: int,
         request: _R_co,
+        key: str = "",
     ) -> None:
         self.loop = loop
         self.lane = lane
@@ -90,10 +97,18 @@ class Call(Generic[_R_co]):
         self.oneway = oneway
         self.deadline_ms = deadline_ms
         self.request = request
+        self.key = key
         self.begin = self.end = 0
         self.payload = b""
         self.answered = False
         self.on_unsent: Callable[[], None] | None = None
+
+    @property
+    def user(self) -> str:
+        """The name of the user who sent it; "" where nobody needs a key, or the user has just been removed."""
+        guard = self.loop.guard
+        user = guard.user_of(self.key) if guard is not None else None
+        return user.name if user is not None else ""
 
 
 Handler = Callable[[Call[Any]], Reply | None]
@@ -103,7 +118,8 @@ Handler = Callable[[Call[Any]], Reply | None]
 class LoopStatistics:
     """Counters since the start; `in_flight_bytes` and the contents of the lanes are current values.
 
-    `malformed`: requests that broke the protocol. `other_cluster`: those meant for another cluster. `dropped_slow`,
+    `malformed`: requests that broke the protocol. `other_cluster`: those meant for another cluster. `denied`: those that their
+    user may not make. `dropped_slow`,
     `dropped_gone`: replies that a peer did not read, or left behind.
     """
 
@@ -112,6 +128,7 @@ class LoopStatistics:
     malformed: int
     other_cluster: int
     refused: int
+    denied: int
     faults: int
     dropped_slow: int
     dropped_gone: int
@@ -121,6 +138,12 @@ class LoopStatistics:
 
 class RequestLoop:
     """Serves requests at `address` in the thread that calls `run()`, until `stop()`. A context manager; closes its sockets."""
+
+    guard: Guard | None = None
+    """Decides what users may ask for; None = anybody may ask for anything."""
+
+    open_address = ""
+    """Where those without a key come in; "" = nowhere."""
 
     def __init__(
         self,
@@ -133,8 +156,16 @@ class RequestLoop:
         on_replied: Callable[[], None] | None = None,
         drain_requests: int = 256,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
+        door: Door | None = None,
     ) -> None:
-        """`bind`: "host:port", port 0 = any free one. Raises ConfigError if the address cannot be bound."""
+        """`bind`: "host:port", port 0 = any free one. `door`: who comes in, and what they may ask for; None = anybody anything.
+
+        Raises ConfigError if the address cannot be bound.
+        """
+        if door is not None:
+            self.guard = door.guard
+        self._door = door
+        self._looked_at: set[Call[Any]] = set()  # where there is a guard: what it looks at again when rights change
         self.arena = arena
         self.cluster_id = (
             ""  # of the cluster that is served here; requests that name another go through `on_other_cluster`
@@ -161,10 +192,18 @@ class RequestLoop:
         self._now_ms = clock.monotonic_ms()
         self._in_flight_bytes = 0
         self._queued = 0  # requests in the queues of all lanes
-        self._turns = self._requests = self._malformed = self._other_cluster = self._refused = self._faults = 0
+        self._turns = self._requests = self._malformed = self._other_cluster = self._refused = self._faults = (
+            self._denied
+        ) = 0
         self._faults_logged: set[tuple[type[Request], type[Exception]]] = set()
-        self._socket = RouterSocket(bind, arena.frame_bytes_max)
+        self._socket = RouterSocket(
+            bind,
+            arena.frame_bytes_max,
+            door.security if door is not None else None,
+            door.open_bind if door is not None else "",
+        )
         self.address = self._socket.address
+        self.open_address = self._socket.open_address
         self.port = int(self.address.rpartition(":")[2])
 
     def __enter__(self) -> Self:
@@ -204,6 +243,7 @@ class RequestLoop:
             malformed=self._malformed,
             other_cluster=self._other_cluster,
             refused=self._refused,
+            denied=self._denied,
             faults=self._faults,
             dropped_slow=self._socket.dropped_slow,
             dropped_gone=self._socket.dropped_gone,
@@ -242,6 +282,15 @@ class RequestLoop:
     def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
         """Sends a one-way request to a connected client at once; False if it is gone or does not read."""
         return self._socket.send(identity, encode_request(request, 0, timeout_ms=0, oneway=True), payload)
+
+    def set_access(self, table: AccessTable) -> None:
+        """From now on these are the users and their rights. What waits is looked at again: it may be a revoked user's."""
+        assert self._door is not None
+        self._door.set_access(table)
+        for call in list(self._looked_at):
+            denial = self._refusal(self._door.guard, call.key, call.request, address="")
+            if denial is not None:
+                self.fail(call, denial)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         """Runs `callback` once, `delay_ms` from now."""
@@ -336,9 +385,18 @@ class RequestLoop:
                 self._other_cluster += 1
                 self._answer_unheard(identity, opaque, error, more)
                 return
+        key = ""
+        if self.guard is not None:
+            key = self._socket.peer_key
+            refusal = self._refusal(self.guard, key, request)  # type: ignore[arg-type]
+            if refusal is not None:
+                self._answer_unheard(identity, opaque, refusal, more)
+                return
         handler, lane, at_once = entry
         deadline_ms = self._now_ms + (timeout_ms if 0 < timeout_ms < CALL_TIMEOUT_MS_MAX else CALL_TIMEOUT_MS_MAX)
-        call: Call[Request] = Call(self, lane, identity, opaque, oneway, deadline_ms, request)  # type: ignore[arg-type]
+        call: Call[Request] = Call(self, lane, identity, opaque, oneway, deadline_ms, request, key)  # type: ignore[arg-type]
+        if key:
+            self._looked_at.add(call)
         lane.in_flight += 1
         if more and not self._receive_payload(call):
             return
@@ -353,6 +411,18 @@ class RequestLoop:
                 call.payload = bytes(self.arena.view[call.begin : call.end])
             lane.queue.append((call, min(deadline_ms, self._now_ms + lane.limits.deadline_ms)))
             self._queued += 1
+
+    def _refusal(self, guard: Guard, key: str, request: Request, address: str | None = None) -> AccessDenied | None:
+        """None if the owner of `key` may make this request; who is told otherwise is noted."""
+        if address is None:
+            address = self._socket.peer_address if guard.asks_address else ""
+        refusal = guard.check(key, address, request)
+        if refusal is None:
+            return None
+        self._denied += 1
+        if self._door is not None:
+            self._door.on_denied(refusal)
+        return denied(refusal)
 
     def _receive_payload(self, call: Call[Request]) -> bool:
         begin = self.arena.used
@@ -425,6 +495,8 @@ class RequestLoop:
         if call.answered:
             return False
         call.answered = True
+        if call.key:
+            self._looked_at.discard(call)
         call.lane.in_flight -= 1
         self._in_flight_bytes -= call.end - call.begin
         return not call.oneway
@@ -476,9 +548,9 @@ def _accept(_: Request, __: str) -> None:
 class Publisher:
     """Publishes to subscribers at `address`. One thread; a context manager."""
 
-    def __init__(self, bind: str) -> None:
+    def __init__(self, bind: str, door: Door | None = None) -> None:
         """`bind`: "host:port", port 0 = any free one. Raises ConfigError if it cannot be bound."""
-        self._socket = PubSocket(bind)
+        self._socket = PubSocket(bind, door.security if door is not None else None)
         self.address = self._socket.address
         self.port = int(self.address.rpartition(":")[2])
 

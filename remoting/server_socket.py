@@ -24,6 +24,7 @@ from .base_socket import (
     unbind_inside,
 )
 from .options import FRAMES_MAX
+from .security.curve_socket import ServerSecurity, peer_address, user_key
 
 Payload = bytes | memoryview | zmq.Frame
 """One outgoing frame: bytes, which are copied at each send, or a `shared_payload`, which was copied once."""
@@ -47,17 +48,34 @@ def shared_payload(data: bytes | memoryview) -> Payload:
 class RouterSocket:
     """Receives [identity, header, payload...] and sends the same; one blocking receive serves TCP and the wake-up."""
 
-    def __init__(self, bind: str, frame_bytes_max: int) -> None:
-        self._context = _context_for(bind)
+    def __init__(
+        self,
+        bind: str,
+        frame_bytes_max: int,
+        security: ServerSecurity | None = None,
+        open_bind: str = "",
+        *,
+        only_servers: bool = False,
+    ) -> None:
+        """`security`: only who is let in comes in, and `peer_key` says who sent the last message. `open_bind`: a second address
+        for those without a key."""
+        self._security = None if is_inside(bind) else security
+        self._context = self._security.context if self._security is not None else _context_for(bind)
         self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
+        self._last: zmq.Frame | None = None  # the header of the last message, if its sender matters
         self._wake = new_socket(self._context, "WAKE")
         self._wake_lock = threading.RLock()  # re-entrant: a signal handler may ring while the same thread does
         self._timeout_ms = -1
         self.dropped_slow = 0  # replies to a peer that does not read
         self.dropped_gone = 0  # replies to a peer that is gone
-        self.address = ""  # until it is bound
+        self.address = self.open_address = ""  # until it is bound
         try:
+            if self._security is not None:
+                self._security.secure(self._socket, only_servers=only_servers)
             self.address = bind_tcp(self._socket, bind)
+            if self._security is not None and open_bind:
+                self._security.open_up(self._socket)
+                self.open_address = bind_tcp(self._socket, open_bind)
             wake = f"inproc://wake-{id(self)}"
             self._socket.bind(wake)
             self._wake.connect(wake)
@@ -83,6 +101,8 @@ class RouterSocket:
         except zmq.Again:
             return None
         header = self._recv(0, copy=False)  # a frame object knows whether more follow; asking the socket costs 1 us
+        if self._security is not None:
+            self._last = header
         return identity, header.bytes, header.more
 
     def receive_nowait(self) -> tuple[bytes, bytes, bool] | None:
@@ -92,7 +112,19 @@ class RouterSocket:
         except zmq.Again:
             return None
         header = self._recv(0, copy=False)
+        if self._security is not None:
+            self._last = header
         return identity, header.bytes, header.more
+
+    @property
+    def peer_key(self) -> str:
+        """The key of who sent the last message; "" for a wake-up, and where nobody needs one."""
+        return "" if self._last is None else user_key(self._last)
+
+    @property
+    def peer_address(self) -> str:
+        """The IP address of who sent the last message."""
+        return "" if self._last is None else peer_address(self._last)
 
     def has_more(self) -> bool:
         """True if another message has come. Cheaper than `receive_nowait` if the answer is no."""
@@ -159,17 +191,21 @@ class RouterSocket:
         end_inside(self.address)
         unbind_inside(self._socket, self.address)
         self._socket.close()
-        end_context(self._context)
+        if self._security is None:
+            end_context(self._context)
 
 
 class PubSocket:
     """Publishes to all subscribers; never waits; a slow subscriber loses announcements."""
 
-    def __init__(self, bind: str) -> None:
-        self._context = _context_for(bind)
+    def __init__(self, bind: str, security: ServerSecurity | None = None) -> None:
+        self._security = None if is_inside(bind) else security
+        self._context = self._security.context if self._security is not None else _context_for(bind)
         self._socket = new_socket(self._context, "PUB")
         self.address = ""  # until it is bound
         try:
+            if self._security is not None:
+                self._security.secure(self._socket)
             self.address = bind_tcp(self._socket, bind)
         except BaseException:
             self.close()
@@ -183,4 +219,5 @@ class PubSocket:
         """Owner thread, within the linger time."""
         unbind_inside(self._socket, self.address)
         self._socket.close()
-        end_context(self._context)
+        if self._security is None:
+            end_context(self._context)

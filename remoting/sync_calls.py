@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ClientClosed, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
+from ..model.errors import (
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectionLost,
+    RemoteProtocolError,
+    RequestTimeout,
+    ZenitError,
+)
 from .client_socket import ClientContext, Dealer, Payload
 from .commands import Reply, Request, RequestFor
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
@@ -62,7 +69,8 @@ class SyncConnection:
     def call(
         self, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int, now_ms: int, cluster_id: str
     ) -> tuple[_Reply, bytes]:
-        """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, ClientClosed, RemoteProtocolError."""
+        """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, AuthenticationFailed, ClientClosed,
+        RemoteProtocolError."""
         opaque = next(self._opaques)
         frame = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=cluster_id)
         pushed: list[tuple[bytes, bytes]] = []
@@ -125,7 +133,7 @@ class SyncConnection:
         if self.closing:
             raise ClientClosed("client")
         if self._dealer.is_lost():
-            raise ConnectionLost(self._dealer.address)
+            raise self._dealer.loss()
         left_ms = give_up_ms - monotonic_ms()
         if left_ms <= 0:
             raise RequestTimeout(f"{type(request).__name__} at {self._dealer.address}", timeout_ms)
@@ -188,7 +196,7 @@ class SyncCalls:
         connection = self._connection(address, now_ms)
         try:
             return connection.call(request, payload, timeout_ms, now_ms, self.cluster_id)
-        except (ConnectionLost, RemoteProtocolError, ClientClosed):
+        except (ConnectionLost, AuthenticationFailed, RemoteProtocolError, ClientClosed):
             self._drop(connection)
             raise
         except ZenitError:

@@ -214,6 +214,14 @@ class GroupMember:
             if replica.name != self.name
         }
 
+    def replica_at(self, address: str) -> str | None:
+        """The name of the replica with this address, for clients or for replication; None if the group has none. Any thread."""
+        known = self._replica.known
+        for replica in known.node.replicas if known is not None else ():
+            if address in (replica.address, replica.replication_address):
+                return replica.name
+        return None
+
     def life(self, address: str) -> Life:
         """What to register: this incarnation, and the report on the last one."""
         facts = self._start_facts

@@ -13,6 +13,7 @@ from ...model.errors import ZenitError
 from ...remoting.client import RemotingClient
 from ...remoting.commands import Request
 from ...remoting.request_rows import Row
+from ...remoting.security.opened_security import Secured
 from ...remoting.server import Handler, RequestLoop
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
@@ -51,6 +52,7 @@ class PartGround:
     cluster: ClusterMembership
     host: PartHost
     address: str
+    secured: Secured | None = None
 
 
 class GroupPart(Protocol):

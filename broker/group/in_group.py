@@ -13,8 +13,11 @@ from typing import Any
 
 from ...model.errors import ReplicaTimeout, StoreNotWriteable
 from ...model.groups.group import FlushMode, GroupSettings, KnownGroup
+from ...model.security.principals import ANY
+from ...model.security.rights import Action, Resource
 from ...remoting.commands import FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetLogRange
 from ...remoting.request_rows import Row, row
+from ...remoting.security.door import Door
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 from ...store.opening.store_files import StoreLock
 from ..config import BrokerConfig
@@ -66,9 +69,11 @@ class InGroup:
             files=files,
             directory=directory,
             client=ground.client,
-            sockets=ZeroMqSockets(),
+            sockets=ZeroMqSockets(ground.secured, self._admits),
             host=ground.host,
         )
+        if ground.secured is not None:
+            ground.secured.keys.find = partial(self._keys_at, ground.secured.door)
         self._link = link_to_group(ground, member, on_start_counter_behind=self._on_start_counter_behind)
         self._repairs: Repairs | None = None
         self.replication_address = member.replication_address
@@ -127,6 +132,21 @@ class InGroup:
         """The replica, and the repair of damage."""
         assert self._repairs is not None
         return {"replication": self._member.document(), "repairs": self._repairs.document()}
+
+    def _admits(self, key: str, replica: str) -> bool:
+        """Whether the owner of a key is this replica of the group."""
+        if self._ground.secured is None:
+            return True
+        guard, name = self._ground.secured.door.guard, f"{self._ground.config.name}/{replica}"
+        user = guard.user_of(key)
+        return user is not None and guard.table.decide(user, Action.SERVE, Resource.REPLICA, name).allowed
+
+    def _keys_at(self, door: Door, address: str) -> tuple[str, ...]:
+        """The public keys of the replica that has this address, by the users that are bound to it. Of a static master that
+        nobody has told of yet: those of any of the group."""
+        table, config = door.guard.table, self._ground.config
+        name = ANY if address == config.static_master else None
+        return table.server_keys(config.name, self._member.replica_at(address) or name or "")
 
     def _on_start_counter_behind(self, current: int) -> None:
         """Our disk was set back: we need an incarnation that nobody knows."""

@@ -51,7 +51,14 @@ class PortListener(Protocol):
 class ReplicationPort:
     """A context manager; bound at construction."""
 
-    def __init__(self, bind: str, loop: RequestLoop, listener: PortListener, *, sockets: ReplicationSockets) -> None:
+    def __init__(
+        self,
+        bind: str,
+        loop: RequestLoop,
+        listener: PortListener,
+        *,
+        sockets: ReplicationSockets,
+    ) -> None:
         """`bind`: "host:port". Raises ConfigError if the address cannot be bound. Closes `sockets` at its own end."""
         self._loop = loop
         self._listener = listener
@@ -127,6 +134,9 @@ class ReplicationPort:
                 self._listener.on_bad_slave_frame(*peer)
             return
         if isinstance(frame, Opening):
+            if not self._sockets.admits(self._router.peer_key, frame.name):
+                log.warning("an opening under another's name is dropped replica=%s", frame.name)
+                return
             self._asking = ((frame.name, frame.session), identity)
             self._listener.on_slave_frame(frame.name, frame)
             self._asking = None

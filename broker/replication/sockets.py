@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...remoting.client_socket import ClientContext
+from ...remoting.security.opened_security import Secured
 from ...remoting.server_socket import Payload, RouterSocket, shared_payload
 from .frames import CHUNK_BYTES_MAX, FRAME_BYTES_MAX
 
@@ -24,6 +25,10 @@ class SlavesSocket(Protocol):
 
     def receive_nowait(self) -> tuple[bytes, bytes, bool] | None:
         """(identity, header, whether payload frames follow) of the next message; None if there is none."""
+
+    @property
+    def peer_key(self) -> str:
+        """The key of who sent the message just received; "" where nobody needs one."""
 
     def skip_payload(self) -> None:
         """Drops the payload frames of the message just received."""
@@ -69,6 +74,9 @@ class ReplicationSockets(Protocol):
     def connect(self, address: str) -> MasterSocket:
         """Opens a connection. Raises ZenitError if that fails at once."""
 
+    def admits(self, key: str, replica: str) -> bool:
+        """Whether the owner of a key may open a session as this replica; always where nobody needs one."""
+
     def shared(self, data: bytes | memoryview) -> Payload:
         """The same as a payload for several receivers: copied once."""
 
@@ -77,14 +85,18 @@ class ReplicationSockets(Protocol):
 
 
 class ZeroMqSockets:
-    """Real ZeroMQ sockets."""
+    """Real ZeroMQ sockets; only servers are let in where there are keys."""
 
-    def __init__(self) -> None:
-        self._context = ClientContext()
+    def __init__(self, secured: Secured | None, admits: Callable[[str, str], bool]) -> None:
+        """`admits`: see `ReplicationSockets`."""
+        self.admits = admits
+        self._door = secured.door if secured is not None else None
+        self._context = ClientContext(secured.keys if secured is not None else None)
 
     def bind(self, address: str) -> SlavesSocket:
         """See `ReplicationSockets`."""
-        return RouterSocket(address, FRAME_BYTES_MAX)
+        security = self._door.security if self._door is not None else None
+        return RouterSocket(address, FRAME_BYTES_MAX, security, only_servers=True)
 
     def connect(self, address: str) -> MasterSocket:
         """See `ReplicationSockets`."""

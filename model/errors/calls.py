@@ -146,6 +146,20 @@ class HostNotFound(ConnectionLost):
         return f"cannot reach {self.address}: the host name has no address; check its spelling"
 
 
+class HandshakeFailed(ConnectionLost):
+    """The peer ended the connection before anything could be asked. Args: address, reason."""
+
+    code = 9204
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address)
+        self.args = (address, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.address} {self.reason}"
+
+
 class RemoteProtocolError(ZenitError):
     """The other side broke the protocol. Args: what."""
 

@@ -62,14 +62,14 @@ class AccessTable:
         return self._by_key.get(key)
 
     def server_keys(self, group: str, replica: str) -> tuple[str, ...]:
-        """The public keys of the servers that may be this replica."""
+        """The public keys of the servers that may be this replica, or, of ANY, any replica of the group."""
         return tuple(
             key
             for user in self.users.values()
             if user.binding is not None
             and not user.disabled
             and user.binding.group in (ANY, group)
-            and user.binding.replica in (ANY, replica)
+            and (replica == ANY or user.binding.replica in (ANY, replica))
             for key in user.keys
         )
 

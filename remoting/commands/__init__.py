@@ -80,11 +80,13 @@ from .name_server import CountReply as CountReply
 from .name_server import DeleteTopicRoute as DeleteTopicRoute
 from .name_server import GetClusterInfo as GetClusterInfo
 from .name_server import GetRoute as GetRoute
+from .name_server import GetServerKeys as GetServerKeys
 from .name_server import GetTopicList as GetTopicList
 from .name_server import RegisterBroker as RegisterBroker
 from .name_server import RegisterReply as RegisterReply
 from .name_server import RegisterTopics as RegisterTopics
 from .name_server import RouteReply as RouteReply
+from .name_server import ServerKeysReply as ServerKeysReply
 from .name_server import TopicListReply as TopicListReply
 from .name_server import UnregisterBroker as UnregisterBroker
 from .name_server import UpdateTopics as UpdateTopics

@@ -23,6 +23,7 @@ class RegisterBroker(RequestFor[RegisterReply]):
     of the same name with another id is refused (WrongCluster) while the first is alive. incarnations: of the topics, in the
     same order; empty = not given. `version`: of these topics, which heartbeats and UpdateTopics name; 0 = not given.
     `is_whole` False: more topics follow (RegisterTopics); those that were registered before stay until the last have come.
+    `open_address`: where clients without a key connect to; "" = nowhere else.
     """
 
     cluster: str
@@ -36,6 +37,7 @@ class RegisterBroker(RequestFor[RegisterReply]):
     incarnations: tuple[int, ...] = ()
     version: int = 0
     is_whole: bool = True
+    open_address: str = ""
 
 
 @request(104, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(as_replica(),))
@@ -124,7 +126,8 @@ class RouteReply(Reply):
     """queues: ((broker name, read queues, write queues, permission), ...).
 
     brokers: ((cluster, broker name, ((broker id, address), ...)), ...). cluster_ids: ((cluster, its id), ...).
-    incarnations: of the topic at each of `queues`.
+    incarnations: of the topic at each of `queues`. server_keys: ((address, public key), ...) of the brokers, and `mark`, by
+    which the name server announces changes of this topic; both only to a client with a key.
     """
 
     queues: tuple[tuple[str, int, int, int], ...]
@@ -132,6 +135,8 @@ class RouteReply(Reply):
     publish_port: int = 0
     cluster_ids: tuple[tuple[str, str], ...] = ()
     incarnations: tuple[int, ...] = ()
+    server_keys: tuple[tuple[str, str], ...] = ()
+    mark: str = ""
 
 
 @request(105, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.GET),))
@@ -141,6 +146,19 @@ class GetRoute(RequestFor[RouteReply]):
     queue."""
 
     topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKeysReply(Reply):
+    """server_keys: ((address, public key), ...) of all brokers that are registered, and of the servers of the trusted file."""
+
+    server_keys: tuple[tuple[str, str], ...]
+
+
+@request(9210, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=())
+@dataclass(frozen=True, slots=True)
+class GetServerKeys(RequestFor[ServerKeysReply]):
+    """The public keys of servers, for whoever has a key of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ...model.security.access_table import AccessDecision, AccessTable
 from ...model.security.principals import User
 from ...model.security.rights import Resource, Right
 from ..commands import Request
+from .admission import OPEN_KEY
 
 UNKNOWN: Final = "(unknown)"
 """The user in an error where the connection's key has no user any more."""
@@ -35,8 +36,10 @@ class Refusal:
 class Guard:
     """Decides for one server. `group`: the broker name of the server, "" if it is no broker."""
 
-    def __init__(self, table: AccessTable, *, group: str = "") -> None:
+    def __init__(self, table: AccessTable, *, group: str = "", open_user: str = "") -> None:
+        """`open_user`: the name of who comes by the open port."""
         self.table = table
+        self._open_user = open_user
         self._group = group
 
     @property
@@ -45,12 +48,12 @@ class Guard:
         return self.table.asks_address
 
     def user_of(self, key: str) -> User | None:
-        """The user of a connection; None if the key is known no more."""
-        return self.table.user_of(key)
+        """The user of a connection; None if the key is known no more. Any thread."""
+        return self.table.users.get(self._open_user) if key == OPEN_KEY else self.table.user_of(key)
 
     def check(self, key: str, address: str, request: Request) -> Refusal | None:
         """None if the owner of `key`, who sends from `address`, has all rights that the request needs."""
-        user = self.table.user_of(key)
+        user = self.user_of(key)
         if user is None or user.disabled:
             return Refusal(
                 key, user.name if user is not None else UNKNOWN, address, type(request).__name__, None, "", None

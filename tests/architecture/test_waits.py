@@ -52,6 +52,9 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "a worker between messages, which work or the consumer's end wakes": (
         "client/consuming/push/work.py PushWork._wait_ready: ready.wait",
     ),
+    "a thread between questions, which its process's end wakes": (
+        "remoting/security/curve_socket.py ServerSecurity._answer: self._questions.recv_multipart",
+    ),
     "the work of a combiner, whose requests have deadlines": (
         "client/aio/event_loop.py OnLoop.to_its_end: await",
         "client/connection/waiting.py Blocking.to_its_end: await",

@@ -64,6 +64,11 @@ class SimulatedRouter:
         """See `SlavesSocket`."""
         return self._inbox.popleft() if self._inbox else None
 
+    @property
+    def peer_key(self) -> str:
+        """See `SlavesSocket`."""
+        return ""
+
     def skip_payload(self) -> None:
         """No slave sends one."""
 
@@ -183,6 +188,10 @@ class SimulatedSockets:
         dealer = SimulatedDealer(self._harbour, self._host, self._loop, address)
         self._dealers = [one for one in self._dealers if not one._is_closed] + [dealer]
         return dealer
+
+    def admits(self, key: str, replica: str) -> bool:
+        """See `ReplicationSockets`; nobody needs a key here."""
+        return True
 
     def shared(self, data: bytes | memoryview) -> bytes | memoryview:
         """As it is."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from zenitmq.model.clock import monotonic_ms
-from zenitmq.model.errors import BufferFull, RequestTimeout
+from zenitmq.model.errors import BufferFull, ConnectionLost, RequestTimeout
 from zenitmq.remoting.channel import Channel
 from zenitmq.remoting.client_socket import Dealer
 from zenitmq.remoting.commands import GetMaxOffset, OffsetReply
@@ -27,6 +27,9 @@ class FakeDealer:
         self.sent: list[bytes] = []
         self.signalled = False
         self._arrived: deque[tuple[bytes, bytes]] = deque()
+
+    def loss(self) -> ConnectionLost:
+        return ConnectionLost(ADDRESS)
 
     def arrive(self, header: bytes) -> None:
         self._arrived.append((header, b""))

@@ -90,7 +90,8 @@ def test_whatever_stores_sends_or_pulls_needs_a_right() -> None:
         "UnregisterClient",
         "RenewHold",
         "ReleaseHold",
-    }  # the sender has given, or was given, what they name
+        "GetServerKeys",
+    }  # the sender has given, or was given, what they name; public keys are for every user
 
 
 def test_a_server_has_a_row_for_each_request_it_serves() -> None:

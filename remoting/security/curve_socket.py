@@ -1,0 +1,139 @@
+"""CURVE keys on sockets, and the thread that answers ZAP questions. Imports zmq.
+
+A server's sockets share one context, in which the ZAP thread is bound before any of them: without a handler ZeroMQ lets
+everyone in. A domain is set and enforced on each, for without one it does not even ask.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import zmq
+from zmq.utils import z85
+
+from ...model.clock import Clock
+from ..base_socket import new_context
+from .admission import NO, Admission, Doorkeeper
+from .key_file import KeyPair
+
+log = logging.getLogger(__name__)
+
+DOMAIN: Final = b"zenit"
+SERVERS_DOMAIN: Final = b"zenit-servers"
+"""Of sockets to which only servers may connect."""
+
+ENDPOINT: Final = "inproc://zeromq.zap.01"
+VERSION: Final = b"1.0"
+IO_THREADS: Final = 2  # encryption runs in them, without Python's lock
+STOP_MS: Final = 5_000
+_STOP: Final = b"stop"
+
+
+def new_key_pair() -> KeyPair:
+    """A fresh pair, from the operating system's random numbers."""
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public.decode(), secret.decode())
+
+
+def public_of(secret: str) -> str:
+    """The public key of a secret one."""
+    return zmq.curve_public(secret.encode()).decode()
+
+
+def secure_client(socket: zmq.Socket[bytes], pair: KeyPair, server_key: str) -> None:
+    """Before it connects: the socket proves `pair`, and talks only to who has the secret of `server_key`."""
+    socket.set(zmq.CURVE_SERVERKEY, server_key.encode())
+    socket.set(zmq.CURVE_PUBLICKEY, pair.public.encode())
+    socket.set(zmq.CURVE_SECRETKEY, pair.secret.encode())
+
+
+class ServerSecurity:
+    """The context of a secured server's sockets, and its doorkeeper. Open it before the sockets, close it after them."""
+
+    def __init__(self, pair: KeyPair, doorkeeper: Doorkeeper, clock: Clock) -> None:
+        self.pair = pair
+        self._doorkeeper = doorkeeper
+        self._clock = clock
+        self.context = new_context()
+        self.context.set(zmq.IO_THREADS, IO_THREADS)
+        self._questions = self.context.socket(zmq.ROUTER)
+        self._questions.bind(ENDPOINT)
+        self.on_refused: Callable[[str, str, str], None] | None = None
+        """(address, key, reason), called in the ZAP thread: the event."""
+        self._thread = threading.Thread(target=self._answer, name="zenit-zap", daemon=True)
+        self._thread.start()
+
+    def secure(self, socket: zmq.Socket[bytes], *, only_servers: bool = False) -> None:
+        """For the addresses that are bound next: CURVE, and each peer is asked about."""
+        socket.set(zmq.ZAP_DOMAIN, SERVERS_DOMAIN if only_servers else DOMAIN)
+        socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        socket.set(zmq.CURVE_SERVER, 1)
+        socket.set(zmq.CURVE_SECRETKEY, self.pair.secret.encode())
+
+    def open_up(self, socket: zmq.Socket[bytes]) -> None:
+        """For the addresses that are bound next: no keys; each peer is asked about nevertheless."""
+        socket.set(zmq.CURVE_SERVER, 0)
+
+    def close(self) -> None:
+        """Ends the thread and the context; the sockets are closed already."""
+        stop = self.context.socket(zmq.DEALER)
+        stop.connect(ENDPOINT)
+        stop.send(_STOP)
+        self._thread.join(STOP_MS / 1000)
+        stop.close(linger=0)
+        self.context.term()
+
+    def _answer(self) -> None:
+        try:
+            while True:
+                frames = self._questions.recv_multipart()
+                if frames[-1] == _STOP and len(frames) == 2:
+                    return
+                self._answer_one(frames)
+        finally:
+            self._questions.close(linger=0)
+
+    def _answer_one(self, frames: list[bytes]) -> None:
+        """frames: [routing id, empty, version, request id, domain, address, identity, mechanism, credentials ...]."""
+        if len(frames) < 8 or frames[1]:
+            return
+        request_id, domain, address, mechanism = frames[3], frames[4], frames[5].decode("ascii", "replace"), frames[7]
+        key = (
+            z85.encode(frames[8]).decode()
+            if mechanism == b"CURVE" and len(frames) == 9 and len(frames[8]) == 32
+            else ""
+        )
+        try:
+            if frames[2] != VERSION or domain not in (DOMAIN, SERVERS_DOMAIN):
+                admission = Admission(NO, "another domain")
+            else:
+                now_ms, name = self._clock.monotonic_ms(), mechanism.decode("ascii", "replace")
+                admission = self._doorkeeper.decide(name, key, address, now_ms, only_servers=domain == SERVERS_DOMAIN)
+        except Exception:  # the door stays closed, and the thread alive
+            log.exception("an admission failed")
+            admission = Admission(NO, "a fault of the server")
+        if not admission.key and self.on_refused is not None:
+            self.on_refused(address, key, admission.reason)
+        status, reason = admission.status.encode(), admission.reason.encode()
+        self._questions.send_multipart(
+            [frames[0], b"", VERSION, request_id, status, reason, admission.key.encode(), b""]
+        )
+
+
+def user_key(frame: zmq.Frame) -> str:
+    """The key of the connection on which a frame came, as the ZAP thread named it; "" for one of our own process."""
+    try:
+        return str(frame.get("User-Id"))
+    except zmq.ZMQError:
+        return ""
+
+
+def peer_address(frame: Any) -> str:
+    """The IP address of that connection; "" if it has none."""
+    try:
+        return str(frame.get("Peer-Address"))
+    except zmq.ZMQError:
+        return ""

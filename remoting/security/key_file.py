@@ -1,0 +1,141 @@
+"""The file that holds a key pair, and where its owner learns whom to trust: parsed, made, and read only if nobody else can.
+
+    # key of user "billing"; whoever has this file is that user
+    user = "billing"
+    public = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+    secret = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"
+
+    [servers]
+    "127.0.0.1:9876" = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
+
+Keys are CURVE keys as Z85 text of 40 characters (ZeroMQ RFC 26 and 32). `servers`: the public keys of the name servers, which
+tell those of all other servers.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...model.errors import InvalidParameter, KeyFileRefused
+from ...model.plain_dataclass import dataclass
+from ...model.security.principals import check_public_key
+
+FILE_BYTES_MAX: Final = 64 * 1024
+SERVERS_MAX: Final = 1024
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """`secret` is never shown: not in a repr, a log or an error."""
+
+    public: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"KeyPair(public={self.public!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """What a key file says. `servers`: {"host:port": public key}."""
+
+    user: str
+    pair: KeyPair
+    servers: Mapping[str, str]
+
+
+def parse_key_file(text: str, path: str) -> KeyFile:
+    """The content of a key file. `path`: for errors. Raises KeyFileRefused."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise KeyFileRefused(path, f"it is no key file: {str(error)[:120]}") from None
+    unknown = sorted(set(document) - {"user", "public", "secret", "servers"})
+    if unknown:
+        raise KeyFileRefused(path, f"unknown entry {unknown[0][:40]!r}; it has user, public, secret and [servers]")
+    servers = document.get("servers", {})
+    if not isinstance(servers, dict) or len(servers) > SERVERS_MAX:
+        raise KeyFileRefused(
+            path, f'[servers] is no table of "host:port" = "public key" with at most {SERVERS_MAX} rows'
+        )
+    pair = KeyPair(_key(document, "public", path), _key(document, "secret", path))
+    return KeyFile(_text(document, "user", path), pair, {at: _key(servers, at, path) for at in servers})
+
+
+def key_file_text(key: KeyFile) -> str:
+    """The text of a key file; `parse_key_file` gives the same back."""
+    lines = [
+        f'# key of user "{key.user}"; whoever has this file is that user',
+        f'user = "{key.user}"',
+        f'public = "{key.pair.public}"',
+        f'secret = "{key.pair.secret}"',
+        "",
+        "[servers]",
+        *(f'"{address}" = "{public}"' for address, public in key.servers.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read_key_file(path: str) -> KeyFile:
+    """The content of the file. Raises KeyFileRefused if it is missing or wrong, or if its group or others may read it."""
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise KeyFileRefused(path, "it is no file")
+            if mode & OTHERS:
+                raise KeyFileRefused(
+                    path, f"others than its owner may use it (mode {mode & 0o777:o}): chmod 600 {path}"
+                )
+            text = file.read(FILE_BYTES_MAX + 1)
+    except UnicodeDecodeError:
+        raise KeyFileRefused(path, "it is no text") from None
+    except OSError as error:
+        raise KeyFileRefused(path, f"it cannot be read ({error.strerror}); `zenit key new` makes one") from None
+    if len(text) > FILE_BYTES_MAX:
+        raise KeyFileRefused(path, f"it is longer than {FILE_BYTES_MAX} bytes")
+    return parse_key_file(text, path)
+
+
+def write_key_file(path: str, key: KeyFile, *, replace: bool = False) -> None:
+    """Writes the file with mode 600, whole or not at all. Raises KeyFileRefused if it exists and is not to be replaced,
+    or cannot be written."""
+    path = os.path.expanduser(path)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        if not replace and os.path.exists(path):
+            raise KeyFileRefused(
+                path, "it exists already, and whoever uses it would be locked out: choose another name"
+            )
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(key_file_text(key))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise KeyFileRefused(path, f"it cannot be written ({error.strerror})") from None
+
+
+def _text(document: Mapping[str, Any], name: str, path: str) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or not value or '"' in value or not value.isprintable():
+        raise KeyFileRefused(path, f"it has no {name}; `zenit key new` makes a whole one")
+    return value
+
+
+def _key(document: Mapping[str, Any], name: str, path: str) -> str:
+    try:
+        return check_public_key(document.get(name))  # type: ignore[arg-type]  # what is no text is refused
+    except InvalidParameter:
+        raise KeyFileRefused(path, f"{name[:64]!r} is no key: 40 characters of Z85") from None

@@ -1,0 +1,75 @@
+"""The keys with which a process connects to servers: its own pair, and what it knows of theirs.
+
+Any thread. A server may have two public keys while they are changed: after a handshake that failed the other one is tried.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from ...model.errors import ServerKeyUnknown
+from .key_file import KeyFile, KeyPair
+
+ADDRESSES_MAX: Final = 100_000
+
+Finder = Callable[[str], tuple[str, ...]]
+"""(address) -> the public keys that the server there may have; () = not known."""
+
+
+class KeyRing:
+    """`pair`: our own. `servers`: keys that are known from the start, by address; nothing that is told replaces them."""
+
+    def __init__(self, pair: KeyPair, servers: Mapping[str, str] | None = None) -> None:
+        self.pair = pair
+        self._fixed: dict[str, tuple[str, ...]] = {address: (key,) for address, key in (servers or {}).items()}
+        self._told: dict[str, tuple[str, ...]] = {}
+        self._turns: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.find: Finder | None = None
+        """Asked about an address that is not known otherwise; must not wait long."""
+
+    @classmethod
+    def of(cls, key: KeyFile) -> KeyRing:
+        """Of a key file."""
+        return cls(key.pair, key.servers)
+
+    def learn(self, servers: Iterable[tuple[str, str]]) -> None:
+        """(address, public key) as a name server tells them."""
+        with self._lock:
+            for address, key in servers:
+                known = self._told.get(address, ())
+                if key not in known:
+                    if len(self._told) >= ADDRESSES_MAX:
+                        self._told.clear()
+                    self._told[address] = (key, *known)[:2]
+                    self._turns.pop(address, None)
+
+    def fix(self, address: str, key: str) -> None:
+        """A key that is known from elsewhere, for an address at which nobody was expected."""
+        with self._lock:
+            self._fixed.setdefault(address, (key,))
+
+    def knows(self, address: str) -> bool:
+        """Whether `key_of` has an answer."""
+        return bool(self._candidates(address))
+
+    def key_of(self, address: str) -> str:
+        """The public key to expect at this address. Raises ServerKeyUnknown."""
+        found = self._candidates(address)
+        if not found:
+            raise ServerKeyUnknown(address)
+        return found[self._turns.get(address, 0) % len(found)]
+
+    def on_failed(self, address: str) -> None:
+        """A handshake failed there: the server may have its other key by now."""
+        with self._lock:
+            self._turns[address] = self._turns.get(address, 0) + 1
+
+    def _candidates(self, address: str) -> tuple[str, ...]:
+        with self._lock:
+            known = self._fixed.get(address) or self._told.get(address)
+        if known or self.find is None:
+            return known or ()
+        return self.find(address)

@@ -1,0 +1,186 @@
+"""A request loop behind a door: who comes in, who may ask for what, and what becomes of those whose rights are taken away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from zenitmq.model.arena import Arena
+from zenitmq.model.clock import SystemClock, monotonic_ms
+from zenitmq.model.errors import AccessDenied, AuthenticationFailed, ConnectionLost, HandshakeFailed, RequestTimeout
+from zenitmq.model.security.access_table import AccessTable
+from zenitmq.model.security.principals import Match, Rule, RuleEffect, User, UserKind
+from zenitmq.model.security.rights import Action, Resource
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import GetClusterInfo, GetMaxOffset, GetRoute, OffsetReply, PullMessages
+from zenitmq.remoting.security.curve_socket import new_key_pair
+from zenitmq.remoting.security.door import Door
+from zenitmq.remoting.security.key_ring import KeyRing
+from zenitmq.remoting.server import Call, RequestLoop
+
+SERVER, READER, STRANGER = new_key_pair(), new_key_pair(), new_key_pair()
+MAY_SEE = Rule(RuleEffect.ALLOW, frozenset({Action.GET}), Resource.TOPIC, Match.LITERAL, "t")
+MAY_READ = Rule(RuleEffect.ALLOW, frozenset({Action.SUB}), None, Match.ANY, "")
+
+
+def table(*rules: Rule, disabled: bool = False, key: str = READER.public) -> AccessTable:
+    users = [User("reader", (key,), rules=rules, disabled=disabled), User("visitor", (), rules=(MAY_SEE,))]
+    return AccessTable(users, ())
+
+
+class Served:
+    """A loop with a door, in a thread of its own."""
+
+    def __init__(self, opened: ExitStack, access: AccessTable, **options: Any) -> None:
+        clock = SystemClock()
+        self.door = opened.enter_context(Door(SERVER, access, clock, **options))
+        arena = Arena(drain_bytes=1 << 16, frame_bytes_max=1 << 16)
+        self.loop = opened.enter_context(RequestLoop(bind="127.0.0.1:0", arena=arena, clock=clock, door=self.door))
+        self.users: list[str] = []
+        self.loop.handle(GetMaxOffset, self._on_offset)
+        self.loop.handle(PullMessages, lambda _: None)  # it waits
+        thread = threading.Thread(target=self.loop.run)
+        thread.start()
+        opened.callback(thread.join)
+        opened.callback(self.loop.stop)
+
+    def _on_offset(self, call: Call[GetMaxOffset]) -> OffsetReply:
+        self.users.append(call.user)
+        return OffsetReply(7)
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def client_of(opened: ExitStack, served: Served, pair: Any, *, server_key: str = SERVER.public) -> RemotingClient:
+    keys = KeyRing(pair, {served.loop.address: server_key}) if pair is not None else None
+    return opened.enter_context(RemotingClient(keys=keys))
+
+
+def ask(client: RemotingClient, address: str, topic: str = "t", *, timeout_ms: int = 3000) -> OffsetReply:
+    return client.call(address, GetMaxOffset(topic, 0), timeout_ms=timeout_ms)[0]
+
+
+def test_a_known_user_may_do_what_its_rules_say(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE))
+    client = client_of(opened, served, READER)
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    assert served.users == ["reader"]
+    for topic in ("other", "unknown"):
+        with pytest.raises(AccessDenied, match=f"'reader' may not get on topic:{topic}"):
+            ask(client, served.loop.address, topic)
+    assert served.loop.statistics().denied == 2
+
+
+def test_who_is_not_known_is_told_so_within_a_second_and_gets_in_once_granted(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE))
+    client = client_of(opened, served, STRANGER)
+    for _ in range(2):
+        began_ms = monotonic_ms()
+        with pytest.raises(AuthenticationFailed, match="does not know the key"):
+            ask(client, served.loop.address)
+        assert monotonic_ms() - began_ms < 1000
+    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE, key=STRANGER.public)))
+    deadline_ms = monotonic_ms() + 5000
+    while True:
+        try:
+            assert ask(client, served.loop.address) == OffsetReply(7)
+            return
+        except AuthenticationFailed:
+            assert monotonic_ms() < deadline_ms
+
+
+@pytest.mark.parametrize("how", ["without a key", "a key, but another server's"])
+def test_a_handshake_that_fails_says_what_may_be_wrong(opened: ExitStack, how: str) -> None:
+    served = Served(opened, table(MAY_SEE))
+    if how == "without a key":
+        client, match = client_of(opened, served, None), r"does it want a key\?"
+    else:
+        client, match = client_of(opened, served, READER, server_key=STRANGER.public), "its public key is another one"
+    with pytest.raises(HandshakeFailed, match=match):
+        ask(client, served.loop.address)
+
+
+def test_a_revoked_user_is_refused_at_the_next_request_and_what_waits_ends(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE, MAY_READ))
+    client = client_of(opened, served, READER)
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    answers: list[Any] = []
+    told = threading.Event()
+
+    def on_reply(*answer: Any) -> None:
+        answers.append(answer)
+        told.set()
+
+    pull = PullMessages("g", "t", 0, 0, 1, 1, 60_000)
+    client.send_nowait(served.loop.address, pull, None, timeout_ms=60_000, on_reply=on_reply)
+    waiting = client_of(opened, served, READER)
+    with pytest.raises(RequestTimeout):  # the loop has taken both
+        waiting.call(served.loop.address, pull, timeout_ms=100)
+    served.loop.post(lambda: served.loop.set_access(table(disabled=True)))
+    assert told.wait(5)
+    assert isinstance(answers[0][2], AccessDenied)
+    with pytest.raises(AccessDenied):
+        ask(client, served.loop.address)
+
+
+def test_a_right_that_is_taken_away_ends_only_what_needs_it(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE, MAY_READ))
+    client = client_of(opened, served, READER)
+    told = threading.Event()
+    errors: list[Any] = []
+
+    def on_reply(_: Any, __: bytes, error: Any) -> None:
+        errors.append(error)
+        told.set()
+
+    client.send_nowait(
+        served.loop.address, PullMessages("g", "t", 0, 0, 1, 1, 60_000), None, timeout_ms=60_000, on_reply=on_reply
+    )
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE)))
+    assert told.wait(5)
+    assert isinstance(errors[0], AccessDenied)
+    assert ask(client, served.loop.address) == OffsetReply(7)
+
+
+def test_the_open_port_lets_in_who_has_no_key_as_one_user(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE), open_bind="127.0.0.1:0", open_user="visitor")
+    client = client_of(opened, served, None)
+    assert ask(client, served.loop.open_address) == OffsetReply(7)
+    with pytest.raises(AccessDenied, match="'visitor' may not get on topic:x"):
+        ask(client, served.loop.open_address, "x")
+    assert served.users == ["visitor"]
+    with pytest.raises(HandshakeFailed):
+        ask(client, served.loop.address)
+    keyed = client_of(opened, served, READER)
+    assert ask(keyed, served.loop.address) == OffsetReply(7)
+
+
+def test_too_many_handshakes_from_one_address_are_put_off(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE), handshakes_per_second=2)
+    clients = [client_of(opened, served, READER) for _ in range(5)]
+    lost = 0
+    for client in clients:
+        try:
+            ask(client, served.loop.address, timeout_ms=500)
+        except (ConnectionLost, RequestTimeout):
+            lost += 1
+    assert 1 <= lost <= 3
+    assert served.door.doorkeeper.put_off >= lost
+
+
+def test_a_super_user_may_ask_for_everything(opened: ExitStack) -> None:
+    access = AccessTable([User("root", (READER.public,), UserKind.SUPER)], ())
+    served = Served(opened, access)
+    guard = served.door.guard
+    assert guard.check(READER.public, "", GetClusterInfo()) is None
+    assert guard.check(READER.public, "", GetRoute("anything")) is None
+    assert ask(client_of(opened, served, READER), served.loop.address) == OffsetReply(7)
