@@ -20,7 +20,7 @@ from ..model.clock import Clock, SystemClock, monotonic_ns, thread_cpu_ns
 from ..model.config import describe_config
 from ..model.errors import NotMaster, StorePoisoned
 from ..model.events.table import BROKER_STARTED, BROKER_STOPPED, DISK_FAILED, STORE_EVENT
-from ..model.events.telling import tell
+from ..model.events.telling import kept_by, tell
 from ..model.ids import HostAddress
 from ..model.names import HALF_TOPIC
 from ..model.queue import QueueOffset
@@ -40,6 +40,7 @@ from .delay.delays import Delays
 from .delay.pace import Pace
 from .delay.timer_index import open_timer_index
 from .delay.timing import DelayRules
+from .event_file import EventFile
 from .group.alone import prepare_alone
 from .group.cluster_file import ClusterFile
 from .group.cluster_membership import ClusterMembership
@@ -94,6 +95,7 @@ class Broker:
         self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
         self._on_disk_failed: Callable[[], None] = _tell_nobody  # until the part in the group exists
         self._is_failing = False
+        self._events = EventFile(config.store_dir, node=config.node, group=config.group)
         self.is_reopening = False  # the store must be closed and reopened
 
     @property
@@ -105,6 +107,7 @@ class Broker:
         """Raises ConfigError (port), StoreInGroup, StoreLocked, StoreFormatError, StoreNotWriteable."""
         config = self._config
         with ExitStack() as started, needs_room():
+            started.enter_context(kept_by(self._events.keep))
             make_part: Callable[[PartGround], GroupPart]
             make_part = prepare_in_group(config) if config.has_group else prepare_alone(config)
             self._bind(started)
@@ -358,6 +361,7 @@ class Broker:
             *rows_of_replicas,
             row(commands.GetBrokerStatistics, self._on_statistics),
             row(commands.GetBrokerConfig, self._on_config),
+            row(commands.GetBrokerEvents, self._on_get_events),
             row(commands.ScrubLog, self._scrub.on_scrub),
         ]
         check_rows(rows, commands.SERVED_BY_BROKERS)
@@ -511,6 +515,9 @@ class Broker:
         document["scrub"] = self._scrub.document()
         document.update(self._part.document())
         reply_json(self._loop, call, document)
+
+    def _on_get_events(self, call: Call[commands.GetBrokerEvents]) -> None:
+        reply_json(self._loop, call, self._events.document(call.request.since_ms))
 
     def _on_config(self, call: Call[Request]) -> None:
         reply_json(self._loop, call, describe_config(self._config))

@@ -11,6 +11,7 @@ from typing import Self
 
 from .administration.admin_brokers import BrokerAdmin
 from .administration.admin_dead_letters import DeadLetterAdmin
+from .administration.admin_events import EventAdmin
 from .administration.admin_groups import GroupAdmin
 from .administration.admin_lite import LiteAdmin
 from .administration.admin_messages import MessageAdmin
@@ -20,7 +21,9 @@ from .connection.connection import Connection
 from .connection.waiting import Blocking, Waits, blocking
 
 
-class AdminCore(TopicAdmin, GroupAdmin, LiteAdmin, DeadLetterAdmin, MessageAdmin, TransactionAdmin, BrokerAdmin):
+class AdminCore(
+    TopicAdmin, GroupAdmin, LiteAdmin, DeadLetterAdmin, MessageAdmin, TransactionAdmin, BrokerAdmin, EventAdmin
+):
     """The administration client without its way of waiting.
 
     `Admin` below waits in the calling thread, the one in `zenitmq.aio` on an event loop. Methods that wait are coroutines
@@ -68,6 +71,7 @@ class Admin(AdminCore):
     commit_transaction = blocking(AdminCore._commit_transaction)
     rollback_transaction = blocking(AdminCore._rollback_transaction)
     cluster = blocking(AdminCore._cluster)
+    events = blocking(AdminCore._events)
     broker_statistics = blocking(AdminCore._broker_statistics)
     scrub = blocking(AdminCore._scrub)
     scrub_statistics = blocking(AdminCore._scrub_statistics)

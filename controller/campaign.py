@@ -11,15 +11,18 @@ Loop thread. Its environment (loop, worker, client, clock, how a session begins)
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ..model.clock import Clock
-from ..model.errors import BrokerBusy, BufferFull, NotLeadingController, ZenitError
+from ..model.errors import BrokerBusy, BufferFull, NotLeadingController, ReplicaGroupNotFound, ZenitError
+from ..model.events.event import Event, whole_lines
+from ..model.events.event_ring import EventRing, events_document
 from ..model.events.table import CONTROLLER_LEADS, CONTROLLER_YIELDS, ZOOKEEPER_BACK, ZOOKEEPER_LOST
 from ..model.events.telling import tell
 from ..model.groups.group import GroupNode, GroupSettings
@@ -29,7 +32,10 @@ from ..remoting.commands import (
     ControllerReply,
     ElectMaster,
     GetController,
+    GetControllerEvents,
     GetGroup,
+    GetGroupEvents,
+    JsonReply,
     RegisterReplica,
     RemoveReplica,
     ReplicaHeartbeat,
@@ -46,6 +52,7 @@ from .cluster_naming import ClusterNaming
 from .flush_round import Asker, FlushRound
 from .group.detection import Detection
 from .group.leadership import Leadership
+from .group_history import TICK_MS, GroupHistory
 from .group_store import (
     ControllerMember,
     GroupStore,
@@ -133,14 +140,35 @@ class Campaign:
         self._names: tuple[str, ...] = ()  # groups, as last listed while another led
         self._store: GroupStore | None = None
         self._term: LeadershipTerm | None = None
+        self._compared: LeadershipTerm | None = None  # the term that has compared histories with nodes
         self._attempts = 0  # to begin a session
         self._session_changes = 0  # the members read before the last change are outdated
         self._campaigning = self._must_campaign = False
+        self._history = GroupHistory(ground.worker, ground.clock, node=address)
+        self._ring = EventRing(role="controller", node=address)
         self._serve()
 
     def begin(self) -> None:
         """Begins a session with ZooKeeper; the rest follows by itself."""
         self._connect()
+
+    def keep_events(self) -> None:
+        """From now on it keeps what `keep` gets: a process does, not a simulation."""
+        self._loop.every(TICK_MS, self._on_history_tick)
+
+    def keep(self, event: Event) -> None:
+        """Takes an event of this process: one of a group for ZooKeeper, others in memory. Any thread."""
+        if event.kind.of_group:
+            self._history.keep(event)
+        else:
+            self._ring.keep(event)
+
+    def _on_history_tick(self) -> None:
+        term = self._term
+        if term is not None and term.is_ready and term is not self._compared:
+            self._compared = term
+            self._history.check(lambda: term.nodes if term is self._term else {})
+        self._history.on_tick(self._store if self._leadership.is_connected else None)
 
     # ---- requests
 
@@ -156,6 +184,8 @@ class Campaign:
             row(RemoveReplica, self._led(LeadershipTerm.on_remove_replica)),
             row(RestoreGroup, self._led(LeadershipTerm.on_restore)),
             row(GetGroup, self._led(LeadershipTerm.on_get_group)),
+            row(GetGroupEvents, self._led(self._on_get_group_events)),
+            row(GetControllerEvents, self._on_get_events),
         )
         check_rows(rows, (ServedBy.CONTROLLER, ServedBy.LEADING_CONTROLLER))
         for one in rows:
@@ -186,6 +216,26 @@ class Campaign:
         leader = self._leadership.leader if leads or not self._leadership.leads else ""
         names = self._term.broker_names if self._term is not None and leads else self._names
         return ControllerReply(leader, self._leadership.addresses, names)
+
+    def _on_get_events(self, call: Call[GetControllerEvents]) -> None:
+        self._reply_json(call, self._ring.document(call.request.since_ms))
+
+    def _on_get_group_events(self, term: LeadershipTerm, call: Call[GetGroupEvents]) -> None:
+        """Raises ReplicaGroupNotFound."""
+        request, store = call.request, self._store
+        if request.broker_name not in term.broker_names or store is None:
+            raise ReplicaGroupNotFound(request.broker_name)
+
+        def on_read(result: bytes | ZenitError) -> None:
+            if isinstance(result, ZenitError):
+                self._loop.fail(call, result)
+            else:
+                self._reply_json(call, events_document(whole_lines(result), request.since_ms))
+
+        self._worker.ask(partial(store.events, request.broker_name), on_read)
+
+    def _reply_json(self, call: Call[Request], document: dict[str, Any]) -> None:
+        self._loop.reply(call, JsonReply(), (json.dumps(document).encode(),))
 
     # ---- the session with ZooKeeper
 

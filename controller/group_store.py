@@ -15,10 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..model.groups.group import GroupNode, KnownGroup, Seen, Sighting
 from ..model.plain_dataclass import dataclass
+
+EVENTS_MAX: Final = 500
+EVENT_BYTES_MAX: Final = 200_000
+"""Of a group's history: a node of ZooKeeper may have a megabyte, and each event writes it whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,13 @@ class GroupStore(Protocol):
 
     def members(self) -> tuple[ControllerMember, ...]:
         """The members, oldest first: the first one leads."""
+
+    def add_events(self, broker_name: str, lines: tuple[bytes, ...]) -> None:
+        """Adds events to a group's history, which keeps the newest EVENTS_MAX. ZooKeeperUnavailable: it is unknown whether
+        they are stored; to add them again does no harm."""
+
+    def events(self, broker_name: str) -> bytes:
+        """A group's history: a line an event, oldest first."""
 
     def append_record(self, record: bytes) -> str:
         """Stores an audit record for ever; returns its name. ZooKeeperUnavailable: it is unknown whether it is stored."""

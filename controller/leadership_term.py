@@ -154,6 +154,11 @@ class LeadershipTerm:
         """All groups, and those that replicas know though ZooKeeper does not; sorted."""
         return tuple(sorted(self._names | self._damaged.keys() | self._hearing.broker_names))
 
+    @property
+    def nodes(self) -> dict[str, GroupNode]:
+        """The nodes of all groups that can be read, by name."""
+        return {name: self._detection.known(name).node for name in sorted(self._names)}
+
     # ---- what is known
 
     def on_touched(self, broker_name: str | None) -> None:

@@ -17,6 +17,7 @@ from typing import Final, Self
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
 from ..model.errors import ConfigError, WrongCluster
+from ..model.events.telling import kept_by
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.options import HEADER_BYTES_MAX
@@ -97,8 +98,10 @@ class Controller:
         """
         log.info("controller started address=%s zookeeper=%s", self.address, ",".join(self._config.zookeeper))
         try:
-            self._campaign.begin()
-            self._loop.run()
+            with kept_by(self._campaign.keep):
+                self._campaign.keep_events()
+                self._campaign.begin()
+                self._loop.run()
         except ConfigError:
             raise
         except Exception as error:  # of a timer or a posted callback: the top of the thread

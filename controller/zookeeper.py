@@ -5,6 +5,7 @@
     /zenit/{cluster}/seen/{broker_name}        what its replicas knew that ZooKeeper did not: JSON, it only grows
     /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
     /zenit/{cluster}/audit/record-{n}          what operators forced
+    /zenit/{cluster}/events/{broker_name}      a group's newest events, a line of JSON each
 
 n is the sequence number ZooKeeper gives; the controller with the lowest leads. A group's node is never deleted and
 created again: its versions would start over. kazoo repeats no request of ours by itself. A request that waits for a lost
@@ -35,10 +36,13 @@ from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from ..model.clock import monotonic_ms
 from ..model.errors import InvalidParameter, SightingsDamaged, ZooKeeperUnavailable
+from ..model.events.event import with_lines
 from ..model.groups.group import GroupNode, KnownGroup, Seen, Sighting
 from ..model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from ..model.groups.group_limits import check_name, check_token
 from .group_store import (
+    EVENT_BYTES_MAX,
+    EVENTS_MAX,
     ControllerMember,
     Listener,
     MembersTouched,
@@ -93,6 +97,7 @@ class ZooKeeperStore:
         self._seen = f"{root}/seen"
         self._controllers = f"{root}/controllers"
         self._audit = f"{root}/audit"
+        self._events = f"{root}/events"
         self._client = KazooClient(
             hosts=hosts, timeout=session_timeout_ms / 1000, connection_retry=dict(_RECONNECT), logger=log
         )
@@ -248,6 +253,37 @@ class ZooKeeperStore:
             found.append(ControllerMember(data.decode("ascii", "replace"), self._is_own(name)))
         return tuple(found)
 
+    # ---- events
+
+    def add_events(self, broker_name: str, lines: tuple[bytes, ...]) -> None:
+        path, what, end_ms = self._events_path(broker_name), f"keep events of {broker_name}", self._deadline_ms()
+        for _ in range(REMEMBER_TRIES):
+            data, version = self._read_events(broker_name, end_ms)
+            after = with_lines(data, lines, lines_max=EVENTS_MAX, bytes_max=EVENT_BYTES_MAX)
+            if after == data:
+                return
+            with contextlib.suppress(NodeExistsError, BadVersionError):
+                if version < FIRST_VERSION:
+                    self._ask(what, end_ms, self._client.create_async, path, after)
+                else:
+                    self._ask(what, end_ms, self._client.set_async, path, after, version=version)
+                return
+        raise ZooKeeperUnavailable(what, "other writers keep changing it")
+
+    def events(self, broker_name: str) -> bytes:
+        end_ms = self._deadline_ms()
+        self._ask(f"read events of {broker_name}", end_ms, self._client.sync_async, self._events_path(broker_name))
+        return self._read_events(broker_name, end_ms)[0]
+
+    def _read_events(self, broker_name: str, end_ms: int) -> tuple[bytes, int]:
+        """The history with its node's version; below FIRST_VERSION if there is none."""
+        what = f"read events of {broker_name}"
+        try:
+            data, status = self._ask(what, end_ms, self._client.get_async, self._events_path(broker_name))
+        except NoNodeError:
+            return b"", FIRST_VERSION - 1
+        return data, status.version
+
     # ---- records
 
     def append_record(self, record: bytes) -> str:
@@ -305,7 +341,7 @@ class ZooKeeperStore:
             raise ZooKeeperUnavailable(what, f"refused ({type(error).__name__})") from error
 
     def _make_folders(self) -> None:
-        for path in (self._groups, self._seen, self._controllers, self._audit):
+        for path in (self._groups, self._seen, self._controllers, self._audit, self._events):
             self._make_path(path)
 
     def _make_path(self, path: str) -> None:
@@ -337,6 +373,9 @@ class ZooKeeperStore:
 
     def _seen_path(self, broker_name: str) -> str:
         return f"{self._seen}/{check_name('broker', broker_name)}"
+
+    def _events_path(self, broker_name: str) -> str:
+        return f"{self._events}/{check_name('broker', broker_name)}"
 
     def _group_path(self, broker_name: str) -> str:
         return f"{self._groups}/{check_name('broker', broker_name)}"

@@ -16,8 +16,9 @@ from typing import Final, Self
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
 from ..model.errors import ConfigError
+from ..model.events.event_ring import EventRing
 from ..model.events.table import BROKER_LEFT, BROKER_REGISTERED, BROKER_SILENT
-from ..model.events.telling import tell
+from ..model.events.telling import kept_by, tell
 from ..model.route import TopicRoute
 from ..remoting.commands import (
     AddWritePermission,
@@ -29,6 +30,7 @@ from ..remoting.commands import (
     DeleteTopicRoute,
     Done,
     GetClusterInfo,
+    GetNameServerEvents,
     GetRoute,
     GetServerKeys,
     GetTopicList,
@@ -84,6 +86,7 @@ class NameServer:
         self.address = self._loop.address
         self.port = self._loop.port
         self.publish_port = self._publisher.port
+        self._ring = EventRing(role="namesrv", node=self.address)
         self._serve()
         self._loop.every(config.scan_interval_ms, self._on_scan)
 
@@ -97,7 +100,8 @@ class NameServer:
     def run(self) -> None:
         """Serves in the calling thread until `stop`."""
         log.info("name server started address=%s publish_port=%s", self.address, self.publish_port)
-        self._loop.run()
+        with kept_by(self._ring.keep):
+            self._loop.run()
 
     def stop(self) -> None:
         """Makes `run` return soon. From any thread or a signal handler."""
@@ -121,6 +125,7 @@ class NameServer:
             row(WipeWritePermission, self._on_wipe_write_permission),
             row(AddWritePermission, self._on_add_write_permission),
             row(DeleteTopicRoute, self._on_delete_topic),
+            row(GetNameServerEvents, self._on_get_events),
         )
         check_rows(rows, (ServedBy.NAME_SERVER,))
         for one in rows:
@@ -185,6 +190,10 @@ class NameServer:
 
     def _on_get_topic_list(self, call: Call[GetTopicList]) -> TopicListReply:
         return TopicListReply(*self._routes.topics_after(call.request.after, call.request.count_max))
+
+    def _on_get_events(self, call: Call[GetNameServerEvents]) -> None:
+        document = self._ring.document(call.request.since_ms)
+        self._loop.reply(call, JsonReply(), [json.dumps(document).encode()])
 
     def _on_get_cluster_info(self, call: Call[Request]) -> None:
         document = self._routes.cluster_info(self._clock.monotonic_ms())

@@ -54,6 +54,7 @@ class Admin(AdminCore):
     commit_transaction = AdminCore._commit_transaction
     rollback_transaction = AdminCore._rollback_transaction
     cluster = AdminCore._cluster
+    events = AdminCore._events
     broker_statistics = AdminCore._broker_statistics
     scrub = AdminCore._scrub
     scrub_statistics = AdminCore._scrub_statistics

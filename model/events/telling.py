@@ -22,7 +22,7 @@ from .repeats import Repeats
 ATTRIBUTE: Final = "zenit_event"
 """Of a log record: its `Event`."""
 
-Keeper = Callable[[Event], None]
+Keeper = Callable[[Event], object]
 
 
 class _Process:

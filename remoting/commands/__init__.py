@@ -48,6 +48,10 @@ from .controller import RemoveReplica as RemoveReplica
 from .controller import ReplicaHeartbeat as ReplicaHeartbeat
 from .controller import ReportMasterGone as ReportMasterGone
 from .controller import RestoreGroup as RestoreGroup
+from .events import GetBrokerEvents as GetBrokerEvents
+from .events import GetControllerEvents as GetControllerEvents
+from .events import GetGroupEvents as GetGroupEvents
+from .events import GetNameServerEvents as GetNameServerEvents
 from .groups import ConsumerListReply as ConsumerListReply
 from .groups import ConsumersChanged as ConsumersChanged
 from .groups import CreateGroup as CreateGroup

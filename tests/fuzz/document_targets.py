@@ -29,6 +29,7 @@ from zenitmq.broker.waiting.copies import real_queue
 from zenitmq.client.administration.admin_calls import document_of
 from zenitmq.client.administration.message_query import Criteria, PageMerge
 from zenitmq.client.consuming.push.broadcast_offsets import _parsed
+from zenitmq.controller.group_history import last_election
 from zenitmq.deploy.cluster_record import decode_record as decode_cluster_record
 from zenitmq.model.errors import (
     BrokerBusy,
@@ -42,6 +43,9 @@ from zenitmq.model.errors import (
     RemoteProtocolError,
     StoreFormatError,
 )
+from zenitmq.model.events.event import Event, decode_line, event_line, with_lines
+from zenitmq.model.events.event_ring import EventRing
+from zenitmq.model.events.table import ELECTED
 from zenitmq.model.groups.group import GroupNode, GroupSettings, Incarnation, Replica, Seen, Sighting
 from zenitmq.model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from zenitmq.model.names import SCHEDULE_TOPIC, STATE_TOPICS, TIMER_TOPIC
@@ -119,6 +123,17 @@ def check_cluster_file(data: bytes, _: Random) -> None:
     """An id, or a refusal that names the file."""
     cluster_id, _is_own = decode_cluster_file(data)
     assert isinstance(cluster_id, str)
+
+
+def check_event_line(data: bytes, _: Random) -> None:
+    """An event, or None; a history with it in between stays in order and bounded."""
+    decode_line(data)
+    good = event_line(Event(ELECTED, 7, (("group", "g"), ("epoch", 9))), role="controller", node="c").encode()
+    kept = with_lines(data, [good, *data.split(b"\n")], lines_max=3, bytes_max=10_000)
+    assert len(kept) <= 10_000
+    assert kept.count(b"\n") <= 3
+    last_election(kept)
+    EventRing(role="broker", node="a", lines=[data]).document(0)
 
 
 # ---- the log's events
@@ -364,6 +379,7 @@ def check_waiting(data: bytes, draw: Random) -> None:
 
 _KEPT_OFFSETS: Any = {"offsets": [["t", "b", 0, 5, 0], ["t", "b", 1, 7, 9]], "cluster_id": "9f1c2b3a4d5e6f70"}
 _CLUSTER_FILE = json.loads(encode_cluster_file("5f0c", is_settled=True).partition("\n")[0])
+_EVENT = json.loads(event_line(Event(ELECTED, 7, (("group", "g"), ("epoch", 3))), role="controller", node="c"))
 _POLICIES = (
     {"type": "CUSTOMIZED"},
     {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}},
@@ -395,6 +411,7 @@ def check_query_cursor(data: bytes, draw: Random) -> None:
 DOCUMENT_TARGETS = (
     Target("group-node", documents(json.loads(encode_node(_NODE))), check_group_node, (GroupNodeDamaged,)),
     Target("group-seen", documents(json.loads(encode_seen(_SEEN))), check_group_seen, (GroupNodeDamaged,)),
+    Target("event-line", documents(_EVENT), check_event_line, ()),
     Target("cluster-file", checked_lines(_CLUSTER_FILE), check_cluster_file, (StoreFormatError,)),
     Target("state-events", _events, check_events, (StoreFormatError,)),
     Target("state-snapshots", _snapshot, check_snapshot, (StoreFormatError,)),

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from zenitmq.controller.group_store import (
+    EVENT_BYTES_MAX,
+    EVENTS_MAX,
     ControllerMember,
     Listener,
     MembersTouched,
@@ -33,6 +35,7 @@ from zenitmq.controller.group_store import (
     Written,
 )
 from zenitmq.model.errors import SightingsDamaged, ZooKeeperUnavailable
+from zenitmq.model.events.event import with_lines
 from zenitmq.model.groups.group import GroupNode, KnownGroup, Seen, Sighting
 from zenitmq.model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from zenitmq.model.groups.group_limits import check_name
@@ -67,6 +70,7 @@ class ModelZooKeeper:
     groups: dict[str, Content] = field(default_factory=dict)
     seen: dict[str, bytes] = field(default_factory=dict)
     kept_records: list[bytes] = field(default_factory=list)
+    histories: dict[str, bytes] = field(default_factory=dict)
     controllers: dict[int, tuple[Session, str]] = field(default_factory=dict)  # sequence number -> (session, address)
     _stores: list[ModelStore] = field(default_factory=list)
     _sessions: int = 0
@@ -238,6 +242,16 @@ class ModelStore:
         self.watches_members = True
         oldest_first = [taken for _, taken in sorted(self.server.controllers.items())]
         return tuple(ControllerMember(address, session is self.session) for session, address in oldest_first)
+
+    def add_events(self, broker_name: str, lines: tuple[bytes, ...]) -> None:
+        self._check("keep events")
+        present = self.server.histories.get(check_name("broker", broker_name), b"")
+        after = with_lines(present, lines, lines_max=EVENTS_MAX, bytes_max=EVENT_BYTES_MAX)
+        self.server.histories[broker_name] = after
+
+    def events(self, broker_name: str) -> bytes:
+        self._check("read events")
+        return self.server.histories.get(broker_name, b"")
 
     def append_record(self, record: bytes) -> str:
         self._check("keep a record")

@@ -23,6 +23,7 @@ COMMANDS = [
     "up",
     "down",
     "status",
+    "events",
     "namesrv",
     "broker",
     "broker config",

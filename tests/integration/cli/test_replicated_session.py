@@ -76,6 +76,9 @@ class Session:
             sleep_ms(100)
         return group
 
+    def events(self, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.run("events", "--json", *arguments).splitlines()]
+
     def consume(self, topic: str, group: str) -> list[bytes]:
         return self.run("consume", topic, "--group", group, "--idle-exit", "2").split(b"\n")[:-1]
 
@@ -175,12 +178,40 @@ def test_two_groups_of_two_and_two_controllers_over_a_zookeeper_that_runs(sessio
         while session.status()["controller"] in (None, leader):
             assert monotonic_ms() < deadline_ms
             sleep_ms(100)
+        check_history(session, started, dead=leader)
         refused = session.run("up", "--dir", session.directory, "--detach", "--replicas", "3", status=2)
         assert b"this one has 2 replicas" in refused
         ended = session.json("down", "--dir", session.directory)["ended"]
         assert "zookeeper" not in [process["role"] for process in ended]
     finally:
         stop_zookeeper(server)
+
+
+def check_history(session: Session, started: dict[str, Any], *, dead: str) -> None:
+    """What the dead controller decided is still told, and what the next one decides comes after it."""
+    group = session.group()
+    (pid,) = [process["pid"] for process in started["processes"] if process["name"] == group["master"]]
+    os.kill(pid, signal.SIGKILL)
+    deadline_ms = monotonic_ms() + 30_000
+    elected: list[dict[str, Any]] = []
+    while len(elected) < 2:
+        assert monotonic_ms() < deadline_ms, elected
+        elected = [event for event in session.events("--group", "broker-a") if event["event"] == "elected"]
+    first, second = elected
+    assert (first["node"], first["master"], first["epoch"]) == (dead, group["master"], group["epoch"])
+    assert (second["old_master"], second["epoch"]) == (group["master"], group["epoch"] + 1)
+    assert second["node"] not in (dead, "")
+    assert second["why"]
+    told = session.events()
+    assert [event["ts"] for event in told] == sorted(event["ts"] for event in told)
+    assert {"broker", "controller", "namesrv"} == {event["role"] for event in told}
+    assert {"group_founded", "replica_joined", "role_changed", "controller_leads", "broker_registered"} <= {
+        event["event"] for event in told
+    }
+    assert {event.get("group") for event in session.events("--group", "broker-b")} == {"broker-b"}
+    assert session.events("--since", "1970-01-01T00:00:00Z")[0] == told[0]
+    assert b"elected group=broker-a" in session.run("events", "--group", "broker-a")
+    assert b"'nix'" in session.run("events", "--group", "nix", status=1)
 
 
 def test_without_java_one_line_says_what_helps(session: Session) -> None:

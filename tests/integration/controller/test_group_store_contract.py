@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from sim.model_zookeeper import ModelStore, ModelZooKeeper
 
 from zenitmq.controller.group_store import (
+    EVENTS_MAX,
     ControllerMember,
     GroupStore,
     MembersTouched,
@@ -31,6 +32,8 @@ from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper,
 from zenitmq.deploy.processes import port_is_free, stand_still
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import GroupNodeDamaged, InvalidName, SightingsDamaged, ZooKeeperUnavailable
+from zenitmq.model.events.event import Event, event_line
+from zenitmq.model.events.table import ELECTED
 from zenitmq.model.groups.group import GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 
 NODE = GroupNode(broker_name="broker-a")
@@ -368,6 +371,23 @@ def test_records_are_kept_in_order(cluster: Cluster) -> None:
     names = [store.append_record(record) for record in (b"one", b"two")]
     assert names == sorted(set(names))
     assert cluster.client().store.records() == (b"one", b"two")
+
+
+def election(group: str, epoch: int) -> bytes:
+    event = Event(ELECTED, epoch, (("group", group), ("epoch", epoch)))
+    return event_line(event, role="controller", node="c").encode()
+
+
+def test_events_are_kept_in_order_once_and_bounded(cluster: Cluster) -> None:
+    first, second = cluster.client().store, cluster.client().store
+    assert first.events("g") == b""
+    first.add_events("g", (election("g", 2),))
+    second.add_events("g", (election("g", 1), election("g", 2)))
+    assert first.events("g") == election("g", 1) + b"\n" + election("g", 2) + b"\n"
+    second.add_events("g", tuple(election("g", epoch) for epoch in range(3, EVENTS_MAX + 3)))
+    lines = first.events("g").splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (EVENTS_MAX, election("g", 3), election("g", EVENTS_MAX + 2))
+    assert first.events("h") == b""
 
 
 def test_the_clusters_id_is_made_once_whoever_offers_one(cluster: Cluster) -> None:
