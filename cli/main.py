@@ -20,6 +20,7 @@ from .command_table import PLAIN, CommandLine
 from .endings import ENDINGS
 from .options import Chosen, UsageError
 from .output import STDOUT, reader_is_gone
+from .user_option import take_user
 from .watch import with_seconds
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -44,7 +45,10 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A distributed message queue: clusters, topics, messages, groups, stores."""
+    """A distributed message queue: clusters, topics, messages, groups, stores.
+
+    --user NAME, anywhere: whose key file to use with a secured cluster, by the user's name or its path; else $ZENIT_KEY.
+    """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -74,7 +78,7 @@ def _outcome() -> int:
     ENDINGS.take()
     try:
         parser: Any = typer.main.get_command(application())
-        code = parser(with_seconds(sys.argv[1:]), standalone_mode=False, obj=chosen)
+        code = parser(with_seconds(take_user(sys.argv[1:])), standalone_mode=False, obj=chosen)
         sys.stdout.flush()
         if code == INTERRUPTED:  # typer's exit code for KeyboardInterrupt
             raise KeyboardInterrupt

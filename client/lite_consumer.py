@@ -40,6 +40,7 @@ class LiteCore(ReceivingCore, ABC):
         group: str,
         *,
         namesrv: str | None = None,
+        key: str | None = None,
         invisible: float = INVISIBLE_S,
         auto_renew: bool = False,
         timeout: float = 3.0,
@@ -52,7 +53,7 @@ class LiteCore(ReceivingCore, ABC):
 
         `on_evicted(parent, lite topics)`: called when another member of an exclusive group has taken over lite topics, which
         this consumer does not subscribe to any more; in the thread that got the answer, it must not block. `timeout`,
-        `on_ack_error`, `trace`, `namesrv`: as a SimpleConsumer has them.
+        `on_ack_error`, `trace`, `namesrv`, `key`: as a SimpleConsumer has them.
 
         Raises InvalidName or InvalidParameter. Connects at the first `subscribe`.
         """
@@ -76,6 +77,7 @@ class LiteCore(ReceivingCore, ABC):
             group,
             new_work,
             namesrv=namesrv,
+            key=key,
             invisible=invisible,
             timeout=timeout,
             on_ack_error=on_ack_error,

@@ -79,6 +79,7 @@ class ProducerCore(ABC):
         group: str = "DEFAULT_PRODUCER",
         *,
         namesrv: str | None = None,
+        key: str | None = None,
         timeout: float = SEND_TIMEOUT_S,
         batch_timeout: float = 30.0,
         retries: int | None = None,
@@ -108,9 +109,10 @@ class ProducerCore(ABC):
         LatencyTable, or None = none. `idempotent`: no retry stores a message a second time, and each queue keeps its order
         over retries; a send whose outcome stays unknown raises OutcomeUnknown. `trace`: a record of each message goes to
         the trace topic, or to the topic named here; records may be dropped. `namesrv`: "HOST:PORT,..."; None =
-        $ZENIT_NAMESRV, else the cluster that `zenit up` started last, else 127.0.0.1:9876.
+        $ZENIT_NAMESRV, else the cluster that `zenit up` started last, else 127.0.0.1:9876. `key`: the user's key file, for a
+        secured cluster; None = $ZENIT_KEY, else the administrator's of the cluster that `zenit up` started last.
 
-        Raises InvalidName or InvalidParameter. Connects at the first send.
+        Raises InvalidName, InvalidParameter or KeyFileRefused. Connects at the first send.
         """
         self.group = check_group(group)
         self._timeout_ms = milliseconds("timeout", timeout)
@@ -120,7 +122,7 @@ class ProducerCore(ABC):
             linger_ms=linger_ms, batch_bytes=batch_bytes, window_batches=window_batches, batch_ms=batch_ms
         )
         retry, fault, traced_in = _retry_policy(retries), LatencyFault(latency_table(latency_fault)), trace_topic(trace)
-        self._connection = connect(namesrv)
+        self._connection = connect(namesrv, key=key)
         self._begin(retry, fault, self._new_attempts(idempotent=idempotent), traced_in, limits, on_error)
 
     def _begin(

@@ -59,6 +59,7 @@ class PullCore(ABC):
         group: str | None,
         *,
         namesrv: str | None = None,
+        key: str | None = None,
         start_from: StartFrom | datetime = LAST,
         allocation: str | Allocation = "averaging",
         auto_commit: bool = True,
@@ -77,7 +78,7 @@ class PullCore(ABC):
         queues 64 KiB, or one message that is larger). `pull_bytes`: the largest size of one answer, 64 KiB to 16 MiB.
         `allocation`: how the group shares out its queues, the same for all members: "averaging", "averaging_by_circle",
         "consistent_hash", or a function such as `consistent_hash(64)` returns. `room`: this consumer's machine room, for
-        allocations that use it. `namesrv`: as for a Producer. `auto_commit`: finished messages are committed every
+        allocations that use it. `namesrv`, `key`: as for a Producer. `auto_commit`: finished messages are committed every
         `auto_commit_interval` seconds and at close. `timeout`: seconds for each request to a broker. `trace`: write a
         record of each message to the trace topic, or to the topic named. `on_lost`: called with a `MessagesLost` for
         messages whose bytes are damaged at the broker and lost for good; reading continues behind them. It runs in the I/O
@@ -93,7 +94,7 @@ class PullCore(ABC):
         allocate = allocation_of(allocation)
         traced_in = trace_topic(trace)
         own_room = None if room is None else check_room(room)
-        connection = self._connection = connect(namesrv)
+        connection = self._connection = connect(namesrv, key=key)
         self._recorder = TraceRecorder(connection, name, traced_in) if traced_in is not None else None
         self._waits = self._new_waits(connection)
         self._client_id = connection.new_client_id(own_room)

@@ -57,6 +57,7 @@ class PushCore(ABC, Generic[H]):
         group: str,
         *,
         namesrv: str | None = None,
+        key: str | None = None,
         model: MessageModel = MessageModel.CLUSTERING,
         start_from: StartFrom | datetime = LAST,
         allocation: str | Allocation = "averaging",
@@ -78,7 +79,7 @@ class PushCore(ABC, Generic[H]):
     ) -> None:
         """Connects at `start`. Raises InvalidName or InvalidParameter.
 
-        `namesrv`: as for a Producer. `model`: CLUSTERING, the members share the queues; BROADCASTING, each reads all of
+        `namesrv`, `key`: as for a Producer. `model`: CLUSTERING, the members share the queues; BROADCASTING, each reads all of
         them. `allocation`: how they are shared out, as for a PullConsumer. `room`: this member's machine room, for
         allocations that use it. `start_from`: where the group begins in a topic: LAST, FIRST or a datetime with a time
         zone. `ordered`: the messages of a queue one after another, in order. `concurrency`: how many handlers run at a
@@ -113,6 +114,7 @@ class PushCore(ABC, Generic[H]):
         )
         self._traced_in = trace_topic(trace)
         self._namesrv = namesrv
+        self._key = key
         self._allocation = allocation_of(allocation)
         self._instance = check_instance(instance)
         self._offsets_dir = default_directory() if offsets_dir is None else offsets_dir
@@ -224,6 +226,7 @@ class PushCore(ABC, Generic[H]):
                     self._handle_noted,
                     new_waits=self._new_waits,
                     namesrv=self._namesrv,
+                    key=self._key,
                     allocation=self._allocation,
                     room=self._room,
                     offsets_path=(self._offsets_dir, self._instance),

@@ -35,6 +35,7 @@ class SimpleCore(ReceivingCore):
         group: str,
         *,
         namesrv: str | None = None,
+        key: str | None = None,
         start_from: StartFrom | datetime = FIRST,
         invisible: float = INVISIBLE_S,
         auto_renew: bool = False,
@@ -50,7 +51,7 @@ class SimpleCore(ReceivingCore):
         `start_from`: FIRST, LAST or a datetime with a time zone, where a group begins in a topic that it never received from.
         `timeout`: seconds for each question to a broker, over all tries. `on_ack_error(handle, error)`: called for each message
         whose acknowledgement in the background failed for good, in the I/O thread; it must not block. `trace`: write a record
-        of each message to the trace topic, or to the topic named. `namesrv`: as a Producer has it.
+        of each message to the trace topic, or to the topic named. `namesrv`, `key`: as a Producer has them.
 
         Raises InvalidName or InvalidParameter. Connects at the first `receive`.
         """
@@ -73,6 +74,7 @@ class SimpleCore(ReceivingCore):
             group,
             new_work,
             namesrv=namesrv,
+            key=key,
             invisible=invisible,
             timeout=timeout,
             on_ack_error=on_ack_error,

@@ -49,6 +49,7 @@ class TransactionProducerCore(ProducerCore):
         check: Callable[[StoredMessage], Any],
         *,
         namesrv: str | None = None,
+        key: str | None = None,
         timeout: float = SEND_TIMEOUT_S,
         retries: int | None = None,
         compression: str | None = "lz4",
@@ -73,6 +74,7 @@ class TransactionProducerCore(ProducerCore):
         super().__init__(
             group,
             namesrv=namesrv,
+            key=key,
             timeout=timeout,
             retries=retries,
             compression=compression,

@@ -25,6 +25,7 @@ DECIDED_HERE: Final = (
 )
 FLUSH_MODE: Final = "store.flush_mode"
 MINIMUM: Final = "static_min_in_sync"
+TRUSTED_FILE: Final = "trusted.toml"  # in the directory of the keys
 
 
 def check_shape(shape: Shape) -> None:
@@ -136,7 +137,14 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
         if process.group is not None:
             settings += [f"replica={process.name}", f"replication_port={int(port) + 1}"]
             settings += _whom_it_asks(record, process, process.group)
+    if record.keys:
+        settings += [f"security.key={key_path(record, process.name)}", f"security.trusted={record.keys}/{TRUSTED_FILE}"]
     return [*settings, *process.settings]
+
+
+def key_path(record: ClusterRecord, name: str) -> str:
+    """The key file of a process, or of a user."""
+    return f"{record.keys}/{name}.key"
 
 
 def _cluster_of(record: ClusterRecord) -> tuple[str, ...]:

@@ -7,7 +7,7 @@
 
 With replicas there are more fields: {"shape": {"replicas": 3, "groups": 1, "controllers": 1, "zookeeper": ""}, "zookeeper":
 "127.0.0.1:2181"}, processes of the roles zookeeper and controller, and the "group" of each replica. With "controllers": 0
-there are neither: the first replica of each group is its static master.
+there are neither: the first replica of each group is its static master. "keys": the directory with the keys of a secured one.
 
 `birth` is the start time of a process, in the machine's own format: a pid is reused, a pid with its birth is not. Pure:
 `processes.py` inspects processes, `local_cluster.py` reads and writes the file.
@@ -84,7 +84,8 @@ class ProcessRecord:
 class ClusterRecord:
     """A cluster of local processes, in the order of their start.
 
-    `zookeeper`: its address, "" if there is none. `cluster_id`: created at the first start.
+    `zookeeper`: its address, "" if there is none. `cluster_id`: created at the first start. `keys`: the directory with its
+    keys, "" if it is not secured.
     """
 
     cluster: str
@@ -93,6 +94,7 @@ class ClusterRecord:
     zookeeper: str = ""
     shape: Shape = Shape()
     cluster_id: str = ""
+    keys: str = ""
 
     def find(self, role: str, name: str) -> ProcessRecord | None:
         """The process of that role and name, or None."""
@@ -129,6 +131,8 @@ def encode_record(record: ClusterRecord) -> str:
             document["group"] = process.group
         processes.append(document)
     document = {"cluster": record.cluster, "cluster_id": record.cluster_id, "namesrv": record.namesrv}
+    if record.keys:
+        document["keys"] = record.keys
     document["processes"] = processes
     if record.shape != Shape():
         document |= {"zookeeper": record.zookeeper, "shape": asdict(record.shape)}
@@ -158,6 +162,7 @@ def decode_record(text: str, path: str) -> ClusterRecord:
             cluster=str(document["cluster"]),
             namesrv=str(document["namesrv"]),
             cluster_id=str(document.get("cluster_id", "")),
+            keys=str(document.get("keys", "")),
             processes=processes,
             zookeeper=str(document.get("zookeeper", "")),
             shape=Shape(**document.get("shape", {})),

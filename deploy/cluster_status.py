@@ -16,6 +16,7 @@ from ..model.errors import BrokerBusy, ConnectionLost, RequestTimeout, ZenitErro
 from ..model.groups.group import GroupNode
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, Reply, RequestFor
+from .cluster_keys import administrator
 from .cluster_plan import group_names, replica_names, static_master
 from .cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord
 from .processes import is_running
@@ -39,7 +40,7 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
         if process.store_dir is not None:
             entry["store_dir"] = process.store_dir
         processes.append(entry)
-    with RemotingClient() as remoting:
+    with administrator(record) as remoting:
         static = record.shape.has_static_masters
         leader, states = (None, _ask_masters(remoting, record)) if static else _ask_controllers(remoting, record)
         for group in group_names(record.shape):

@@ -33,8 +33,8 @@ from ..model.errors import (
 )
 from ..model.new_cluster import new_cluster_id
 from ..model.route import MASTER_ID
-from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, GetController, Reply, RequestFor
+from .cluster_keys import administrator, write_keys
 from .cluster_plan import (
     HOST,
     arguments_of,
@@ -77,6 +77,7 @@ QUESTIONS: Final[Mapping[str, RequestFor[Reply]]] = {
     BROKER: GetBrokerStatistics(),
 }
 """A request that a process of a role answers when it is up."""
+KEYS: Final = "keys"  # the directory with the keys of a secured cluster
 LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/connection/cluster.py reads it
 
 DAMAGED_RECORD: Final = (
@@ -104,32 +105,39 @@ class ProcessCluster:
         self.directory = os.path.abspath(os.path.expanduser(directory))
         self._say = say
         self._ready_timeout_ms = ready_timeout_ms
+        self._expected: Sequence[ProcessRecord] = ()  # all processes, while they are started
 
     # ---- for the CLI and tests
 
     def up(
-        self, *, settings: Sequence[str] = (), shape: Shape | None = None, namesrv_port: int | None = None
+        self,
+        *,
+        settings: Sequence[str] = (),
+        shape: Shape | None = None,
+        namesrv_port: int | None = None,
+        secure: bool = False,
     ) -> ClusterRecord:
         """Starts what is down and waits until it answers. `settings`: of the brokers, in the form for `--set`; stored for
         later. `shape`: None = unchanged, one broker for a new cluster. `namesrv_port`: stored for later, and never
-        replaced by another one; None = unchanged.
+        replaced by another one; None = unchanged. `secure`: with keys, users and rights; a secured cluster stays secured.
 
         Raises ClusterNotStarted with the last line of the log; then everything that this call started is stopped again, and
         the record is restored. Before anything is written: InvalidParameter for a setting that no broker has, or that is
         decided here, for a port that is taken, and for another shape than the cluster's; ConfigError for the environment;
         RequirementMissing if ZooKeeper cannot run here.
         """
-        self._planned(shape, settings, namesrv_port)
+        self._planned(shape, settings, namesrv_port, secure)
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
         with self._locked():
             found = self.read()
             if found is None and (stores := left_stores(self.directory)):
                 self._say(f"no {FILE_NAME}: the cluster is what its stores say ({', '.join(stores)}); repeat its --set")
-            before, planned = self._planned(shape, settings, namesrv_port)
-            record, started = before, list[ProcessRecord]()
+            before, planned = self._planned(shape, settings, namesrv_port, secure)
+            record, started, self._expected = before, list[ProcessRecord](), planned
             try:
                 for process in planned:
                     record = self._up_process(before, record, process, started)
+                write_keys(record, ())
                 self._wait_serving(record)
             except BaseException:
                 for process in reversed(started):
@@ -140,10 +148,12 @@ class ProcessCluster:
             return record
 
     def _planned(
-        self, shape: Shape | None, settings: Sequence[str], namesrv_port: int | None
+        self, shape: Shape | None, settings: Sequence[str], namesrv_port: int | None, secure: bool
     ) -> tuple[ClusterRecord, list[ProcessRecord]]:
         """The record to start from and the wanted processes, after all checks that are possible before a start."""
         record = self._record_of(shape)
+        if secure:
+            record = replace(record, keys=os.path.join(self.directory, KEYS))
         check_settings(settings, record.shape)
         planned = plan(self.directory, record, settings, namesrv_port)
         check_planned(record, planned, settings, os.environ)
@@ -275,12 +285,15 @@ class ProcessCluster:
                 process = replace(planned, address=f"{HOST}:{port}")
                 if process.role == NAME_SERVER:
                     record = replace(record, namesrv=process.address)
+                write_keys(record.with_process(process), self._expected)
                 process = self._spawn(process, arguments_of(record, process))
                 started.append(process)
                 record = record.with_process(process)
                 write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
                 try:
-                    self._wait(process, partial(_answers, process.address, QUESTIONS[process.role]), "does not answer")
+                    self._wait(
+                        process, partial(_answers, record, process.address, QUESTIONS[process.role]), "does not answer"
+                    )
                 except ClusterNotStarted:
                     was_taken = not all(port_is_free(port + k) for k in range(span))
                     ended = not is_running(process.pid, process.birth)
@@ -318,7 +331,7 @@ class ProcessCluster:
         A group whose node was lost or set back counts too, and one whose master an operator must force: `up` can only
         report them.
         """
-        with RemotingClient() as remoting:
+        with administrator(record) as remoting:
             info = ask_json(remoting, record.namesrv, GetClusterInfo()) or {}
             masters = {broker["address"] for broker in info.get("brokers", ()) if broker["broker_id"] == MASTER_ID}
             if not record.shape.is_replicated:
@@ -417,9 +430,9 @@ def _port_of(process: ProcessRecord) -> int:
     return int(process.address.rpartition(":")[2])
 
 
-def _answers(address: str, question: RequestFor[Reply]) -> bool:
+def _answers(record: ClusterRecord, address: str, question: RequestFor[Reply]) -> bool:
     """Whether a process answers yet."""
-    with RemotingClient() as remoting:
+    with administrator(record) as remoting:
         try:
             remoting.call(address, question, timeout_ms=ASK_TIMEOUT_MS)
         except (ConnectionLost, RequestTimeout):

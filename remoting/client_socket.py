@@ -62,7 +62,7 @@ _UNANSWERED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSH
 _NO_SUCH_USER: Final = (
     "it does not know the key, or the user is disabled; once that is mended, it works without a restart"
 )
-_WANTS_KEY: Final = "ended the handshake: does it want a key? Give the key file as key=, --key or $ZENIT_KEY"
+_WANTS_KEY: Final = "ended the handshake: does it want a key? Give the key file as key=, --user or $ZENIT_KEY"
 _OTHER_KEY: Final = (
     "ended the handshake: its public key is another one than we know, or it takes clients without keys only"
 )

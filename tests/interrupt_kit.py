@@ -354,7 +354,7 @@ def on(stage: Stage) -> Iterator[None]:
     """Clients that are made within have this world."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "Lock", stage.new_lock)
-        patch.setattr(connections, "RemotingClient", lambda: stage)
+        patch.setattr(connections, "new_remoting", lambda *_: stage)
         patch.setattr(connections, "local_ip_towards", lambda _: bytes((127, 0, 0, 1)))
         patch.setattr(connections, "_open", {})
         patch.setattr(connections, "_lock", stage.new_lock())

@@ -319,15 +319,16 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
 @contextmanager
 def _leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
     """Calls to the given controllers, or to the known ones. Raises InvalidParameter if those are of another cluster."""
+    from ...client.connection.client_keys import key_path, new_remoting
     from ...client.connection.cluster import name_servers, parse_addresses
     from ...client.connection.controller_calls import ControllerCalls
-    from ...remoting.client import RemotingClient
 
-    with RemotingClient() as remoting:
+    servers = name_servers(namesrv)
+    with new_remoting(key_path(None, servers), servers) as remoting:
         if controllers is not None:
             addresses = parse_addresses("controllers", controllers)
         else:
-            addresses = _known_controllers(remoting, name_servers(namesrv))
+            addresses = _known_controllers(remoting, servers)
         try:
             yield ControllerCalls(remoting, addresses)
         except UnknownRequest as error:

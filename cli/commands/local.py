@@ -55,6 +55,12 @@ def up(
             min=1, max=65_535, metavar="PORT", help="Port of the name server, kept for the next start; else a free one."
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="With keys, users and rights: keys are written to DIR/keys. A cluster stays secured."
+        ),
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     timeout: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="How long one process may take to start.")
@@ -75,7 +81,7 @@ def up(
     asked = {"replicas": replicas, "groups": groups, "controllers": controllers, "zookeeper": zookeeper}
     shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None}, no_controller)
     with usage_of_values():
-        record = cluster.up(settings=settings or (), shape=shape, namesrv_port=namesrv_port)
+        record = cluster.up(settings=settings or (), shape=shape, namesrv_port=namesrv_port, secure=secure)
     document = {
         "cluster": record.cluster,
         "cluster_id": record.cluster_id,
@@ -86,6 +92,8 @@ def up(
             for p in record.processes
         ],
     }
+    if record.keys:
+        document["keys"] = record.keys
     if detach:
         show(document, as_json, lambda: _print_endpoints(document))
         return

@@ -43,10 +43,11 @@ _Reply = TypeVar("_Reply", bound=Reply)
 class AdminCalls(ABC):
     """A connection, and how requests wait for answers. Any thread, or the one event loop, as `Waits` says."""
 
-    def __init__(self, namesrv: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
-        """`timeout`: seconds for each call that has no timeout of its own. Raises InvalidParameter."""
+    def __init__(self, namesrv: str | None = None, *, key: str | None = None, timeout: float = TIMEOUT_S) -> None:
+        """`timeout`: seconds for each call that has no timeout of its own. `namesrv`, `key`: as for a Producer. Raises
+        InvalidParameter, KeyFileRefused."""
         self._timeout_ms = milliseconds("timeout", timeout)
-        self._connection = connect(namesrv)
+        self._connection = connect(namesrv, key=key)
         self._waits = self._new_waits(self._connection)
         self._is_closed = False
 

@@ -18,6 +18,9 @@ from .engine_url import is_engine, parse_engine
 DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 ENVIRONMENT_KEY: Final = "ZENIT_NAMESRV"
 NAME_SERVERS_MAX: Final = 64
+ADMINISTRATOR_KEY: Final = "admin.key"
+"""In the directory that a recorded cluster's "keys" names."""
+
 _EXPECTED: Final = 'addresses like "127.0.0.1:9876", several separated by commas'
 _NO_ENGINE: Final = (
     "memory://, embedded:/// and local:/// are inside one Python program, and only its own clients reach them"
@@ -70,6 +73,23 @@ def recorded_name_servers(home: str) -> tuple[str, ...]:
     if not _name_server_lives(document.get("processes")):
         return ()
     return _recorded_addresses(document)
+
+
+def recorded_key(home: str, name_servers: tuple[str, ...]) -> str:
+    """The administrator's key file of the recorded cluster, if that is secured and its name servers are among those; or ""."""
+    document = _recorded_cluster(home)
+    keys = document.get("keys")
+    if not isinstance(keys, str) or not set(_recorded_addresses(document)) & set(name_servers):
+        return ""
+    return os.path.join(keys, ADMINISTRATOR_KEY)
+
+
+def recorded_user_key(home: str, user: str) -> str:
+    """The key file of a user in the directory of the recorded cluster's keys, or in ~/.zenit/keys; "" if there is none."""
+    keys = _recorded_cluster(home).get("keys")
+    places = [*([keys] if isinstance(keys, str) else []), os.path.join(home, ".zenit", "keys")]
+    paths = (os.path.join(place, f"{user}.key") for place in places)
+    return next((path for path in paths if os.path.exists(path)), "")
 
 
 def recorded_controllers(home: str, name_servers: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from ...model.clock import monotonic_ms
 from ...model.errors import BufferFull, ClientClosed, TopicNotFound, ZenitError
 from ...model.names import TIMER_TOPIC
-from ...remoting.client import RemotingClient
+from .client_keys import key_path, new_remoting
 from .cluster import name_servers_or_engine
 from .engine_url import is_engine, parse_engine
 from .engines import open_engine
@@ -30,8 +30,10 @@ from .waiting import Blocking, Waits, run_blocking
 LOOK_MS: Final = 1000
 LOOK_TIMEOUT_MS: Final = 500
 
-_Key = tuple[tuple[str, ...], str]
-_open: dict[_Key, Connection] = {}  # (name servers, the given cluster id): the connection that new clients share
+_Key = tuple[tuple[str, ...], str, str]
+_open: dict[
+    _Key, Connection
+] = {}  # (name servers, the given cluster id, key file): the connection that new clients share
 _live: WeakSet[Connection] = WeakSet()  # these, and those that only their present users still have
 _lock = threading.Lock()
 _serial: Iterator[int] = count(1)
@@ -40,21 +42,22 @@ _serial: Iterator[int] = count(1)
 class Connection:
     """The parts shared by the clients of one cluster. `connect` returns it, `release` gives it back.
 
-    `cluster_id`: of the intended cluster; "" = the first one that answers, which is then remembered.
+    `cluster_id`: of the intended cluster; "" = the first one that answers, which is then remembered. `key`: a path, "" = none.
 
     `forget_in_child`: called in a forked child, for parts that would otherwise continue as if nothing had happened.
     """
 
-    def __init__(self, addresses: tuple[str, ...], cluster_id: str = "") -> None:
-        _live.add(self)
-        self.key: _Key = (addresses, cluster_id)
+    def __init__(self, addresses: tuple[str, ...], cluster_id: str = "", key: str = "") -> None:
+        """Raises KeyFileRefused."""
+        self.key: _Key = (addresses, cluster_id, key)
         self._engine = open_engine(parse_engine("namesrv", addresses[0])) if is_engine(addresses[0]) else None
         self.addresses = addresses = addresses if self._engine is None else (self._engine.address,)
         self.pid = os.getpid()
         self.is_forked = False
         self.forget_in_child: set[Callable[[], object]] = set()
         self.users = 0
-        self.remoting = RemotingClient() if self._engine is None else self._engine.new_client()
+        self.remoting = new_remoting(key, addresses) if self._engine is None else self._engine.new_client()
+        _live.add(self)
         self.remoting.name_cluster(cluster_id)
         self.servers = NameServers(addresses)
         self.routes = RouteCache(self.remoting, self.servers)
@@ -114,19 +117,22 @@ class Connection:
             self._engine.release()
 
 
-def connect(namesrv: str | None, *, cluster_id: str = "") -> Connection:
+def connect(namesrv: str | None, *, key: str | None = None, cluster_id: str = "") -> Connection:
     """The connection to the cluster, or the engine, that `namesrv` names (or its substitutes, see `cluster`).
 
     It opens no socket yet, but starts an engine. An existing connection is shared while its cluster still exists. `cluster_id`:
-    of the intended cluster, if the caller knows it; no other cluster is then accepted.
+    of the intended cluster, if the caller knows it; no other cluster is then accepted. `key`: the caller's key file, or see
+    `client_keys`. Raises KeyFileRefused.
     """
-    key = name_servers_or_engine(namesrv), cluster_id
-    shared = _open.get(key)
+    addresses = name_servers_or_engine(namesrv)
+    path = "" if is_engine(addresses[0]) else key_path(key, addresses)
+    wanted = addresses, cluster_id, path
+    shared = _open.get(wanted)
     is_outdated = not cluster_id and shared is not None and shared.is_outdated()  # may send: not under the lock
     with _lock:
-        connection = _open.get(key)
+        connection = _open.get(wanted)
         if connection is None or (is_outdated and connection is shared):
-            connection = _open[key] = Connection(*key)
+            connection = _open[wanted] = Connection(*wanted)
         connection.users += 1
         return connection
 

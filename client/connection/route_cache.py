@@ -64,6 +64,7 @@ class RouteCache:
         self._remoting = remoting
         self._servers = servers
         self._routes: dict[str, TopicRoute] = {}
+        self._marks: dict[str, str] = {}  # how a secured name server names a topic in public: the topic
         self._fetching: set[str] = set()
         self._listening: set[str] = set()
         self._refused: set[str] = set()  # other clusters that were logged
@@ -123,7 +124,7 @@ class RouteCache:
         except WrongCluster as error:
             self._on_other_cluster(self._servers.preferred, error)
             raise
-        self._listen(address, reply.publish_port)
+        self._learn(address, topic, reply)
         route = self._ours(route_of(topic, reply))
         self._adopt(topic, route)
         return route
@@ -141,7 +142,7 @@ class RouteCache:
             with self._lock:
                 self._fetching.discard(topic)
             if reply is not None:
-                self._listen(address, reply.publish_port)
+                self._learn(address, topic, reply)
                 try:
                     self._adopt(topic, self._ours(route_of(topic, reply)))
                 except WrongCluster as wrong:
@@ -223,6 +224,15 @@ class RouteCache:
         for topic in list(self._routes):
             self.refresh_soon(topic)
 
+    def _learn(self, address: str, topic: str, reply: RouteReply) -> None:
+        """What a name server tells beside the route: where it publishes, and the brokers' keys."""
+        keys = self._remoting.keys
+        if keys is not None:
+            keys.learn(reply.server_keys)
+            if reply.mark:
+                self._marks[reply.mark] = topic
+        self._listen(address, reply.publish_port)
+
     def _listen(self, address: str, publish_port: int) -> None:
         """Subscribes to the changes of the name server that answered; once for each."""
         if not publish_port:
@@ -232,6 +242,9 @@ class RouteCache:
             if publisher in self._listening:
                 return
             self._listening.add(publisher)
+        keys = self._remoting.keys
+        if keys is not None:
+            keys.fix(publisher, keys.key_of(address))
         try:
             self._remoting.subscribe(publisher, self._on_published)
         except BufferFull:  # the refresh every 30 s is enough
@@ -239,7 +252,8 @@ class RouteCache:
 
     def _on_published(self, frames: list[bytes]) -> None:
         """First frame: the topic that changed, or nothing for "any of them"."""
-        topic = frames[0].decode("utf-8", "replace") if frames else ""
+        named = frames[0].decode("utf-8", "replace") if frames else ""
+        topic = self._marks.get(named, named)
         if topic in self._routes:
             self.refresh_soon(topic)
         elif not topic:

@@ -19,6 +19,7 @@ from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import ClusterNotStarted, InvalidParameter, NoCluster, RequestTimeout, StoreFormatError
 from ...remoting.client import RemotingClient
 from ...remoting.commands import GetBrokerStatistics
+from ..cluster_keys import administrator
 from ..cluster_record import BROKER, CONTROLLER, ProcessRecord
 from ..cluster_status import ask_json
 from ..local_cluster import ProcessCluster
@@ -48,12 +49,14 @@ class DrilledCluster:
         groups: int = 1,
         settings: Sequence[str] = (),
         is_given: bool = False,
+        secure: bool = False,
     ) -> None:
         """`replicas`: of each of `groups`.
 
         `controllers`: 0 = a static master. `settings`: of the brokers, in the form for `--set`. `is_given`: it runs
-        already, and is left running.
+        already, and is left running. `secure`: with keys and users.
         """
+        self._secure = secure
         self.directory = os.path.abspath(directory)
         self.replicas = replicas
         self.groups = groups
@@ -73,6 +76,8 @@ class DrilledCluster:
         Raises ClusterNotStarted, RequestTimeout.
         """
         command = [sys.executable, "-P", "-m", "zenitmq", "up", "--dir", self.directory, "--detach"]
+        if self._secure:
+            command.append("--secure")
         if self.replicas > 1:
             command += ["--replicas", str(self.replicas)]
             command += ["--controllers", str(self._controllers)] if self._controllers else ["--no-controller"]
@@ -184,9 +189,13 @@ class DrilledCluster:
         """How many damaged ranges each answering replica has repaired since its start."""
         return {name: answer.get("repairs", {}).get("mended_ranges", 0) for name, answer in self._statistics().items()}
 
+    def administrator(self) -> RemotingClient:
+        """A client that may ask all processes everything."""
+        return administrator(self._local.existing())
+
     def _statistics(self) -> dict[str, dict[str, Any]]:
         """The statistics of each answering replica."""
-        with RemotingClient() as client:
+        with self.administrator() as client:
             answers = {
                 broker.name: ask_json(client, broker.address, GetBrokerStatistics()) for broker in self.brokers()
             }

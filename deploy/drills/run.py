@@ -23,7 +23,6 @@ from typing import Any, Final
 from ...client.admin import Admin
 from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
 from ...model.errors import InvalidParameter, NoCluster, RequirementMissing, SystemFault
-from ...remoting.client import RemotingClient
 from ..cluster_record import ProcessRecord
 from . import report, timeline
 from .catalogue import Conditions, Deed, Drill, Fault, Whom, check_limits, drill_named, random_faults
@@ -351,7 +350,7 @@ class _DrillRun:
     def _verdict(self, number: int, acknowledged: Table) -> Verdict:
         """The verdict on one group: its acknowledgements against the content of each of its replicas."""
         cluster = self._cluster
-        with RemotingClient() as client:
+        with cluster.administrator() as client:
             read_back = ReadBack(client, self._topic, group=number, queues=QUEUES, run=self._number)
             replicas = {
                 broker.name: read_back.of_replica(broker.address, timeout_ms=READ_MS)

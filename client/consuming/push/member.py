@@ -122,6 +122,7 @@ class PushMember:
         *,
         new_waits: Callable[[Connection], Waits],
         namesrv: str | None,
+        key: str | None,
         allocation: Allocation,
         room: str | None,
         offsets_path: tuple[str, str],
@@ -140,7 +141,7 @@ class PushMember:
         self._is_closing = False
         self._opened = AsyncExitStack()
         opened.push_async_callback(self._opened.aclose)
-        self._connection = connect(namesrv)
+        self._connection = connect(namesrv, key=key)
         self._waits = new_waits(self._connection)
         self._opened.push_async_callback(release, self._connection, self._waits)
         self._recorder: TraceRecorder | None = None

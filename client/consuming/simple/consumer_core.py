@@ -61,6 +61,7 @@ class ReceivingCore(ABC):
         new_work: Callable[[Connection, Waits, str], PopWork],
         *,
         namesrv: str | None,
+        key: str | None,
         invisible: float,
         timeout: float,
         on_ack_error: OnAckError | None,
@@ -73,7 +74,7 @@ class ReceivingCore(ABC):
         self._invisible_ms = _invisible_ms(invisible)
         self._timeout_ms = milliseconds("timeout", timeout)
         self._retry = RetryPolicy()
-        connection = self._connection = connect(namesrv)
+        connection = self._connection = connect(namesrv, key=key)
         self._waits = self._new_waits(connection)
         self._recorder = TraceRecorder(connection, group, traced_in) if traced_in is not None else None
         client_id = connection.new_client_id()

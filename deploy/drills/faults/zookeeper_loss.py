@@ -98,7 +98,7 @@ def _let_register_first(
     controllers: Sequence[ProcessRecord],
     others: Sequence[ProcessRecord],
 ) -> None:
-    with RemotingClient() as remoting:
+    with cluster.administrator() as remoting:
         _wait("the wiped replica runs again", lambda: _runs_again(cluster, remoting, wiped))
         _send(others, signal.SIGSTOP)
         try:

@@ -1,0 +1,73 @@
+"""The keys of a secured local cluster: DIR/keys/NAME.key of each process and of its administrator, and the trusted file with
+all public ones.
+
+A key is made once. The files that hold addresses are written anew at each start, since a process may have found its port taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from ..client.connection.cluster import ADMINISTRATOR_KEY
+from ..model.security.principals import Binding, User, UserKind
+from ..model.security.trusted_file import StaticRow, encode_trusted
+from ..remoting.client import RemotingClient
+from ..remoting.security.curve_socket import new_key_pair
+from ..remoting.security.key_file import KeyFile, read_key_file, write_key_file
+from ..remoting.security.key_ring import KeyRing
+from .cluster_plan import TRUSTED_FILE, key_path
+from .cluster_record import BROKER, ZOOKEEPER, ClusterRecord, ProcessRecord
+from .text_file import write_text
+
+ADMINISTRATOR: Final = ADMINISTRATOR_KEY.removesuffix(".key")
+
+
+def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None:
+    """Makes the keys that are missing, and writes all addresses that are known. `expected`: processes yet to be started.
+
+    Raises KeyFileRefused, OSError.
+    """
+    if not record.keys:
+        return
+    os.makedirs(record.keys, mode=0o700, exist_ok=True)
+    rows = [StaticRow(User(ADMINISTRATOR, (_public(record, ADMINISTRATOR),), UserKind.SUPER))]
+    servers: dict[str, str] = {}
+    yet = tuple(process for process in expected if record.find(process.role, process.name) is None)
+    for process in (*record.processes, *yet):
+        if process.role == ZOOKEEPER:
+            continue
+        public, is_broker = _public(record, process.name), process.role == BROKER
+        group = (process.group or process.name) if is_broker else ""
+        server = User(process.name, (public,), UserKind.SERVER, binding=Binding(record.cluster, group, process.name))
+        rows.append(StaticRow(server, () if is_broker else (process.address,)))
+        if not is_broker:
+            servers[process.address] = public
+    write_text(os.path.join(record.keys, TRUSTED_FILE), encode_trusted(rows))
+    brokers = (process.name for process in (*record.processes, *yet) if process.role == BROKER)
+    for name in (ADMINISTRATOR, *brokers):
+        key = _key(record, name)
+        if dict(key.servers) != servers:
+            write_key_file(key_path(record, name), KeyFile(name, key.pair, servers), replace=True)
+
+
+def administrator(record: ClusterRecord) -> RemotingClient:
+    """A client with the administrator's key, that knows each process's own; without keys in a cluster that has none."""
+    if not record.keys:
+        return RemotingClient()
+    servers = {
+        process.address: _public(record, process.name) for process in record.processes if process.role != ZOOKEEPER
+    }
+    return RemotingClient(keys=KeyRing(_key(record, ADMINISTRATOR).pair, servers))
+
+
+def _key(record: ClusterRecord, name: str) -> KeyFile:
+    path = key_path(record, name)
+    if not os.path.exists(path):
+        write_key_file(path, KeyFile(name, new_key_pair(), {}))
+    return read_key_file(path)
+
+
+def _public(record: ClusterRecord, name: str) -> str:
+    return _key(record, name).pair.public
