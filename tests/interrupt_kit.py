@@ -146,6 +146,7 @@ class Stage:
         self.delay_ms = delay_ms
         self.queues = queues
         self.cluster_id = ""
+        self.keys = None
         self.stored: list[bytes] = []  # bodies, in order
         self.records: dict[int, list[bytes]] = {queue_id: [] for queue_id in range(queues)}
         self.committed: dict[int, int] = {}
