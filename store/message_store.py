@@ -53,6 +53,7 @@ from .opening.store_opening import Opened, open_store, scanning_kernel
 from .query import Page, StoreQuery
 from .queues.backward_reader import BackwardReader
 from .queues.batches.all_queues import minimum_of
+from .queues.deleted_lights import DeletedLights
 from .queues.dispatch import Dispatcher
 from .queues.light_offsets import may_be_forgotten
 from .queues.queue_engine import StoreQueues
@@ -64,6 +65,7 @@ from .store_event import StoreEvent
 from .upkeep import Upkeep
 
 RANGES_TOLD: Final = 10
+LIGHTS_AT_ONCE: Final = 100  # light queues of a deleted parent that one tick removes, some 100 us each in files
 
 
 class Stage(Protocol):
@@ -150,6 +152,7 @@ class MessageStore:
         self.compaction: Compaction
         self.damage: Damage
         self.damaged_units: DamagedUnits
+        self._deleted_lights: DeletedLights
         self._opened: Opened
         self._life = ExitStack()
 
@@ -187,6 +190,7 @@ class MessageStore:
         )
         self._appender = ChunkAppender(self._config, opened, self._dispatch)
         self.compacted = compacted = CompactedQueues(self._directory)
+        self._deleted_lights = DeletedLights(self._directory, opened.queues, opened.log.written)
         self._reader = QueueReader(
             opened.log,
             opened.queues,
@@ -677,8 +681,8 @@ class MessageStore:
         """Deletes the queues of a topic, for an event whose record ends at byte `at` of the log; the topic's own records
         stay in the log until they expire.
 
-        While that event may still be cut from the log, the queues are set aside (deleted_queues). During a replay: only if
-        the queues do not already reflect it. Raises OSError.
+        While that event may still be cut from the log, the queues are set aside (deleted_queues), and those of its lite
+        topics stay (deleted_lights). During a replay: only if the queues do not already reflect it. Raises OSError.
         """
         if self._is_replaying and at <= self._opened.queues_reflected:
             return
@@ -690,8 +694,11 @@ class MessageStore:
             self._queues.delete_topic(topic)
         self._staging.forget_topic(topic)
         self._confirmation.forget(topic)
-        begin = lite_prefix(topic)
-        self.delete_light_queues([name for name in self.light_queues() if name.startswith(begin)], at)
+        if self._is_replaying or at > self.confirm_offset:
+            self._deleted_lights.note(topic, at)
+        else:
+            begin = lite_prefix(topic)
+            self.delete_light_queues([name for name in self.light_queues() if name.startswith(begin)], at)
 
     def delete_light_queue(self, name: str) -> None:
         """Removes a light queue's units; their records stay in the log until they expire. A replay from before this, and a
@@ -728,6 +735,9 @@ class MessageStore:
         """Called about each second: retention and checkpoints, slow parts in a worker. Returns what an operator should see."""
         events = [*self._upkeep.on_tick(now_ms), *self.compaction.on_tick(now_ms)]
         self.damage.forget_expired()
+        if self._deleted_lights.is_due(self.confirm_offset):
+            self._staging.write()
+            self._deleted_lights.delete_some(LIGHTS_AT_ONCE, self.confirm_offset)
         if self._staging.is_empty:
             self._staging.refresh()
         return events
@@ -735,7 +745,7 @@ class MessageStore:
     @property
     def has_upkeep_left(self) -> bool:
         """True if `on_tick` should be called again soon: it does only as much at a time as the loop can wait for."""
-        return self._upkeep.expiry.is_unfinished
+        return self._upkeep.expiry.is_unfinished or self._deleted_lights.is_due(self.confirm_offset)
 
     def statistics(self) -> StoreStatistics:
         """The figures of this moment."""

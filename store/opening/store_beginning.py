@@ -36,6 +36,7 @@ from ..log.segment import create_allocated, make_directory, segment_name, sync_d
 from ..log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from ..queues.batches.batch_table import BATCH_FOLDER
 from ..queues.conversion import CONVERTING_FOLDER, OLD_QUEUE_FOLDER, SHADOW_FOLDER
+from ..queues.deleted_lights import DELETED_LIGHT_FOLDER
 from ..queues.deleted_queues import DELETED_BATCH_FOLDER, DELETED_FOLDER
 from ..queues.engine_choice import open_engine
 from ..queues.queue_engine import QUEUE_FOLDER
@@ -65,6 +66,7 @@ def erase_store(directory: str) -> None:
             CONVERTING_FOLDER,
             SHADOW_FOLDER,
             DELETED_FOLDER,
+            DELETED_LIGHT_FOLDER,
             BATCH_FOLDER,
             DELETED_BATCH_FOLDER,
             INDEX_FOLDER,

@@ -406,13 +406,13 @@ class ConsumeQueue(QueuePlaces):
         self._min_for = -1
         self._set_tail()
 
-    def empty(self) -> None:
-        """Removes all units; the next one gets the offset that it would have had."""
-        for base in self._bases[:-1]:
+    def empty_below(self, queue_offset: int) -> None:
+        """Removes the units before an offset; the next one gets the offset that it would have had."""
+        for base in [base for base in self._bases[:-1] if base + self._file_bytes <= queue_offset * UNIT_BYTES]:
             self._remove_file(base)
         filler = UNIT.pack(0, FILLER_SIZE, 0)
-        for begin in range(self.first_offset, self.next_offset, _FILL_STEP_UNITS):
-            count = min(_FILL_STEP_UNITS, self.next_offset - begin)
+        for begin in range(self.first_offset, queue_offset, _FILL_STEP_UNITS):
+            count = min(_FILL_STEP_UNITS, queue_offset - begin)
             self._write_across(begin * UNIT_BYTES, filler * count)
         self._min_for = -1
 

@@ -208,8 +208,9 @@ class QueueEngine(Protocol):
     def delete_topic(self, topic: str) -> None:
         """Deletes the queues of a topic. Its records stay in the log until they expire."""
 
-    def delete_light(self, name: str, confirmed: int) -> None:
-        """Removes the units of a light queue, though the log has their records: a replay brings back what it reads again.
+    def delete_light(self, name: str, confirmed: int, *, below: int | None = None) -> None:
+        """Removes the units of a light queue, or those of records below the physical offset `below`, though the log has
+        their records: a replay brings back what it reads again.
 
         The queue itself goes if no offset could then be used again, by what is `confirmed` of the log; else retention takes
         it."""

@@ -267,10 +267,10 @@ class QueuePair:
         self._first.delete_topic(topic)
         self._shadow.delete_topic(topic)
 
-    def delete_light(self, name: str, confirmed: int) -> None:
+    def delete_light(self, name: str, confirmed: int, *, below: int | None = None) -> None:
         """Both."""
-        self._first.delete_light(name, confirmed)
-        self._shadow.delete_light(name, confirmed)
+        self._first.delete_light(name, confirmed, below=below)
+        self._shadow.delete_light(name, confirmed, below=below)
 
     def set_topic_aside(self, topic: str, at: int) -> None:
         """The same, while the deletion may be cut."""

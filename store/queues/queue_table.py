@@ -424,15 +424,18 @@ class QueueTable:
         with suppress(OSError):
             os.rmdir(os.path.dirname(queue.directory))
 
-    def delete_light(self, name: str, confirmed: int) -> None:
-        """Removes the units of a light queue. Raises OSError."""
+    def delete_light(self, name: str, confirmed: int, *, below: int | None = None) -> None:
+        """Removes the units of a light queue, or those of records below a physical offset. Raises OSError."""
         queue = self.get(name, 0)
         if queue is None:
             return
-        if may_be_forgotten(queue.next_offset, confirmed):
+        kept = queue.next_offset if below is None else queue.min_offset(PhysicalOffset(below))
+        if kept < queue.next_offset:
+            queue.empty_below(kept)
+        elif may_be_forgotten(queue.next_offset, confirmed):
             self._remove_light(queue)
         else:
-            queue.empty()
+            queue.empty_below(queue.next_offset)
 
     def _file_count(self, key: QueueKey) -> int:
         queue = self._queues.get(key)

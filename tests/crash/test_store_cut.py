@@ -14,6 +14,7 @@ from store_kit import (
     StillClock,
     index_bytes,
     kill,
+    light,
     make_store,
     message,
     put,
@@ -28,6 +29,7 @@ from zenitmq.model.names import STATE_TOPICS
 from zenitmq.record.codes import ENTRY_BYTES, INDEX_HEADER_BYTES
 from zenitmq.record.kernel import StoredMessage, decode_batch, decode_record
 from zenitmq.record.new_record import NewRecord
+from zenitmq.store import message_store
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.index.index_file import SLOT_BYTES
 from zenitmq.store.log.segment import segment_name
@@ -36,6 +38,8 @@ from zenitmq.store.offline.offline import verify_store
 from zenitmq.store.opening.checkpoint import read_checkpoint
 from zenitmq.store.opening.snapshot import read_snapshot, write_snapshot
 from zenitmq.store.opening.store_cut import truncate_store
+
+LITE = "%LMQ%$t$a"
 
 
 def small_config() -> StoreConfig:
@@ -482,6 +486,88 @@ def _all_of(store: MessageStore) -> list[StoredMessage]:
         decode_record(bytes(store._log.view(at, at + int.from_bytes(store._log.view(at, at + 4), "big"))))
         for at in found
     ]
+
+
+def lite_events_of(directory: Path) -> tuple[list[bytes], list[int]]:
+    """The same of messages in a lite topic of t, which is deleted once, and in a light queue of their own."""
+    with make_store(directory) as master:
+        ends = []
+        for step in (b"old", b"", b"new"):
+            if step:
+                for number in range(3):
+                    put(master, "t", 0, light("t", b"%s %d" % (step, number), LITE, "%LMQ%a"))
+            else:
+                master.stage_record(NewRecord(topic=STATE_TOPICS[0], queue_id=0, body=b"t"))
+                master.commit()
+            ends.append(master.written)
+        begins = [0, *ends[:-1]]
+        return [
+            bytes(master.chunk(begin, 1 << 20, limit=end).data) for begin, end in zip(begins, ends, strict=True)
+        ], ends
+
+
+def lights(store: MessageStore, name: str) -> list[bytes]:
+    return [bytes(m.body) for m in read_queue(store, name, 0)]
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("closed", ["clean", "killed"])
+@pytest.mark.parametrize("kept", range(4))
+def test_the_lite_topics_of_a_parent_are_there_where_its_deletion_is_cut(tmp_path, kept: int, closed: str) -> None:
+    chunks, ends = lite_events_of(tmp_path / "m")
+    directory = tmp_path / "s"
+    with deleting_store(directory, 0) as store:
+        for chunk, end in zip(chunks, ends, strict=True):
+            store.append_chunk(chunk, store.written, end)
+        left = kill(directory, tmp_path / "left")
+    left = directory if closed == "clean" else left
+    offset = [0, *ends][kept]
+    truncate_store(str(left), small_config(), offset)
+    clock = StillClock()
+    deletes = Deletes()
+    deletes.store = make_store(left, clock, dispatchers=[deletes])
+    with deletes.store as store:
+        store.confirm(offset)
+        expected = [b"old 0", b"old 1", b"old 2", b"new 0", b"new 1", b"new 2"]
+        for _ in range(2):
+            checkpoint(store, clock)
+        assert lights(store, LITE) == {0: [], 1: expected[:3], 2: [], 3: expected[3:]}[kept]
+        assert lights(store, "%LMQ%a") == {0: [], 1: expected[:3], 2: expected[:3], 3: expected}[kept]
+        assert not (left / "deletedlight").exists() or os.listdir(left / "deletedlight") == []
+        for chunk, end in zip(chunks[kept:], ends[kept:], strict=True):
+            store.append_chunk(chunk, store.written, end)
+        store.confirm(ends[-1])
+        for _ in range(2):
+            checkpoint(store, clock)
+        found = read_queue(store, LITE, 0)
+        assert [bytes(m.body) for m in found] == expected[3:]
+        assert [m.queue_offset for m in found] == [3, 4, 5]
+        assert lights(store, "%LMQ%a") == expected
+    with deleting_store(left, ends[-1]) as store:
+        assert lights(store, LITE) == expected[3:]
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_deletion_of_many_lite_topics_goes_on_after_a_stop(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_store, "LIGHTS_AT_ONCE", 2)
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        store.confirm(0)
+        for number in range(5):
+            put(store, "t", 0, light("t", b"x", f"%LMQ%$t${number}", f"%LMQ%$tt${number}"))
+        store.delete_topic("t", store.written)
+        store.on_tick(clock.time_ms)
+        assert (len(store.light_queues()), store.has_upkeep_left) == (10, False)
+        store.confirm(store.written)
+        store.on_tick(clock.time_ms)
+        assert store.has_upkeep_left
+    with make_store(tmp_path / "s", clock) as store:
+        store.confirm(store.written)
+        assert sum(map(len, (lights(store, f"%LMQ%$t${number}") for number in range(5)))) == 3
+        while store.has_upkeep_left:
+            store.on_tick(clock.time_ms)
+        for number in range(5):
+            assert (lights(store, f"%LMQ%$t${number}"), lights(store, f"%LMQ%$tt${number}")) == ([], [b"x"])
 
 
 @pytest.mark.usefixtures("engine")

@@ -230,9 +230,9 @@ class AllQueues:
         self.plain.delete_topic(topic)
         self._batched.delete_topic(topic)
 
-    def delete_light(self, name: str, confirmed: int) -> None:
+    def delete_light(self, name: str, confirmed: int, *, below: int | None = None) -> None:
         """Removes the units of a light queue."""
-        self.plain.delete_light(name, confirmed)
+        self.plain.delete_light(name, confirmed, below=below)
 
     def set_topic_aside(self, topic: str, at: int) -> None:
         """The same, while the deletion may be cut; not again by a kind that reflects it already."""

@@ -521,12 +521,20 @@ class RowTable:
         key = end_key(queue.topic, queue.queue_id, is_max=False)
         self._batch.put_end(key, end_value(physical, queue_offset))
 
-    def delete_light(self, name: str, confirmed: int) -> None:
-        """Removes the units of a light queue. Raises OSError."""
+    def delete_light(self, name: str, confirmed: int, *, below: int | None = None) -> None:
+        """Removes the units of a light queue, or those of records below a physical offset. Raises OSError."""
         queue = self.get(name, 0)
         if queue is None:
             return
-        if may_be_forgotten(queue.staged_next, confirmed):
+        self._write_if_any()
+        kept = queue.staged_next if below is None else queue.min_offset(PhysicalOffset(below))
+        if kept < queue.next_offset:
+            if kept > queue.first_offset:
+                physical = queue.unit(kept)[0]
+                self._delete_below(queue, kept)
+                self._put_first(queue, physical, kept)
+                queue.begin_at(kept, physical)
+        elif may_be_forgotten(queue.staged_next, confirmed):
             self._remove_queue(queue)
         else:
             self._delete_below(queue, queue.staged_next)
