@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Final, Self
 
@@ -49,7 +50,7 @@ from .group.in_group import prepare_in_group
 from .handlers.parts import Parts
 from .handlers.registry import Handlers
 from .json_reply import reply_json
-from .pop.hand_over import settle_popped
+from .lite.hand_over import settle_groups
 from .registration import BrokerIdentity, NameServerRegistration
 from .repair.scrub import Scrub
 from .stage_clock import StageClock
@@ -207,7 +208,7 @@ class Broker:
         )
         self._state.on_topic_deleted = self._store.delete_topic
         self._state.on_lite_collected = self._store.delete_light_queues
-        self._state.on_taken_over = lambda since: settle_popped(self._store, self._state, since)
+        self._state.on_taken_over = partial(settle_groups, self._store, self._state)
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
         self._halves.locate = lambda place: self._store.position_of(HALF_TOPIC, place[0], QueueOffset(place[1]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -17,7 +18,7 @@ from zenitmq.broker.acknowledgements import Acknowledgements
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.filter.condition_cache import ConditionCache
 from zenitmq.broker.handlers.parts import Parts
-from zenitmq.broker.pop.hand_over import settle_popped
+from zenitmq.broker.lite.hand_over import settle_groups
 from zenitmq.broker.pop.leases import Leases
 from zenitmq.broker.pop.pop_handler import PopHandler
 from zenitmq.broker.pop.receipt_handler import ReceiptHandler
@@ -114,7 +115,7 @@ class Scene:
         self.store = make_store(directory, clock, dispatchers=(self.state,), **{"segment_bytes": 1 << 16, **sizes})
         self.state.on_topic_deleted = self._on_topic_deleted
         self.state.on_lite_collected = self.store.delete_light_queues
-        self.state.on_taken_over = lambda since: settle_popped(self.store, self.state, since)
+        self.state.on_taken_over = partial(settle_groups, self.store, self.state)
         with ExitStack() as failed:
             self.store.__enter__()
             failed.callback(self.store.__exit__, None, None, None)

@@ -11,6 +11,7 @@ were decided or written again are named, where the broker has not done that yet.
     halves       each waiting half message again, so that RocketMQ's own copies of it are no sends of our producers; op
                  records of those that wait no longer
     pops         copies of what pop groups have yet to handle, where RocketMQ's pops find them (pop/hand_over)
+    lite topics  offsets of groups, and the file in which RocketMQ looks for them (lite/hand_over)
     topics       the retry topic of each group that has none: RocketMQ's tools ask for it
     close        the store, flushed completely
     wheel        RocketMQ's own timer files are deleted, `delayOffset.json` and `timercheck` are written
@@ -29,6 +30,7 @@ import struct
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from ...model.clock import Clock
@@ -68,7 +70,8 @@ from ..delay.delays import Delays
 from ..delay.pace import Pace
 from ..delay.timer_index import open_timer_index
 from ..delay.timing import DelayRules, rocketmq_read_ms
-from ..pop.hand_over import hand_on_popped, settle_popped
+from ..lite.hand_over import HandedLites, hand_on_lites, settle_groups, write_light_offsets
+from ..pop.hand_over import hand_on_popped
 from ..replication.replica_files import ReplicaFiles
 from ..state.admission import queue_count
 from ..state.producer_table import ProducerTable
@@ -119,6 +122,7 @@ class _Handed:
     retry_topics: int
     levels: dict[int, int]
     record_bytes_max: int
+    lites: HandedLites
 
 
 def hand_over(
@@ -131,10 +135,11 @@ def hand_over(
     dry_run: bool = False,
 ) -> dict[str, Any]:
     """{"log_end", "segment_bytes", "spare_files", "converted", "waiting", "over", "damaged", "popped", "retry_topics",
-    "broker_conf"}: `converted`: how many queues were rows of RocksDB, and are files now; `waiting`: how many delayed messages
-    are handed on; `over`: how many waited still but are not to be delivered; `damaged`: how many cannot be read, so that they
-    stay here; `popped`: how many messages pop groups had in hand, or had given back; `broker_conf`: {name: value} of the
-    settings that RocketMQ's broker needs.
+    "lite_again", "lite_unbound", "broker_conf"}: `converted`: how many queues were rows of RocksDB, and are files now;
+    `waiting`: how many delayed messages are handed on; `over`: how many waited still but are not to be delivered; `damaged`:
+    how many cannot be read, so that they stay here; `popped`: how many messages pop groups had in hand, or had given back;
+    `lite_again`: how many messages of lite topics come again though they are acknowledged; `lite_unbound`: groups that
+    RocketMQ gives no lite topics; `broker_conf`: {name: value} of the settings that RocketMQ's broker needs.
 
     `config`: what its broker was started with. `report`, `converting`: of the delayed messages, and of the units of queues.
     `dry_run`: changes nothing; "waiting" is what the index of what waits holds. Raises StoreInGroup, StoreLocked where a broker
@@ -147,6 +152,7 @@ def hand_over(
             waiting = _count_waiting(directory)
         found = hand_over_store(directory, dry_run=True)
         counts = {"converted": 0, "waiting": waiting, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0}
+        counts |= {"lite_again": 0, "lite_unbound": []}
         return {**found, **counts, "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], 0)}
     converted = 0
     if engine_of(directory) == ROCKSDB:
@@ -157,6 +163,7 @@ def hand_over(
     read_ms = rocketmq_read_ms(clock.now_ms())
     handed = _rewrite_waits(directory, config, address, clock, read_ms, report)
     _write_wheel(directory, handed, read_ms)
+    write_light_offsets(directory, has_lights=any(map(is_light_queue, topics_with_queues(directory))))
     found = hand_over_store(directory)
     SYSTEM_FILES.remove(mark)
     return {
@@ -167,6 +174,8 @@ def hand_over(
         "damaged": handed.damaged,
         "popped": handed.popped,
         "retry_topics": handed.retry_topics,
+        "lite_again": handed.lites.again,
+        "lite_unbound": list(handed.lites.unbound),
         "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], handed.record_bytes_max),
     }
 
@@ -314,7 +323,7 @@ def _rewrite_waits(
             dispatchers=(state, index, half_index),
         )
         state.on_topic_deleted = store.delete_topic
-        state.on_taken_over = lambda since: settle_popped(store, state, since)
+        state.on_taken_over = partial(settle_groups, store, state)
         opened.enter_context(store)
         state.on_opened(store.written, lambda: store.flushed)
         for one in (index, half_index):
@@ -345,13 +354,14 @@ def _rewrite_waits(
         _rewrite_halves(store, half_index, state, host_bytes)
         _name_ended_halves(store, half_index)
         popped = hand_on_popped(store, state)
+        lites = hand_on_lites(store, state)
         topics = _make_retry_topics(store, state)
         store.flush_all(FLUSH_TIMEOUT_MS)
         levels = {
             queue_id + 1: int(store.max_offset(SCHEDULE_TOPIC, queue_id))
             for queue_id in store.queues().get(SCHEDULE_TOPIC, ())
         }
-        return _Handed(first, told is not None, count, over, damaged, popped, topics, levels, largest)
+        return _Handed(first, told is not None, count, over, damaged, popped, topics, levels, largest, lites)
 
 
 def _rewrite_halves(store: MessageStore, index: WaitingIndex, state: StateLog, host_bytes: int) -> None:

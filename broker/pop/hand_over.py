@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from ...model.names import RETRY_PREFIX, retry_topic
 from ...model.properties import FIRST_POP_TIME, POP_LEASE, SEQUENCE
 from ...model.route import PERMISSION_READ_WRITE, TopicConfig
+from ...model.topics.light_queues import is_light_queue
 from ...record.kernel import StoredMessage
 from ...record.new_record import NewRecord
 from ...record.sys_flag import NOT_COPIED
@@ -52,7 +53,7 @@ def hand_on_popped(store: MessageStore, state: StateLog) -> int:
         if _keeps_order(queue):
             offsets[group].append((topic, queue_id, queue.first_open()))
             continue
-        copies |= {(topic, queue_id, offset): attempts for offset, attempts, _ in _open(queue)}
+        copies |= {(topic, queue_id, offset): attempts for offset, attempts, _ in open_messages(queue)}
         offsets[group].append((topic, queue_id, queue.next))
     for (group, topic), copies in wanted.items():
         begin = _write_copies(store, state, group, topic, copies)
@@ -75,16 +76,18 @@ def settle_popped(store: MessageStore, state: StateLog, since: int) -> None:
     consumed: dict[tuple[str, str], set[Origin]] = {}
     for key, queue in list(state.pop_table.all_queues()):
         group, topic, queue_id = key
+        if is_light_queue(topic):
+            continue  # settle_lites
         committed = table.offset(group, topic, queue_id)
         if queue.is_idle:
             continue  # it goes on at the group's offset
         if _keeps_order(queue):
-            over = [(offset, name) for offset, _, name in _open(queue) if offset < committed]
+            over = [(offset, name) for offset, _, name in open_messages(queue) if offset < committed]
         else:
             if (group, topic) not in consumed:
                 consumed[group, topic] = _consumed(store, state, group, topic, leased)
             done = consumed[group, topic]
-            over = [(offset, name) for offset, _, name in _open(queue) if (topic, queue_id, offset) in done]
+            over = [(offset, name) for offset, _, name in open_messages(queue) if (topic, queue_id, offset) in done]
         for offset, name in over:
             state.pop_table.on_buried(key, offset, name)
         queue.next = max(queue.next, committed)
@@ -97,7 +100,7 @@ def _keeps_order(queue: PopQueue) -> bool:
     return queue.is_ordered and not queue.is_idle
 
 
-def _open(queue: PopQueue) -> list[Open]:
+def open_messages(queue: PopQueue) -> list[Open]:
     """Ascending. One that is leased counts as handed out once more."""
     found: list[Open] = [(offset, attempts, None) for offset, attempts in queue.available.items()]
     found += [

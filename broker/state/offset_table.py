@@ -26,7 +26,11 @@ STARTED: Final = "started"
 UNKNOWN: Final = -1  # no offset was ever committed
 ANY_ERA: Final = -1  # the era of senders that name none
 
-OWN_TABLES: Final = ("offsetTable", "sinceTable", "eraTable")
+OFFSETS_TABLE: Final = "offsetTable"
+LIGHT_GROUPS_TABLE: Final = (
+    "lmqOffsetTable"  # RocketMQ's, of groups that have the name of a light queue: {pair: offset}
+)
+OWN_TABLES: Final = (OFFSETS_TABLE, "sinceTable", "eraTable", LIGHT_GROUPS_TABLE)
 _NOTHING: Final[Mapping[int, int]] = {}
 
 Row = tuple[str, int, int]
@@ -56,7 +60,8 @@ class OffsetTable:
         """Loads a snapshot's content. Raises StoreFormatError."""
         self._rest = {name: value for name, value in document.items() if name not in OWN_TABLES}
         try:
-            for pair, offsets in (document.get("offsetTable") or {}).items():
+            alone = {pair: {0: offset} for pair, offset in (document.get(LIGHT_GROUPS_TABLE) or {}).items()}
+            for pair, offsets in {**(document.get(OFFSETS_TABLE) or {}), **alone}.items():
                 topic, separator, group = pair.partition("@")
                 if separator:
                     self._put(topic, group, {int(queue_id): int(offset) for queue_id, offset in offsets.items()})
@@ -80,7 +85,7 @@ class OffsetTable:
             f"{topic}@{group}": {str(queue_id): era for queue_id, era in sorted(queues.items())}
             for (topic, group), queues in self._eras.copy().items()
         }
-        return {**self._rest, "offsetTable": offsets, "sinceTable": since, "eraTable": eras}
+        return {**self._rest, OFFSETS_TABLE: offsets, "sinceTable": since, "eraTable": eras}
 
     @staticmethod
     def event_committed(group: str, progress: Sequence[Progress], *, forward_only: bool = False) -> Document:

@@ -282,7 +282,10 @@ class PopTable:
     def on_taken_back(self, key: QueueKey, offsets: Iterable[int], *, next_offset: int) -> None:
         """Another broker had the store, and these were leased there: they are available, after one attempt. `next_offset`:
         where a queue of which nothing was ever popped goes on."""
-        queue = self._queues.setdefault(key, PopQueue(key, next_offset))
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = PopQueue(key, next_offset)
+            self._count_lite(key, 1)
         before = queue.entries
         for offset in offsets:
             queue.take_back(offset)

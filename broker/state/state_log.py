@@ -58,6 +58,8 @@ FILE_NAMES: Final = {
     OFFSETS: "consumerOffset.json",
 }
 """In the order in which they are written."""
+LIGHT_OFFSETS_FILE: Final = "lmqConsumerOffset.json"
+"""Where RocketMQ has the offsets of all groups if it has light queues (enableLmq)."""
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     TOPICS: (SET, DELETED, COLLECTED),
     GROUPS: (SET, DELETED),
@@ -148,7 +150,10 @@ class StateLog:
         self._persisted_at_ms = clock.monotonic_ms()
         self._cpu_ns = cpu_ns
         self._took_ms = 0.0  # CPU time of the last snapshots
-        self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
+        self._light_offsets = os.path.join(config, LIGHT_OFFSETS_FILE)
+        self._loaded = {  # what each snapshot reflects
+            topic: _load(self._file_of(topic, path), table) for topic, path, table in self._files
+        }
         for table in (self.producer_table, self.pop_table):
             table.begin(now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
         self._is_open = False
@@ -162,6 +167,16 @@ class StateLog:
         )
         self._flushed: Callable[[], int] = _everything
         self.is_closing = False  # the next persist is the last: it may not be postponed
+
+    def _file_of(self, topic: str, path: str) -> str:
+        """RocketMQ's file of offsets beside our own, if it has light queues and wrote last. One that we wrote for it, and that
+        it has not written since, says nothing new."""
+        if topic == OFFSETS and os.path.exists(self._light_offsets):
+            theirs = read_snapshot(self._light_offsets)
+            is_older = os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(self._light_offsets)
+            if theirs is not None and theirs.reflected is None and not is_older:
+                return self._light_offsets
+        return path
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
         """Stages an event (of one of `topics`); returns the end of its record, for which the reply waits.
@@ -202,6 +217,9 @@ class StateLog:
             for _, path, _ in self._files:
                 if os.path.exists(path + ".bak"):
                     os.rename(path + ".bak", path + ".rocketmq")
+            for path in (self._light_offsets, self._light_offsets + ".bak"):
+                if os.path.exists(path):
+                    os.rename(path, self._light_offsets + ".rocketmq")
         self._loaded = dict.fromkeys(self._loaded, written)
 
     def on_run(self, run: Run) -> None:

@@ -363,9 +363,19 @@ def hand_over_text(directory: str, document: dict[str, Any], *, dry_run: bool) -
     topics, spare = counted(document["retry_topics"], "retry topic"), counted(document["spare_files"], "spare file")
     popped = counted(document["popped"], "popped message")
     converted = f"# {counted(document['converted'], 'queue')} converted from RocksDB to files"
+    again, unbound = counted(document["lite_again"], "message"), ", ".join(document["lite_unbound"])
+    lites = (
+        *((f"# {again} of lite topics come again, though they are acknowledged",) if document["lite_again"] else ()),
+        *(
+            (f"# RocketMQ gives nothing of lite topics to {unbound}: set lite.bind.topic to their parent",)
+            if unbound
+            else ()
+        ),
+    )
     done = (
         *((converted,) if document["converted"] else ()),
         f"# {directory}: {waiting} handed on{over}; {popped} in retry topics",
+        *lites,
         f"# {topics} made; the log ends at {document['log_end']}, behind it are zeros; {spare} deleted",
         "# broker.conf:",
     )

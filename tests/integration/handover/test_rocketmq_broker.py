@@ -16,6 +16,7 @@ import pop_scene
 import pytest
 import transaction_kit
 from handover_kit import Life, unique
+from lite_scene import LiteScene
 from store_kit import SMALL, StillClock, light, make_store, message, put, put_batch, read_queue
 
 from zenitmq.broker.group.hand_over import hand_over
@@ -330,3 +331,37 @@ def test_rocketmq_reads_light_queues_and_adds_to_them(jars: Path, tmp_path: Path
             assert [record.queue_offset for record in found] == list(range(len(expected)))
         put(store, "chats", 0, light("chats", b"7", first))
         assert store.max_offset(first, 0) == 8
+
+
+@pytest.mark.timeout(300)
+def test_groups_go_on_in_lite_topics_there_and_back(jars: Path, tmp_path: Path) -> None:
+    """And in plain topics: with light queues RocketMQ looks for the offsets of all groups in another file."""
+    directory, first, second = tmp_path / "s", "%LMQ%$chats$a", "%LMQ%$chats$b"
+    clock, sizes = StillClock(SystemClock().now_ms()), {"segment_bytes": SEGMENT}
+    with LiteScene(directory, clock, **sizes) as scene:
+        scene.create_parent()
+        scene.create("t")
+        scene.settle(bind_topic="chats")
+        scene.turn()
+        scene.say("a", *(b"%d" % number for number in range(6)))
+        scene.say("b", b"0")
+        scene.send(*(b"%d" % number for number in range(4)))
+        event = scene.state.offset_table.event_committed("g", [("t", 0, 3, -1)])
+        scene.state.stage(scene.store, OFFSETS, event)
+        scene.turn()
+        scene.subscribe("a")
+        popped = scene.receive(4)
+        scene.turn()
+        scene.ack_lite(popped, "a", 0b0011)
+        scene.turn()
+    document = hand_over(str(directory), CONFIG, clock=SystemClock())
+    script = ["sleep 1", "consume g t 0", f"consume g {first} 0", f"consume g {second} 0"]
+    told = run_rocketmq(jars, tmp_path, document["broker_conf"], script)
+    assert list(told.values())[1:] == ["3", "2 3 4 5", "0"]
+    with LiteScene(directory, clock, **sizes) as scene:
+        scene.subscribe("a", "b")
+        scene.pass_ms(3_600_000)
+        asked = scene.receive()
+        scene.turn()
+        assert asked.bodies == []
+        assert scene.state.offset_table.offset("g", "t", 0) == 4

@@ -37,7 +37,7 @@ def test_spare_files(
 ) -> None:
     document = {
         "log_end": 9, "spare_files": count, "waiting": 0, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0,
-        "converted": 0, "broker_conf": {},
+        "converted": 0, "lite_again": 0, "lite_unbound": [], "broker_conf": {},
     }  # fmt: skip
     monkeypatch.setattr("zenitmq.broker.group.hand_over.hand_over", lambda *_, **__: document)
     hand_over("s", as_json=False)
