@@ -152,8 +152,13 @@ def hand_over(
             waiting = _count_waiting(directory)
         found = hand_over_store(directory, dry_run=True)
         counts = {"converted": 0, "waiting": waiting, "over": 0, "damaged": 0, "popped": 0, "retry_topics": 0}
-        counts |= {"lite_again": 0, "lite_unbound": []}
-        return {**found, **counts, "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], 0)}
+        lites: dict[str, Any] = {"lite_again": 0, "lite_unbound": []}
+        return {
+            **found,
+            **counts,
+            **lites,
+            "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], 0),
+        }
     converted = 0
     if engine_of(directory) == ROCKSDB:
         converted = convert_store(directory, FILE, config, report=converting)["queues"]

@@ -9,9 +9,10 @@ lite topic from which a pop is staged is closed until the log has that event, or
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from ...model.clock import monotonic_ns
@@ -45,6 +46,7 @@ from .waiting_lite_pops import Waiting, WaitingLitePops, member_of
 MESSAGES_MAX: Final = 4096
 LOOK_MS: Final = 1  # until it is looked again at what was closed
 LOOK_NS: Final = 5_000_000  # of one look, in one turn
+LISTED_AT_ONCE: Final = 128
 READ_FIRST_MAX: Final = 256  # lite topics that a worker reads for, at a time
 _UNTIL_READ: Final = 1 << 62
 
@@ -274,18 +276,16 @@ class LitePops:
     def _look_at_ready(self, request: PopLite, member: LiteMember, warm: Collection[QueueKey]) -> _Look:
         """What there is for a member, in the order in which it became ready. What is left ready is looked at again."""
         look = _Look()
-        ready = member.ready
+        ready, asked = member.ready, _plain(request)
         room, room_bytes = request.max_messages, self._takes.begin()
         end_ns = monotonic_ns() + LOOK_NS
-        while ready and room > 0 and room_bytes > 0:
-            name = next(iter(ready))
-            del ready[name]
+        for name in _drained(ready):
             key = request.group, name, 0
             if self._is_shut(key):
                 look.closed.append(name)
                 continue
             try:
-                take = self._takes.take(_plain(request), key, min(room, COUNT_MAX), room_bytes, is_warm=key in warm)
+                take = self._takes.take(asked, key, min(room, COUNT_MAX), room_bytes, is_warm=key in warm)
             except WorkFirst as first:
                 look.unread.append((name, first))
                 take = None
@@ -298,6 +298,8 @@ class LitePops:
                 look.takes.append(take)
                 room -= len(take.popped.offsets)
                 room_bytes -= sum(map(len, take.slices))
+            if room <= 0 or room_bytes <= 0:
+                break
             if monotonic_ns() >= end_ns:
                 look.is_cut = bool(ready)
                 break
@@ -377,6 +379,16 @@ class LitePops:
             self._recent.on_answered((request.group, request.client_id, request.pop_id), request.topic, names)
         call.on_unsent = partial(self._leases.on_unsent, request.group, request.topic, names)
         self._parts.acknowledgements.staged.append((call, reply, end, payload))
+
+
+def _drained(ready: dict[str, None]) -> Iterator[str]:
+    """Takes names out, the oldest first. Some are listed at a time: in a dict that is emptied from its begin, the search for
+    the first one passes over all that are gone, each time."""
+    while ready:
+        for name in list(islice(ready, LISTED_AT_ONCE)):
+            if name in ready:
+                del ready[name]
+                yield name
 
 
 def _plain(request: PopLite) -> PopMessages:
