@@ -14,6 +14,7 @@ from typing import Final
 
 from ..names import DEAD_LETTER_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, TRACE_TOPIC
 from ..plain_dataclass import dataclass
+from ..topics.light_queues import settled_topic
 from .principals import ANY, Rule, RuleEffect, User, UserKind, UserRole
 from .rights import Action, Resource
 
@@ -130,9 +131,10 @@ def _is_everybodys(topic: str) -> bool:
 
 
 def _owner(resource: Resource, name: str) -> tuple[Resource, str]:
-    """The group of a retry or dead-letter topic, on whose rights the topic's rest."""
+    """The group of a retry or dead-letter topic, on whose rights the topic's rest; the parent of a lite topic's queue."""
     if resource is Resource.TOPIC:
         for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
             if name.startswith(prefix):
                 return Resource.GROUP, name.removeprefix(prefix)
+        return resource, settled_topic(name)
     return resource, name
