@@ -70,13 +70,18 @@ class ControllerConfig:
     )
     host: str = setting(
         "127.0.0.1",
-        "IP address that brokers and other controllers' clients are told to connect to. There are no passwords yet: keep it"
-        " inside a trusted network",
+        "IP address that brokers and other controllers' clients are told to connect to. Without [security] who reaches it may"
+        " do everything",
     )
     listen_host: str = setting("", "IP address to listen on where it is not `host`, such as 0.0.0.0 in a container")
     port: int = setting(9878, "TCP port for requests; 0 = a free one", minimum=0, maximum=65535)
     zookeeper: tuple[str, ...] = setting(
         ("127.0.0.1:2181",), "servers of one ZooKeeper ensemble, host:port each; any one that answers will do"
+    )
+    zookeeper_login: str = setting(
+        "",
+        "file with USER:PASSWORD, mode 600: the cluster's nodes in ZooKeeper are then this user's alone (digest scheme);"
+        " empty = who reaches ZooKeeper may elect masters",
     )
     dead_after_ms: int = setting(
         2000,

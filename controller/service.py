@@ -21,6 +21,7 @@ from ..model.events.telling import kept_by
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.options import HEADER_BYTES_MAX
+from ..remoting.security.key_file import read_secret
 from ..remoting.security.opened_security import open_security
 from ..remoting.server import RequestLoop
 from .campaign import Campaign, Ground, OpenStore
@@ -48,6 +49,7 @@ class Controller:
         with ExitStack() as opened:
             arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request of ours has a payload
             bind = f"{config.listen_host or config.host}:{config.port}"
+            login = read_secret(config.zookeeper_login) if config.zookeeper_login else ""
             secured = open_security(config.security, clock, opened, host=config.listen_host or config.host)
             door = secured.door if secured is not None else None
             self._loop = opened.enter_context(RequestLoop(bind=bind, arena=arena, clock=clock, door=door))
@@ -63,7 +65,7 @@ class Controller:
                     RemotingClient("zenit-controller-io", secured.keys if secured is not None else None)
                 ),
                 clock=clock,
-                open_store=open_store or partial(_open_zookeeper, config),
+                open_store=open_store or partial(_open_zookeeper, config, login),
                 session=session,
                 on_dropped=self._on_dropped,
                 on_key=(lambda at, key: secured.keys.learn(((at, key),))) if secured is not None else None,
@@ -127,10 +129,11 @@ class Controller:
         self._loop.stop()
 
 
-def _open_zookeeper(config: ControllerConfig, listener: Listener) -> ZooKeeperStore:
+def _open_zookeeper(config: ControllerConfig, login: str, listener: Listener) -> ZooKeeperStore:
     return ZooKeeperStore(
         ",".join(config.zookeeper),
         cluster=config.cluster,
         listener=listener,
         session_timeout_ms=config.session_timeout_ms,
+        login=login,
     )

@@ -26,6 +26,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -33,6 +34,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from ..model.clock import monotonic_ms
 from ..model.errors import InvalidParameter, SightingsDamaged, ZooKeeperUnavailable
@@ -84,9 +86,17 @@ class ZooKeeperStore:
     """A `GroupStore` over one ZooKeeper session. Enter it to connect; leaving it ends the session."""
 
     def __init__(
-        self, hosts: str, *, cluster: str, listener: Listener, session_timeout_ms: int = 4000, timeout_ms: int = 3000
+        self,
+        hosts: str,
+        *,
+        cluster: str,
+        listener: Listener,
+        session_timeout_ms: int = 4000,
+        timeout_ms: int = 3000,
+        login: str = "",
     ) -> None:
-        """`hosts`: "a:2181,b:2181". `timeout_ms`: the deadline of every call."""
+        """`hosts`: "a:2181,b:2181". `timeout_ms`: the deadline of every call. `login`: "user:password" of ZooKeeper's digest
+        scheme: all nodes of the cluster are then this user's alone; "" = everybody's who reaches ZooKeeper."""
         self._hosts = hosts
         self._listener = listener
         self._timeout_ms = timeout_ms
@@ -98,8 +108,16 @@ class ZooKeeperStore:
         self._controllers = f"{root}/controllers"
         self._audit = f"{root}/audit"
         self._events = f"{root}/events"
+        user, _, password = login.partition(":")
+        self._only_us = [make_digest_acl(user, password, all=True)] if login else None
+        self._root = root
         self._client = KazooClient(
-            hosts=hosts, timeout=session_timeout_ms / 1000, connection_retry=dict(_RECONNECT), logger=log
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=dict(_RECONNECT),
+            logger=log,
+            auth_data=[("digest", login)] if login else None,
+            default_acl=self._only_us,
         )
         self._client.add_listener(self._on_session)
 
@@ -108,6 +126,8 @@ class ZooKeeperStore:
         try:
             self._client.start(timeout=self._timeout_ms / 1000)
             self._make_folders()
+            if self._only_us is not None:
+                self._take_possession(self._root)
         except KazooTimeoutError:
             self.__exit__()
             raise ZooKeeperUnavailable(
@@ -337,8 +357,19 @@ class ZooKeeperStore:
             raise
         except _NO_ANSWER as error:
             raise ZooKeeperUnavailable(what, f"no answer ({type(error).__name__})") from error
+        except NoAuthError as error:
+            raise ZooKeeperUnavailable(what, "the nodes are another user's: look at zookeeper_login") from error
         except KazooException as error:
             raise ZooKeeperUnavailable(what, f"refused ({type(error).__name__})") from error
+
+    def _take_possession(self, path: str) -> None:
+        """Nodes that were made while ZooKeeper was open to everybody become ours alone, from the root on."""
+        with contextlib.suppress(NoNodeError):
+            present, _ = self._ask(f"look at {path}", self._deadline_ms(), self._client.get_acls_async, path)
+            if present != self._only_us:
+                self._ask(f"own {path}", self._deadline_ms(), self._client.set_acls_async, path, self._only_us)
+            for child in self._ask(f"list {path}", self._deadline_ms(), self._client.get_children_async, path):
+                self._take_possession(f"{path}/{child}")
 
     def _make_folders(self) -> None:
         for path in (self._groups, self._seen, self._controllers, self._audit, self._events):
@@ -350,7 +381,8 @@ class ZooKeeperStore:
         for count in range(1, len(parts) + 1):
             folder = "/" + "/".join(parts[:count])
             with contextlib.suppress(NodeExistsError):
-                self._ask(f"create {folder}", self._deadline_ms(), self._client.create_async, folder, b"")
+                shared = OPEN_ACL_UNSAFE if count == 1 else None  # /zenit is for other clusters too
+                self._ask(f"create {folder}", self._deadline_ms(), self._client.create_async, folder, b"", acl=shared)
 
     def _children(self, path: str, watch: Callable[[WatchedEvent], None] | None, end_ms: int) -> list[str]:
         self._ask(f"list {path}", end_ms, self._client.sync_async, path)

@@ -7,6 +7,7 @@ A key is made once. The files that hold addresses are written anew at each start
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,7 +18,7 @@ from ..remoting.client import RemotingClient
 from ..remoting.security.curve_socket import new_key_pair
 from ..remoting.security.key_file import KeyFile, read_key_file, write_key_file
 from ..remoting.security.key_ring import KeyRing
-from .cluster_plan import TRUSTED_FILE, key_path
+from .cluster_plan import LOGIN_FILE, TRUSTED_FILE, key_path
 from .cluster_record import BROKER, ZOOKEEPER, ClusterRecord, ProcessRecord
 from .text_file import write_text
 
@@ -32,6 +33,9 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
     if not record.keys:
         return
     os.makedirs(record.keys, mode=0o700, exist_ok=True)
+    login = os.path.join(record.keys, LOGIN_FILE)
+    if not os.path.exists(login):
+        write_text(login, f"zenit:{secrets.token_urlsafe(24)}\n", mode=0o600)
     rows = [StaticRow(User(ADMINISTRATOR, (_public(record, ADMINISTRATOR),), UserKind.SUPER))]
     servers: dict[str, str] = {}
     yet = tuple(process for process in expected if record.find(process.role, process.name) is None)

@@ -25,6 +25,7 @@ DECIDED_HERE: Final = (
 )
 FLUSH_MODE: Final = "store.flush_mode"
 MINIMUM: Final = "static_min_in_sync"
+LOGIN_FILE: Final = "zookeeper.login"  # in the directory of the keys
 TRUSTED_FILE: Final = "trusted.toml"  # in the directory of the keys
 
 
@@ -131,6 +132,7 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
     settings = [f"host={host}", f"port={port}"]
     if process.role == CONTROLLER:
         settings += [*_cluster_of(record), f"zookeeper={record.zookeeper}"]
+        settings += [f"zookeeper_login={record.keys}/{LOGIN_FILE}"] if record.keys else []
     elif process.role == BROKER:
         settings += [*_cluster_of(record), f"name={process.group or process.name}", f"namesrv={record.namesrv}"]
         settings.append(f"store_dir={process.store_dir}")

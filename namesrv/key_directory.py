@@ -10,9 +10,10 @@ import hashlib
 from dataclasses import replace
 from typing import Final
 
+from ..model.security.trusted_file import StaticRow
 from ..remoting.commands import GetRoute, RegisterBroker, RouteReply
 from ..remoting.security.door import is_open
-from ..remoting.security.opened_security import Secured
+from ..remoting.security.opened_security import Secured, server_keys
 from ..remoting.server import Call
 
 MARK_BYTES: Final = 8
@@ -23,10 +24,14 @@ class KeyDirectory:
     """Of one name server. Loop thread."""
 
     def __init__(self, secured: Secured) -> None:
-        self._fixed = secured.server_keys
+        self._fixed = server_keys(secured.rows)
         self._told: dict[str, str] = {}
         self._open: dict[str, str] = {}  # a broker's address: its address for clients without a key
         self._marking = hashlib.blake2b(secured.door.security.pair.secret.encode(), digest_size=32).digest()
+
+    def on_trusted(self, rows: tuple[StaticRow, ...]) -> None:
+        """The trusted file has changed."""
+        self._fixed = server_keys(rows)
 
     def on_register(self, key: str, request: RegisterBroker) -> None:
         """The owner of `key` has registered with these addresses."""

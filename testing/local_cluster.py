@@ -15,13 +15,17 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Self
 
 from ..client.admin import Admin
+from ..client.connection.client_keys import remember_key
+from ..deploy.cluster_keys import ADMINISTRATOR
 from ..deploy.cluster_record import ProcessRecord
 from ..deploy.drills.drilled_cluster import HEALTHY_MS, DrilledCluster
 from ..deploy.drills.faults.faults import kill
+from ..deploy.local_cluster import KEYS
 from ..deploy.processes import is_running, stand_still
 from ..model.clock import monotonic_ms
-from ..model.errors import ClientClosed, ConnectionLost, WrongCluster
+from ..model.errors import ClientClosed, ConnectionLost, InvalidParameter, WrongCluster
 
+SECURE_ENVIRONMENT: Final = "ZENIT_TEST_SECURE"
 SMALL_STORE: Final = ("store.segment_bytes=16777216", "store.index_slots=4096", "store.index_entries=16384")
 """A few dozen MiB a broker instead of some GiB."""
 
@@ -36,12 +40,15 @@ class LocalCluster:
         controllers: int = 1,
         directory: str | None = None,
         settings: Sequence[str] = SMALL_STORE,
+        secure: bool | None = None,
     ) -> None:
         """`directory`: where it lives, and stays with its data; None = a temporary one, removed in the end.
 
         `settings`: of the brokers, as `zenit up --set` takes them. `controllers`: from two replicas on; 0 = the
-        first replica is the master, always.
+        first replica is the master, always. `secure`: with keys, users and rights; clients of this process that name
+        no key come as the administrator. None = only where $ZENIT_TEST_SECURE is set.
         """
+        self._secure = bool(os.environ.get(SECURE_ENVIRONMENT)) if secure is None else secure
         self._replicas, self._controllers = replicas, controllers
         self._settings = tuple(settings)
         self._directory = directory
@@ -55,12 +62,18 @@ class LocalCluster:
                 directory = tempfile.mkdtemp(prefix="zenit-test-")
                 started.callback(shutil.rmtree, directory, ignore_errors=True)
             cluster = DrilledCluster(
-                directory, replicas=self._replicas, controllers=self._controllers, settings=self._settings
+                directory,
+                replicas=self._replicas,
+                controllers=self._controllers,
+                settings=self._settings,
+                secure=self._secure,
             )
             started.callback(cluster.down)
             cluster.up()
             cluster.wait_healthy()
             self._cluster = cluster
+            if self._secure:
+                remember_key((cluster.namesrv,), self.key())
             self._stack = started.pop_all()
         return self
 
@@ -74,6 +87,12 @@ class LocalCluster:
     def namesrv(self) -> str:
         """The name server's address, as `namesrv=` takes it."""
         return self._running.namesrv
+
+    def key(self, user: str = ADMINISTRATOR) -> str:
+        """The key file of a user, as `key=` takes it. Raises InvalidParameter if the cluster is not secured."""
+        if not self._secure:
+            raise InvalidParameter("key", user, "a secured cluster: LocalCluster(secure=True)")
+        return os.path.join(self.directory, KEYS, f"{user}.key")
 
     @property
     def directory(self) -> str:

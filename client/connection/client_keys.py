@@ -22,6 +22,14 @@ ENVIRONMENT_KEY: Final = "ZENIT_KEY"
 ASK_TIMEOUT_MS: Final = 1000
 
 
+_of_process: dict[str, str] = {}  # a name server's address: the key file for its cluster
+
+
+def remember_key(name_servers: tuple[str, ...], path: str) -> None:
+    """From now on clients of this process that name one of these name servers, but no key, come with this key file."""
+    _of_process.update(dict.fromkeys(name_servers, path))
+
+
 def key_path(
     argument: str | None,
     name_servers: tuple[str, ...],
@@ -35,6 +43,9 @@ def key_path(
         return argument
     if settings.get(ENVIRONMENT_KEY):
         return settings[ENVIRONMENT_KEY]
+    remembered = next((_of_process[each] for each in name_servers if each in _of_process), None)
+    if remembered is not None:
+        return remembered
     return recorded_key(os.path.expanduser("~") if home is None else home, name_servers)
 
 

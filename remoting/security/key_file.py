@@ -18,6 +18,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, KeyFileRefused
@@ -34,10 +35,7 @@ class KeyPair:
     """`secret` is never shown: not in a repr, a log or an error."""
 
     public: str
-    secret: str
-
-    def __repr__(self) -> str:
-        return f"KeyPair(public={self.public!r})"
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,19 @@ def key_file_text(key: KeyFile) -> str:
 
 def read_key_file(path: str) -> KeyFile:
     """The content of the file. Raises KeyFileRefused if it is missing or wrong, or if its group or others may read it."""
+    return parse_key_file(_read_own(path), path)
+
+
+def read_secret(path: str) -> str:
+    """The one line of a file with a login, "user:password". Raises KeyFileRefused as `read_key_file` does."""
+    text = _read_own(path).strip()
+    user, separator, password = text.partition(":")
+    if not (user and separator and password) or not text.isprintable():
+        raise KeyFileRefused(path, "it is not one line with USER:PASSWORD")
+    return text
+
+
+def _read_own(path: str) -> str:
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -99,7 +110,7 @@ def read_key_file(path: str) -> KeyFile:
         raise KeyFileRefused(path, f"it cannot be read ({error.strerror}); `zenit key new` makes one") from None
     if len(text) > FILE_BYTES_MAX:
         raise KeyFileRefused(path, f"it is longer than {FILE_BYTES_MAX} bytes")
-    return parse_key_file(text, path)
+    return text
 
 
 def write_key_file(path: str, key: KeyFile, *, replace: bool = False) -> None:

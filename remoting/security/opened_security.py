@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
@@ -17,21 +19,59 @@ from .key_file import read_key_file
 from .key_ring import KeyRing
 from .security_config import SecurityConfig
 
+log = logging.getLogger(__name__)
+
 NOT_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """What the sockets of a secured process share. `rows`: of the trusted file; `keys`: with which it connects to others."""
+    """What the sockets of a secured process share. `rows`: of the trusted file at the start; `keys`: with which it connects to
+    others."""
 
     door: Door
     keys: KeyRing
     rows: tuple[StaticRow, ...]
+    trusted: str
 
-    @property
-    def server_keys(self) -> dict[str, str]:
-        """{address: public key} of the servers whose places the trusted file tells."""
-        return {address: row.user.keys[0] for row in self.rows for address in row.addresses if row.user.keys}
+
+def server_keys(rows: tuple[StaticRow, ...]) -> dict[str, str]:
+    """{address: public key} of the servers whose places the trusted file tells."""
+    return {address: row.user.keys[0] for row in rows for address in row.addresses if row.user.keys}
+
+
+class TrustedWatch:
+    """Reads the trusted file again when it has changed; a file that is wrong changes nothing. Loop thread."""
+
+    def __init__(self, secured: Secured, on_rows: Callable[[tuple[StaticRow, ...]], None]) -> None:
+        """`on_rows`: what the file says now."""
+        self._path = secured.trusted
+        self._keys = secured.keys
+        self._on_rows = on_rows
+        self._seen = _stamp(self._path)
+
+    def look(self) -> None:
+        """For a timer."""
+        stamp = _stamp(self._path)
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            rows = read_trusted(self._path)
+        except KeyFileRefused as error:
+            log.warning("the trusted file has changed and counts as before: %s", error)
+            return
+        log.info("the trusted file has changed users=%s", len(rows))
+        self._keys.learn(server_keys(rows).items())
+        self._on_rows(rows)
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(os.path.expanduser(path))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def open_security(
@@ -52,7 +92,7 @@ def open_security(
     if bool(config.open_port) != bool(config.open_user):
         raise ConfigError("security.open_user", config.open_user, "a user if there is an open port, and only then")
     key = read_key_file(config.key)
-    rows = _read_trusted(config.trusted)
+    rows = read_trusted(config.trusted)
     table = AccessTable((row.user for row in rows), ())
     own = table.user_of(key.pair.public)
     if own is None or own.binding is None:
@@ -71,11 +111,12 @@ def open_security(
         handshakes_per_second=config.handshakes_per_second,
     )
     opened.enter_context(door)
-    places = {address: row.user.keys[0] for row in rows for address in row.addresses if row.user.keys}
-    return Secured(door, KeyRing(key.pair, {**key.servers, **places}), rows)
+    keys = KeyRing(key.pair, key.servers)
+    keys.learn(server_keys(rows).items())
+    return Secured(door, keys, rows, config.trusted)
 
 
-def _read_trusted(path: str) -> tuple[StaticRow, ...]:
+def read_trusted(path: str) -> tuple[StaticRow, ...]:
     """Raises KeyFileRefused if others may write it: they could name themselves super users."""
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:

@@ -1,0 +1,78 @@
+"""A key file is whole and its owner's alone, or it is refused in one line; the secret is never shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from zenitmq.model.errors import KeyFileRefused
+from zenitmq.remoting.security.key_file import (
+    KeyFile,
+    KeyPair,
+    key_file_text,
+    parse_key_file,
+    read_key_file,
+    write_key_file,
+)
+
+PAIR = KeyPair("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs")
+KEY = KeyFile("billing", PAIR, {"127.0.0.1:9876": "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"})
+
+
+def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "billing.key"
+    write_key_file(str(path), KEY)
+    assert read_key_file(str(path)) == KEY
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(path.parent) == ["billing.key"]
+
+
+def test_it_replaces_no_key_unless_told(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.key")
+    write_key_file(path, KEY)
+    with pytest.raises(KeyFileRefused, match="exists already"):
+        write_key_file(path, KEY)
+    write_key_file(path, KeyFile("other", PAIR, {}), replace=True)
+    assert read_key_file(path).user == "other"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.key"
+    write_key_file(str(path), KEY)
+    path.chmod(mode)
+    with pytest.raises(KeyFileRefused, match="chmod 600"):
+        read_key_file(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "no key"),
+        ("user = 'a'\npublic = 'short'\nsecret = 'short'", "'public' is no key"),
+        ("[", "no key file"),
+        (key_file_text(KEY).replace("secret", "sekret"), "unknown entry 'sekret'"),
+        (key_file_text(KEY).replace("[servers]", "servers = 3\n[x]"), "unknown entry"),
+        (key_file_text(KEY).replace('user = "billing"', "user = 7"), "has no user"),
+        ("a" * 70_000, "no key file"),
+    ],
+)
+def test_what_is_no_key_file_is_refused_without_showing_the_secret(text: str, match: str) -> None:
+    with pytest.raises(KeyFileRefused, match=match) as refused:
+        parse_key_file(text, "a.key")
+    assert PAIR.secret not in str(refused.value)
+
+
+def test_a_missing_file_names_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileRefused, match="zenit key new"):
+        read_key_file(str(tmp_path / "none.key"))
+    with pytest.raises(KeyFileRefused, match=r"cannot be read|no file"):
+        read_key_file(str(tmp_path))
+
+
+def test_the_secret_is_never_shown() -> None:
+    assert PAIR.secret not in repr(PAIR)
+    assert PAIR.secret not in repr(KEY)

@@ -1,0 +1,45 @@
+"""Which key is expected where: what is known from the start, else what a name server told, else what can be found out."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.model.errors import ServerKeyUnknown
+from zenitmq.remoting.security.key_file import KeyPair
+from zenitmq.remoting.security.key_ring import KeyRing
+
+OLD, NEW, FIXED = "o" * 40, "n" * 40, "f" * 40
+PAIR = KeyPair("p" * 40, "s" * 40)
+
+
+def test_nothing_that_is_told_replaces_what_is_known() -> None:
+    keys = KeyRing(PAIR, {"a:1": FIXED})
+    keys.learn([("a:1", NEW), ("b:1", NEW)])
+    assert (keys.key_of("a:1"), keys.key_of("b:1")) == (FIXED, NEW)
+    keys.fix("b:1", FIXED)
+    assert keys.key_of("b:1") == FIXED
+
+
+def test_while_a_server_changes_its_key_both_are_tried_in_turn() -> None:
+    keys = KeyRing(PAIR)
+    keys.learn([("a:1", OLD)])
+    keys.learn([("a:1", NEW)])
+    assert keys.key_of("a:1") == NEW
+    keys.on_failed("a:1")
+    assert keys.key_of("a:1") == OLD
+    keys.on_failed("a:1")
+    assert keys.key_of("a:1") == NEW
+    keys.on_failed("a:1")
+    keys.learn([("a:1", "x" * 40)])
+    assert keys.key_of("a:1") == "x" * 40
+
+
+def test_an_unknown_address_is_asked_about_and_otherwise_an_error_that_a_new_route_mends() -> None:
+    keys = KeyRing(PAIR)
+    with pytest.raises(ServerKeyUnknown) as unknown:
+        keys.key_of("a:1")
+    assert unknown.value.retriable
+    assert unknown.value.route_stale
+    keys.find = lambda address: (OLD,) if address == "a:1" else ()
+    assert keys.key_of("a:1") == OLD
+    assert not keys.knows("b:1")
