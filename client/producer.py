@@ -52,6 +52,8 @@ from .sending.send_context import SendContext
 from .sending.send_future import BatchReceipts, SendFuture
 from .sending.target import target_of, target_of_all
 from .sending.waited_send import WaitedSends
+from .tracing.client_telemetry import current
+from .tracing.told_sends import ToldSends
 from .tracing.trace import TraceRecorder, trace_topic
 from .tracing.trace_backlog import TraceStatistics
 
@@ -73,6 +75,7 @@ class ProducerCore(ABC):
     """
 
     _keeps_batches: bool  # one thread may have several sends in progress
+    _is_of_transactions = False
 
     def __init__(
         self,
@@ -140,6 +143,8 @@ class ProducerCore(ABC):
         self._end = ProducerEnd(connection, waits, self.group)
         self._check_usable = self._end.check_usable
         self._trace = None if traced_in is None else TraceRecorder(connection, self.group, traced_in)
+        telemetry = current()
+        self._in_context = None if telemetry is None else telemetry.in_context
         context = SendContext(
             connection=connection,
             waits=waits,
@@ -150,9 +155,12 @@ class ProducerCore(ABC):
             attempts=attempts,
             compress_over=self._compress_over,
             trace=self._trace,
+            telemetry=telemetry,
+            is_of_transactions=self._is_of_transactions,
         )
         failed = FailedSends(None if on_error is None else self._teller(on_error))
-        self._waited = WaitedSends(context, ReadyBatches(context.new_accumulator, keep=self._keeps_batches))
+        batches = ReadyBatches(context.new_accumulator, keep=self._keeps_batches)
+        self._waited = WaitedSends(context, batches) if telemetry is None else ToldSends(context, batches, telemetry)
         self._background = BackgroundSends(context, limits, self._check_usable, failed)
         self._open = self._background.open
         self._member = member = Member(connection.new_client_id(), producer_group=self.group)
@@ -163,6 +171,7 @@ class ProducerCore(ABC):
             waited=self._waited,
             background=self._background,
             compress_over=self._compress_over,
+            in_context=self._in_context,
         )
         connection.members.join(member, on_reply=self._requests.on_reply)
         self._end.begin(self._background, self._requests, self._trace, member.client_id, self._own_backlog())
@@ -416,6 +425,8 @@ class Producer(ProducerCore):
         with the message itself.
         """
         parts = message_parts(message, self._compress_over, sharding_key)
+        if self._in_context is not None:
+            parts = self._in_context(message.topic, parts)
         is_plain = message.priority is None and message.lite_topic is None
         target = sharding_key if is_plain else target_of(message, sharding_key)
         future = self._background.send_nowait(message.topic, parts, target)
@@ -444,6 +455,8 @@ class Producer(ProducerCore):
         except TypeError:  # nothing was appended; the code below takes any buffer and names what it cannot take
             pass
         parts = posted_parts(body, tags, keys, self._compress_over, properties=properties, sharding_key=sharding_key)
+        if self._in_context is not None:
+            parts = self._in_context(topic, parts)
         run_blocking(self._background.post(topic, parts, sharding_key, self._timeout_ms))
 
     def request_async(

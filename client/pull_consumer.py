@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 from weakref import finalize
 
-from ..model.clock import monotonic_ms
+from ..model.clock import monotonic_ms, monotonic_ns
 from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, ZenitError
 from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
@@ -33,6 +33,7 @@ from .consuming.pull.end import PullEnd
 from .consuming.pull.rebalance import PullRebalance
 from .consuming.pull.work import PullWork, Taken
 from .consuming.start_from import LAST, StartFrom, check_start_from
+from .tracing.client_telemetry import current
 from .tracing.trace import PullTrace, TraceRecorder, trace_topic
 from .tracing.trace_backlog import TraceStatistics
 
@@ -136,6 +137,7 @@ class PullCore(ABC):
         finalize(self, self._end.on_dropped).atexit = False
 
     def _new_work(self, prefetch_bytes: int, pull_bytes: int, on_lost: OnLost | None) -> PullWork:
+        self._telemetry = current()
         return PullWork(
             self._connection,
             self._waits,
@@ -225,8 +227,12 @@ class PullCore(ABC):
 
     async def _next(self, max_messages: int, deadline_ms: int, *, is_iterated: bool) -> Taken | None:
         self._work.taking = None
+        begun_ns = 0 if self._telemetry is None else monotonic_ns()
         try:
-            return await self._wait_next(max_messages, deadline_ms, is_iterated=is_iterated)
+            taken = await self._wait_next(max_messages, deadline_ms, is_iterated=is_iterated)
+            if self._telemetry is not None and taken is not None:
+                self._telemetry.on_received(self.group or "", taken[1], begun_ns)
+            return taken
         except ZenitError:
             raise
         except BaseException as error:

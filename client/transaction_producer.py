@@ -43,6 +43,8 @@ CHECK_WORKERS_MAX: Final = 64
 class TransactionProducerCore(ProducerCore):
     """A transaction producer without its way of waiting; see ProducerCore."""
 
+    _is_of_transactions = True
+
     def __init__(
         self,
         group: str,
@@ -84,7 +86,9 @@ class TransactionProducerCore(ProducerCore):
         )
         self._user_check = check
         self._serials = count(1)
-        self._sends = TransactionSends(self.group, self._waits, self._waited, self._compress_over)
+        self._sends = TransactionSends(
+            self.group, self._waits, self._waited, self._compress_over, in_context=self._in_context
+        )
         self._checks = TransactionChecks(
             self._connection, self._waits, self._on_check, self._on_resolved, workers=check_workers
         )

@@ -44,6 +44,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def now_ns() -> int:
+    """Wall clock, nanoseconds since the epoch."""
+    return time.time_ns()
+
+
 def monotonic_ms() -> int:
     """Milliseconds that never go back, and also count while the machine is suspended."""
     return time.clock_gettime_ns(_CLOCK) // 1_000_000

@@ -122,6 +122,8 @@ class Producer(ProducerCore):
         """
         calls = self._on_loop.calls()
         parts = message_parts(message, self._compress_over, sharding_key)
+        if self._in_context is not None:
+            parts = self._in_context(message.topic, parts)
         future: Sent = calls.loop.create_future()
         topic = message.topic
         is_plain = message.priority is None and message.lite_topic is None
@@ -169,6 +171,8 @@ class Producer(ProducerCore):
             pass
         plain = plain_body(body)
         parts = posted_parts(plain, tags, keys, self._compress_over, properties=properties, sharding_key=sharding_key)
+        if self._in_context is not None:
+            parts = self._in_context(topic, parts)
         listed = (keys,) if isinstance(keys, str) else tuple(keys or ())
         own = dict(properties or {})
         self._post_slowly(

@@ -48,6 +48,7 @@ class BackgroundSends:
         failed: FailedSends,
     ) -> None:
         self.open: dict[str, Accumulator] = {}
+        self._may_bypass = context.telemetry is None  # else each message gets its caller's context first
         self._connection = context.connection
         self._remoting = context.connection.remoting
         self._waits = context.waits
@@ -150,7 +151,7 @@ class BackgroundSends:
                 if not lane.is_open or (lane.swapped and lane.needs_open):
                     self._open_lane(lane)
                     # Interpreted, an append is many steps: then every post takes the lock.
-                    if COMPILED and lane.shard is None:
+                    if COMPILED and lane.shard is None and self._may_bypass:
                         self.open[lane.topic] = lane.accumulator
                 if lane.accumulator.append(*parts):
                     if watcher is not None:

@@ -48,6 +48,7 @@ class BatchSender:
         self._fault = context.fault
         self._retry = context.retry
         self._trace = context.trace
+        self._telemetry = context.telemetry
         self._wrap_over = context.wrap_over
         self._pool = BufferPool(limits.batch_bytes)
         self.batch_ms = limits.batch_ms
@@ -285,6 +286,10 @@ class BatchSender:
         if self._trace is not None:
             cost_ms = now - (sealed.deadline_ms - self.batch_ms)
             self._trace.on_sent(bytes(sealed.payload()), sealed.count, reply, is_ok=error is None, cost_ms=cost_ms)
+        if self._telemetry is not None:
+            cost_ms = now - (sealed.deadline_ms - self.batch_ms)
+            topic = sealed.lane.topic
+            self._telemetry.on_batch(topic, sealed.payload(), sealed.count, queue, error, cost_ms)
         self._tell(sealed, serial)
         return True
 

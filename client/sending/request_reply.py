@@ -95,13 +95,16 @@ class RequestReply:
         waited: WaitedSends,
         background: BackgroundSends,
         compress_over: int,
+        in_context: Callable[[str, Parts], Parts] | None,
     ) -> None:
+        """`in_context(topic, parts)`: adds its caller's context to a message of a batch; None while nobody measures."""
         self._connection = connection
         self._waits = waits
         self._member = member
         self._waited = waited
         self._background = background
         self._compress_over = compress_over
+        self._in_context = in_context
         self._retry = RetryPolicy()
         self._lock = threading.Lock()
         self._pending: PendingReplies[_Tell] = PendingReplies(limit=PENDING_MAX)
@@ -142,6 +145,8 @@ class RequestReply:
         """Sends a request in a batch with others of its topic; the future ends with the reply, or as `ask` raises."""
         await self._say_hello(check_send_topic(message.topic), total_ms)
         correlation_id, parts = self._request_parts(message, sharding_key, total_ms)
+        if self._in_context is not None:
+            parts = self._in_context(message.topic, parts)
         future = ReplyFuture()
         self._open(correlation_id, lambda outcome: self._connection.run_soon(lambda: _settle(future, outcome)))
         error = RequestTimeout(f"a reply to request {correlation_id} on {message.topic}", total_ms)

@@ -8,6 +8,7 @@ from ...record.kernel import Accumulator
 from ..connection.connection import Connection
 from ..connection.retry import RetryPolicy
 from ..connection.waiting import Waits
+from ..tracing.client_telemetry import ClientTelemetry
 from ..tracing.trace import TraceRecorder
 from .accumulators import topic_accumulator
 from .attempts import SendAttempts
@@ -18,7 +19,7 @@ from .latency_fault import LatencyFault
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendContext:
     """`group`: the producer's. `compress_over`: the size of the largest body that is not compressed. `trace`: None without
-    tracing.
+    tracing. `telemetry`: who measures, None = nobody. `is_of_transactions`: what is sent waits for its producer's decision.
     """
 
     connection: Connection
@@ -30,6 +31,8 @@ class SendContext:
     attempts: SendAttempts
     compress_over: int
     trace: TraceRecorder | None = None
+    telemetry: ClientTelemetry | None = None
+    is_of_transactions: bool = False
 
     def wrap_over(self, topic: str) -> int | None:
         """None if the topic takes plain records; if it takes each batch as one record, `compress_over` of its body."""

@@ -94,6 +94,11 @@ class WaitedSends:
 
     async def send_oneway(self, topic: str, fill: Fill, target: Target | None, total_ms: int, *, delayed: bool) -> None:
         """Passes the batch to the connection, without waiting for its outcome. Raises if it could not leave."""
+        await self._send_oneway(topic, fill, target, total_ms, delayed=delayed)
+
+    async def _send_oneway(
+        self, topic: str, fill: Fill, target: Target | None, total_ms: int, *, delayed: bool
+    ) -> tuple[ReadyBatch, MessageQueue]:
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill, self._wrap_over(topic))
         queue = self._destinations.next_queue(topic, target)
@@ -102,6 +107,7 @@ class WaitedSends:
         if not self._remoting.oneway(address, request, batch.payload()):
             raise ConnectionLost(address)
         self._note(batch, None, 0, is_ok=True)
+        return batch, queue
 
     def _note(self, batch: ReadyBatch, reply: Answer | None, cost_ms: int, *, is_ok: bool) -> None:
         """Adds the send to the trace, if there is one."""

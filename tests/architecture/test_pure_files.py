@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 # Outside modules by which a file reads, waits, runs something beside itself, or tells somebody.
 IMPURE = frozenset(
-    """asyncio concurrent ctypes fcntl gc importlib kazoo logging mmap multiprocessing os pathlib platform pyspark queue
-    rich rocksdict secrets select selectors shutil signal socket subprocess sys tempfile threading time typer weakref
-    zmq""".split()
+    """asyncio concurrent ctypes fcntl gc importlib kazoo logging mmap multiprocessing opentelemetry os pathlib platform
+    pyspark queue rich rocksdict secrets select selectors shutil signal socket subprocess sys tempfile threading time typer
+    weakref zmq""".split()
 )
 
 # A name that a pure file may import of a file that is not pure: it is so itself.

@@ -29,6 +29,14 @@ from zenitmq.broker.waiting.copies import real_queue
 from zenitmq.client.administration.admin_calls import document_of
 from zenitmq.client.administration.message_query import Criteria, PageMerge
 from zenitmq.client.consuming.push.broadcast_offsets import _parsed
+from zenitmq.client.tracing.otel.traceparent import (
+    LINKS_MAX,
+    TRACEPARENT,
+    encoded_traceparent,
+    has_traceparent,
+    ids_in_records,
+    ids_of,
+)
 from zenitmq.controller.group_history import last_election
 from zenitmq.deploy.cluster_record import decode_record as decode_cluster_record
 from zenitmq.model.errors import (
@@ -49,7 +57,7 @@ from zenitmq.model.events.table import ELECTED
 from zenitmq.model.groups.group import GroupNode, GroupSettings, Incarnation, Replica, Seen, Sighting
 from zenitmq.model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from zenitmq.model.names import SCHEDULE_TOPIC, STATE_TOPICS, TIMER_TOPIC
-from zenitmq.model.properties import encode_properties
+from zenitmq.model.properties import decode_properties, encode_properties
 from zenitmq.model.route import TopicConfig
 from zenitmq.namesrv.route_table import RouteTable
 from zenitmq.record.kernel import RunKernel, decode_batch, encode_record
@@ -134,6 +142,18 @@ def check_event_line(data: bytes, _: Random) -> None:
     assert kept.count(b"\n") <= 3
     last_election(kept)
     EventRing(role="broker", node="a", lines=[data]).document(0)
+
+
+def _traceparent(rng: Random) -> bytes:
+    return bytes(mutated(bytearray(encoded_traceparent(1 << 127, 1 << 63)), rng))
+
+
+def check_traceparent(data: bytes, _: Random) -> None:
+    """A context, or None; in records, few."""
+    ids = ids_of(decode_properties(data).get(TRACEPARENT))
+    assert ids is None or all(ids)
+    assert len(list(ids_in_records(data))) <= LINKS_MAX
+    has_traceparent(data)
 
 
 # ---- the log's events
@@ -412,6 +432,7 @@ DOCUMENT_TARGETS = (
     Target("group-node", documents(json.loads(encode_node(_NODE))), check_group_node, (GroupNodeDamaged,)),
     Target("group-seen", documents(json.loads(encode_seen(_SEEN))), check_group_seen, (GroupNodeDamaged,)),
     Target("event-line", documents(_EVENT), check_event_line, ()),
+    Target("traceparent", _traceparent, check_traceparent, ()),
     Target("cluster-file", checked_lines(_CLUSTER_FILE), check_cluster_file, (StoreFormatError,)),
     Target("state-events", _events, check_events, (StoreFormatError,)),
     Target("state-snapshots", _snapshot, check_snapshot, (StoreFormatError,)),

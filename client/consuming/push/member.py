@@ -21,6 +21,7 @@ from ...connection.connection import Connection, connect, release
 from ...connection.membership import Member
 from ...connection.program_end import Unsent
 from ...connection.waiting import Waits, run_blocking
+from ...tracing.client_telemetry import current
 from ...tracing.trace import TraceRecorder, traced_handle
 from ...tracing.trace_backlog import TraceStatistics
 from ..allocation import Allocation, name_of
@@ -149,6 +150,9 @@ class PushMember:
             self._recorder = TraceRecorder(self._connection, settings.group, traced_in)
             self._opened.push_async_callback(self._recorder.close, self._waits)
             handle = traced_handle(self._recorder, handle)
+        if (telemetry := current()) is not None:
+            model = "broadcasting" if settings.is_broadcasting else "clustering"
+            handle = telemetry.handled(settings.group, model, handle)
         self._client_id = self._connection.new_client_id(room)
         self._retry_topic = None if settings.is_broadcasting or settings.ordered else retry_topic(settings.group)
         self._subscriptions: Mapping[str, Subscription] = {}

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from ....model.clock import monotonic_ms
+from ....model.clock import monotonic_ms, monotonic_ns
 from ....model.errors import ClientClosed, RemoteProtocolError, RequestTimeout, ZenitError, error_from_wire
 from ....model.handles.receipt_handle import COUNT_MAX, with_index
 from ....remoting.commands import AckMessages, AckReply, ReleaseMessages
 from ...connection.connection import Connection
 from ...connection.retry import RetryPolicy
 from ...connection.waiting import Signal, Waits
+from ...tracing.client_telemetry import current
 from .ack_queue import LOST_MS, ROWS_MAX, AckQueue, AckRow, Settled
 from .lease import LeasedPart
 
@@ -92,6 +93,7 @@ class AckSends:
         self._group = group
         self._on_idle = on_idle
         self._on_ack_error = on_ack_error
+        self._telemetry = current()
         self._retry = RetryPolicy()
         self._lock = threading.Lock()
         self._gatherings: dict[tuple[_Request, str, str], _Gathering] = {}
@@ -199,8 +201,13 @@ class AckSends:
     def _send(self, gathering: _Gathering, batch: list[AckRow]) -> None:
         topic = gathering.topic
         request = gathering.request(self._group, topic, tuple((row.handle, row.bits) for row in batch))
+        telemetry = self._telemetry if gathering.request is AckMessages else None
+        begun_ns = 0 if telemetry is None else monotonic_ns()
 
         def on_reply(reply: AckReply | None, _payload: bytes, error: ZenitError | None) -> None:
+            if telemetry is not None:
+                count = sum(row.bits.bit_count() for row in batch)
+                telemetry.on_settled(self._group, topic, "ack", count, begun_ns, error)
             self._on_answer(gathering, batch, reply, error)
 
         timeout_ms = self._retry.try_timeout_ms(TRIED_MS_MIN, TRIED_MS_MIN)

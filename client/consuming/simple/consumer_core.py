@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 from weakref import finalize
 
-from ....model.clock import monotonic_ms, now_ms
+from ....model.clock import monotonic_ms, monotonic_ns, now_ms
 from ....model.errors import ConnectionLost, InvalidParameter, LeaseExpired, RequestTimeout, ZenitError
 from ....model.names import check_group
 from ....record.kernel import StoredMessage
@@ -20,6 +20,7 @@ from ...connection.argument_checks import check_callback, check_count, milliseco
 from ...connection.connection import Connection, client_repr, connect
 from ...connection.retry import RetryPolicy
 from ...connection.waiting import Waits
+from ...tracing.client_telemetry import current
 from ...tracing.trace import PopTrace, TraceRecorder, trace_topic
 from ...tracing.trace_backlog import TraceStatistics
 from ...tracing.trace_format import ConsumeCode
@@ -77,6 +78,7 @@ class ReceivingCore(ABC):
         connection = self._connection = connect(namesrv, key=key)
         self._waits = self._new_waits(connection)
         self._recorder = TraceRecorder(connection, group, traced_in) if traced_in is not None else None
+        self._telemetry = current()
         client_id = connection.new_client_id()
         self._work = new_work(connection, self._waits, client_id)
         self._end = SimpleEnd(
@@ -121,7 +123,10 @@ class ReceivingCore(ABC):
         check_count("max_messages", max_messages, 1, self.messages_max)
         invisible_ms = self._invisible_ms if invisible is None else _invisible_ms(invisible)
         wait_ms = wait_milliseconds("wait", wait, WAIT_S_MAX)
+        begun_ns = 0 if self._telemetry is None else monotonic_ns()
         messages = await Receiving(self._work, max_messages, invisible_ms, wait_ms).run()
+        if self._telemetry is not None and messages:
+            self._telemetry.on_received(self.group, messages, begun_ns)
         if self._recorder is not None:
             for message in messages:
                 lease_of(message, self.group).trace = PopTrace(self._recorder, message).on_done
@@ -190,7 +195,7 @@ class ReceivingCore(ABC):
         lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
         part = lease.part
         request = ChangeInvisible(self.group, part.topic, part.handle, lease.index, invisible_ms)
-        reply = await self._ask(part, request, timeout)
+        reply = await self._settle(part, request, "change_invisible", timeout)
         if not reply.handle:
             lease.on_done(ConsumeCode.FAILED)
             return ""
@@ -211,7 +216,7 @@ class ReceivingCore(ABC):
             raise InvalidParameter("reason", ascii(reason)[:64], f"a text of at most {REASON_BYTES_MAX} bytes of UTF-8")
         lease = lease_of(message, self.group) if isinstance(message, StoredMessage) else await self._named(message)
         request = ForwardDeadLetter(self.group, lease.part.topic, lease.part.handle, lease.index, reason)
-        await self._ask(lease.part, request, timeout)
+        await self._settle(lease.part, request, "dead_letter", timeout)
         lease.on_done(ConsumeCode.FAILED)
 
     def handle_of(self, message: StoredMessage) -> str:
@@ -241,6 +246,22 @@ class ReceivingCore(ABC):
         lease = lease_of_handle(handle, self.group, now_ms=monotonic_ms(), since_epoch_ms=now_ms())
         await self._connection.routes.served_route(lease.part.topic, self._waits, timeout_ms=self._timeout_ms)
         return lease
+
+    async def _settle(
+        self, part: LeasedPart, request: RequestFor[_Reply], operation: str, timeout: float | None
+    ) -> _Reply:
+        """As `_ask`, and tells whoever measures."""
+        if self._telemetry is None:
+            return await self._ask(part, request, timeout)
+        begun_ns, error = monotonic_ns(), None
+        try:
+            return await self._ask(part, request, timeout)
+        except ZenitError as raised:
+            error = raised
+            raise
+        finally:
+            self._telemetry.on_settled(self.group, part.topic, operation, 1, begun_ns, error)
+            del error  # its traceback would keep this frame and all callers alive until a garbage collection
 
     async def _ask(self, part: LeasedPart, request: RequestFor[_Reply], timeout: float | None) -> _Reply:
         """The answer of the broker that has a part, whoever is its master. Raises what the last try ended with; where the lease

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ....model.clock import monotonic_ms
@@ -33,8 +33,18 @@ _End = tuple[TransactionId, str, Resolution, int]
 class TransactionSends:
     """One producer's transactions. Any thread may call, or the one event loop."""
 
-    def __init__(self, group: str, waits: Waits, waited: WaitedSends, compress_over: int) -> None:
+    def __init__(
+        self,
+        group: str,
+        waits: Waits,
+        waited: WaitedSends,
+        compress_over: int,
+        *,
+        in_context: Callable[[str, Parts], Parts] | None = None,
+    ) -> None:
+        """`in_context`: as RequestReply has it."""
         self._group = group
+        self._in_context = in_context
         self._waits = waits
         self._waited = waited
         self._compress_over = compress_over
@@ -47,7 +57,9 @@ class TransactionSends:
     ) -> SendReceipt:
         """Stores a half message. `own`: properties that the sender adds. Raises as Producer.send does."""
         body, tags, keys, properties, flag, body_flags = message_parts(message, self._compress_over, sharding_key)
-        parts = body, tags, keys, properties + encode_properties(own), flag, body_flags
+        parts: Parts = body, tags, keys, properties + encode_properties(own), flag, body_flags
+        if self._in_context is not None:
+            parts = self._in_context(message.topic, parts)
         target = target_of(message, sharding_key)
         if target is not None:
             return (await self._store(message.topic, [parts], target, total_ms))[0]
