@@ -82,6 +82,8 @@ def measure(
     with ExitStack() as running:
         workers = [running.enter_context(new_worker(load.role, load.job)) for load in loads]
         for worker in workers:
+            running.callback(worker.close_pipes)  # before the first is waited for: all end at the same time
+        for worker in workers:
             worker.wait_ready(_SETUP_SECONDS)
         os.sync()  # otherwise this measurement would pay for earlier dirty pages
         if on_started is not None:

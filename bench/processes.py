@@ -64,15 +64,19 @@ class BenchWorker:
         return self._wait_for("result", seconds)
 
     def stop(self) -> None:
-        """Closes its input, which ends it; kills it if it does not end."""
-        if not self._input.closed:
-            with contextlib.suppress(BrokenPipeError):  # it has ended already, with unread input
-                self._input.close()
+        """Closes its input, which ends it, and its output: a load in the middle of its work looks at that only. Kills it if
+        it does not end."""
+        self.close_pipes()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(_STOP_SECONDS)
+
+    def close_pipes(self) -> None:
+        """It should end; `stop` waits for that."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, with unread input
+            self._input.close()
         self._output.close()
 
     def kill(self) -> None:
@@ -160,7 +164,8 @@ class WorkerChannel:
     def close(self) -> None:
         """The parent sees the end."""
         self._in.close()
-        self._out.close()
+        with contextlib.suppress(BrokenPipeError):  # it has closed first
+            self._out.close()
 
     def job(self) -> dict[str, Any]:
         """The first line of standard input."""
@@ -177,7 +182,7 @@ class WorkerChannel:
         return self._in.readline(_LINE_BYTES_MAX).strip()
 
     def progress(self, now_ns: int, messages: int, size_bytes: int) -> None:
-        """Reports progress, at most four times a second."""
+        """Reports progress, at most four times a second. Raises BrokenPipeError if the parent has closed: end."""
         if now_ns - self._told_ns >= PROGRESS_NS:
             self._told_ns = now_ns
             self._tell({"progress": [messages, size_bytes]})

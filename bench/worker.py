@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from typing import Final
@@ -30,19 +31,24 @@ ROLES: Final[dict[str, tuple[str, str, str]]] = {
 
 def main(role: str) -> int:
     """Runs one job in this process."""
-    return run_role(role, WorkerChannel(sys.stdin, sys.stdout))
+    status = run_role(role, WorkerChannel(sys.stdin, sys.stdout))
+    with contextlib.suppress(BrokenPipeError):  # before Python does, which would report it
+        sys.stdout.close()
+    return status
 
 
 def run_role(role: str, channel: WorkerChannel) -> int:
-    """Runs one job; reports a failure to the parent as one line."""
+    """Runs one job; reports a failure to the parent as one line. The parent may have closed: then nobody wants to know."""
     module_name, job_class, function = ROLES[role]
-    try:
-        module = importlib.import_module(f".{module_name}", __package__)
-        getattr(module, function)(getattr(module, job_class)(**channel.job()), channel)
-    except (ZenitError, OSError) as error:
-        channel.error(f"{type(error).__name__}: {error}")
-        return 1
-    return 0
+    with contextlib.suppress(BrokenPipeError):
+        try:
+            module = importlib.import_module(f".{module_name}", __package__)
+            getattr(module, function)(getattr(module, job_class)(**channel.job()), channel)
+        except (ZenitError, OSError) as error:
+            channel.error(f"{type(error).__name__}: {error}")
+        else:
+            return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import tempfile
 from typing import Any, Final
 
 from ...broker.service import SWITCH_INTERVAL_S
-from ...client.sending.outgoing import COMPRESS_OVER_BYTES, fill_messages
+from ...client.sending.outgoing import COMPRESS_OVER_BYTES, outgoing_batch
 from ...model.clock import SystemClock, monotonic_ns, process_cpu_ns
 from ...model.ids import HostAddress
 from ...model.message import Message
@@ -105,7 +105,7 @@ def _batch(accumulator: Accumulator, first: int, options: argparse.Namespace) ->
         for number in range(first, last)
     ]
     accumulator.begin(1, 1)
-    if not fill_messages(messages, COMPRESS_OVER_BYTES)(accumulator):
+    if not outgoing_batch(messages, COMPRESS_OVER_BYTES).fill(accumulator):
         raise SystemExit("a batch is larger than 1 MiB: give a smaller --batch or --size")
     buffer, used, *_ = accumulator.swap(bytearray(BUFFER_BYTES))
     return memoryview(buffer)[:used]

@@ -36,10 +36,8 @@ class ThreadWorker(BenchWorker):
 
     def stop(self) -> None:
         """See BenchWorker."""
-        self._input.close()
+        self.close_pipes()
         self._thread.join(_END_SECONDS)
-        if not self._thread.is_alive():
-            self._output.close()
 
     def kill(self) -> None:
         """A thread cannot be killed: see `stop`."""

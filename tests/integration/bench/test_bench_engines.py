@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from zenitmq.bench import engines
-from zenitmq.bench.options import BenchOptions
+from zenitmq.bench.measure import Load, measure
+from zenitmq.bench.options import BenchOptions, BenchProgress
 from zenitmq.bench.runner import run
+from zenitmq.bench.works.e2e import ReceiveJob, ScheduleJob
+from zenitmq.bench.works.thread_worker import ThreadWorker
+from zenitmq.client.admin import Admin
 from zenitmq.model.errors import InvalidParameter
 
 KINDS = ["memory", "embedded", "local"]
@@ -32,6 +38,33 @@ def test_zenit_bench_runs_on_an_engine_with_loads_in_threads(kind: str, work: st
     assert document["work"] == work
     assert document["messages"] > 0
     assert document["cluster"]["namesrv"] == options.namesrv
+
+
+def test_loads_in_the_middle_of_their_work_end_when_the_run_does(tmp_path: Path) -> None:
+    """As Ctrl-C has it: nobody waits until all messages of the schedule are sent."""
+    namesrv = named("memory", tmp_path)
+    with Admin(namesrv) as admin:
+        admin.create_topic("scheduled", queues=1)
+        (queue,) = admin.queues("scheduled")
+    sent = ScheduleJob(
+        namesrv=namesrv, topic="scheduled", size=64, rate=500, seconds=60, samples_path=str(tmp_path / "sent.npy")
+    )
+    received = ReceiveJob(
+        namesrv=namesrv, group="g", topic="scheduled", queues=[(queue.broker_name, queue.queue_id, 0)],
+        messages=30_000, alone=True, push=False, samples_path=str(tmp_path / "received.npy"),
+    )  # fmt: skip
+    loads = [Load(role=role, job=job, samples_path="") for role, job in (("receive", received), ("schedule", sent))]
+    begun: list[float] = []
+
+    def interrupt(progress: BenchProgress) -> None:
+        if progress.messages:
+            begun.append(time.monotonic())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(loads, phase="e2e", seconds=60, report=interrupt, new_worker=ThreadWorker)
+    assert time.monotonic() - begun[0] < 5
+    assert not [thread for thread in threading.enumerate() if thread.name in ("bench-receive", "bench-schedule")]
 
 
 @pytest.mark.parametrize(
