@@ -43,14 +43,14 @@ from .sending.destinations import Destinations
 from .sending.failed_sends import FailedSends, OnError
 from .sending.idempotent.queue_streams import QueueStreams
 from .sending.latency_fault import LatencyFault, LatencyTable, latency_table
-from .sending.outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts, posted_parts
+from .sending.outgoing import COMPRESS_OVER_BYTES, fill_bodies, message_parts, outgoing_batch, posted_parts
 from .sending.pending_replies import RequestStatistics
 from .sending.producer_end import ProducerEnd
 from .sending.ready_batch import ReadyBatches
 from .sending.request_reply import ReplyFuture, RequestReply
 from .sending.send_context import SendContext
 from .sending.send_future import BatchReceipts, SendFuture
-from .sending.target import target_of, target_of_all
+from .sending.target import target_of
 from .sending.waited_send import WaitedSends
 from .tracing.client_telemetry import current
 from .tracing.told_sends import ToldSends
@@ -224,7 +224,7 @@ class ProducerCore(ABC):
             self._total_ms(timeout),
             delayed=is_delayed(message),
         )
-        return batch.facts().receipt(queue, reply, 0)
+        return batch.first_receipt(queue, reply)
 
     async def _send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, timeout: float | None = None
@@ -239,14 +239,13 @@ class ProducerCore(ABC):
         if not messages:
             return ()
         self._check_usable()
-        fill = fill_messages(messages, self._compress_over, sharding_key)
-        delayed = any(map(is_delayed, messages))
+        outgoing = outgoing_batch(messages, self._compress_over, sharding_key)
         batch, queue, reply = await self._waited.send(
             messages[0].topic,
-            fill,
-            target_of_all(messages, sharding_key),
+            outgoing.fill,
+            outgoing.target,
             self._total_ms(timeout),
-            delayed=delayed,
+            delayed=outgoing.is_delayed,
         )
         return BatchReceipts(batch.facts(), queue, reply)
 

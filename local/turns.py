@@ -4,6 +4,10 @@ It is what a broker's handlers know as the request loop, without sockets: `serve
 turn, and delivers the answers after the lock is free. A request that must wait is answered in a later turn, by whoever runs
 that. Timers run at the end of turns, and in the engine's thread (`run`). A turn of the main thread holds signals up
 (held_signals): what a handler raises must not end it half done.
+
+What follows from a send, in queues and index, is as much work as the send itself, and cheaper for many at once. So while
+nobody waits for messages, it is left to the next turn that does more than to send: the one of whoever asks for messages, or
+the one of the next timer.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from ..model.arena import Arena
 from ..model.clock import Clock
 from ..model.errors import BufferFull, ConnectionLost, MessageTooLarge, SystemFault, UnknownRequest, ZenitError
 from ..remoting.client_socket import Payload
-from ..remoting.commands import Lane, Reply, Request
+from ..remoting.commands import Lane, Reply, Request, SendMessages
 from ..remoting.lanes import DEFAULT_LANES, LaneState
 from ..remoting.server import POSTED_MAX, Call, Handler, LoopStatistics, RequestLoop
 from ..remoting.timers import NEVER_MS, Timer, Timers
@@ -29,6 +33,9 @@ from .held_signals import held_signals
 log = logging.getLogger(__name__)
 
 TIMER_ROUNDS: Final = 4  # of timers that follow one another at once, in a caller's turn
+BEHIND_BYTES: Final = (
+    64 << 10
+)  # of records whose queues and index do not follow yet: the processor still has them at hand
 
 Answer = Callable[[Reply | None, bytes, ZenitError | None], None]
 """Takes the answer, in whichever thread ran the turn, without a lock."""
@@ -118,6 +125,7 @@ class Turns(RequestLoop):
         self._served = 0
         self._wake = Bell()
         self._rests_until_ms = 0
+        self._is_behind = False  # queues and index have yet to follow some sends
         self._stopping = False
         self._faults_logged: set[tuple[type[Request], type[Exception]]] = set()
 
@@ -210,8 +218,11 @@ class Turns(RequestLoop):
         with self._lock:
             self._check_open()
             self._unanswered[call] = None
+            is_send = type(call.request) is SendMessages
+            if not is_send:
+                self._catch_up()
             self._run_handler_of(call, payload)
-            self._end_turn()
+            self._end_turn(is_send=is_send)
         self._deliver()
 
     @property
@@ -242,6 +253,7 @@ class Turns(RequestLoop):
     def do(self, work: Callable[[], None]) -> None:
         """A turn of the engine's own."""
         with self._lock:
+            self._catch_up()
             work()
             self._end_turn()
         self._deliver()
@@ -257,12 +269,15 @@ class Turns(RequestLoop):
         """The engine's thread: timers and what was posted, until `stop`."""
         while not self._stopping:
             self.turn()
+        with self._lock:
+            self._catch_up()
 
     def turn(self, wait_ms: int = NEVER_MS) -> None:
         """One turn of the engine's thread; waits at most `wait_ms` for work."""
         rest_ms = max(0, self._rests_until_ms - self._clock.monotonic_ms())
         self._wake.wait(min(rest_ms, wait_ms) / 1000)
         with self._lock:
+            self._catch_up()
             for _ in range(len(self._from_threads)):
                 self._guarded(self._from_threads.popleft())
             self._end_turn(wakes=False)
@@ -315,7 +330,7 @@ class Turns(RequestLoop):
         if call.request.lane is Lane.SEND:
             if self.arena.is_full:
                 self._turn_end()
-                self._replied()
+                self._follow()
             begin = self.arena.used
             self.arena.view[begin : begin + size] = payload
             call.begin, call.end = begin, begin + size
@@ -329,26 +344,47 @@ class Turns(RequestLoop):
             log.error("a handler failed request=%s", type(call.request).__name__, exc_info=error)
         self.fail(call, SystemFault(f"{type(call.request).__name__}: {type(error).__name__}: {error}"))
 
-    def _end_turn(self, *, wakes: bool = True) -> None:
-        """`wakes`: the engine's thread, if a timer is due before it looks again."""
+    def _end_turn(self, *, is_send: bool = False, wakes: bool = True) -> None:
+        """`is_send`: all that was done; `wakes`: the engine's thread, if a timer is due before it looks again."""
         self._turn_end()
-        self._replied()
+        if is_send and not self._unanswered and self.arena.used < BEHIND_BYTES:
+            self._is_behind = True
+        else:
+            self._follow()
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = self._timers.wait_ms(now_ms)
+        if not wait_ms:
+            now_ms, wait_ms = self._run_due(now_ms)
+        next_ms = now_ms + int(wait_ms)
+        if not wakes:
+            self._rests_until_ms = next_ms
+        elif next_ms < self._rests_until_ms:
+            self._rests_until_ms = next_ms
+            self._wake.set()
+
+    def _run_due(self, now_ms: int) -> tuple[int, float]:
+        """Those that are due; returns the time, and how long it is until the next."""
+        self._catch_up()
         for _ in range(TIMER_ROUNDS):
-            due = self._timers.due(self._clock.monotonic_ms())
+            due = self._timers.due(now_ms)
             if not due:
                 break
             for timer in due:
                 if not timer.cancelled:
                     self._guarded(timer.callback)
             self._turn_end()
-            self._replied()
-        now_ms = self._clock.monotonic_ms()
-        next_ms = now_ms + int(self._timers.wait_ms(now_ms))
-        if not wakes:
-            self._rests_until_ms = next_ms
-        elif next_ms < self._rests_until_ms:
-            self._rests_until_ms = next_ms
-            self._wake.set()
+            self._follow()
+            now_ms = self._clock.monotonic_ms()
+        return now_ms, self._timers.wait_ms(now_ms)
+
+    def _catch_up(self) -> None:
+        """Before anybody looks: queues and index follow the sends so far."""
+        if self._is_behind:
+            self._follow()
+
+    def _follow(self) -> None:
+        self._is_behind = False
+        self._replied()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

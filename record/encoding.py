@@ -205,6 +205,8 @@ class Accumulator:
     def begin(self, born_ms: int, month_ms: int) -> None:
         """Sets the born time of the batch and of its ids: ms since the epoch, and since the first of the month (UTC)."""
         self.born_ms = born_ms
+        if self._id_head and self.month_ms == month_ms & 0xFFFFFFFF:
+            return  # a batch of the same millisecond
         self.month_ms = month_ms & 0xFFFFFFFF
         self._id_head = (
             self._own_properties
@@ -371,6 +373,49 @@ def check_texts(tags: object, keys: object) -> None:
                 raise MessageIllegal(f"key {key!r} is {type(key).__name__}: expected str, as of str(key)")
         return
     raise MessageIllegal(f"keys is {type(keys).__name__}: expected str, or a sequence of str")
+
+
+def plain_columns(
+    messages: Sequence[Any], kind: Any, topic: str, body_max: int
+) -> tuple[list[bytes], list[Any] | None, list[Any] | None] | None:
+    """The bodies, tags and keys of messages, as `Accumulator.append_many` takes them: None for tags or keys that none has.
+
+    None if there is more to one of them: it is of another class than `kind` (`model.message.Message`), of another topic,
+    has a longer body than `body_max` or one that is not bytes, or anything else that a message may have. Raises as
+    `check_texts` does.
+    """
+    bodies: list[bytes] = []
+    all_tags: list[Any] = []
+    all_keys: list[Any] = []
+    has_tags: cython.bint = False
+    has_keys: cython.bint = False
+    for message in messages:
+        if (
+            type(message) is not kind
+            or message.topic != topic
+            or message.properties
+            or message.flag
+            or message.delay_level
+            or message.delay is not None
+            or message.deliver_at is not None
+            or message.priority is not None
+            or message.lite_topic is not None
+            or message.light_queues
+        ):
+            return None
+        body = message.body
+        if type(body) is not bytes or len(body) > body_max:
+            return None
+        tags = message.tags or None
+        keys = message.keys or None
+        if tags is not None or keys is not None:
+            check_texts(tags, keys)
+            has_tags = has_tags or tags is not None
+            has_keys = has_keys or keys is not None
+        bodies.append(body)
+        all_tags.append(tags)
+        all_keys.append(keys)
+    return bodies, all_tags if has_tags else None, all_keys if has_keys else None
 
 
 @cython.cfunc

@@ -16,6 +16,7 @@ from .encoding import batch_sizes as batch_sizes
 from .encoding import check_texts as check_texts
 from .encoding import encode_blank as encode_blank
 from .encoding import encode_record as encode_record
+from .encoding import plain_columns as plain_columns
 from .index import hash_text as hash_text
 from .index import index_insert as index_insert
 from .index import index_key_hash as index_key_hash

@@ -375,8 +375,8 @@ class MessageStore:
     def append(self) -> None:
         """The first half of a commit: everything staged is in the log, and may be acknowledged as far as the log decides.
 
-        `dispatch` then updates queues, index and state, before anything else is staged or read. Raises
-        StorePoisoned.
+        `dispatch` then updates queues, index and state, before anything is read; more may be staged and appended until then.
+        Raises StorePoisoned.
         """
         if not self._staging.is_empty:
             self._staging.append()
@@ -384,7 +384,7 @@ class MessageStore:
                 self._log.request_flush(self._log.written)
 
     def dispatch(self) -> None:
-        """The second half; the arena is free again. Raises StorePoisoned."""
+        """The second half, of all that was appended; the arena is free again. Raises StorePoisoned."""
         self._staging.dispatch()
         self.arena.used = 0
 

@@ -29,8 +29,12 @@ class RetryPolicy:
 
     def try_timeout_ms(self, total_ms: int, left_ms: int) -> int:
         """How long the next try may take, at least 1 ms."""
-        share_ms = min(self.try_ms_max, max(self.try_ms_min, int(total_ms * self.try_share)))
-        return max(1, min(left_ms, share_ms))
+        share_ms = int(total_ms * self.try_share)
+        if share_ms < self.try_ms_min:
+            share_ms = self.try_ms_min
+        if share_ms > self.try_ms_max:
+            share_ms = self.try_ms_max
+        return share_ms if left_ms >= share_ms else max(1, left_ms)
 
     def delay_ms(self, error: ZenitError, *, tries: int, left_ms: int, elsewhere: bool) -> int | None:
         """The pause before the next try after `tries` failed ones; None = give up.

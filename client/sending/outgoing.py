@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
 from ...model.message import BODY_BYTES_MAX, Message
@@ -12,10 +12,10 @@ from ...model.names import check_topic, is_system_topic
 from ...model.properties import PRIORITY, RESERVED, SHARDING_KEY, encode_properties
 from ...model.topics.light_queues import light_entries
 from ...record.compression import compress_lz4
-from ...record.kernel import Accumulator, check_texts
+from ...record.kernel import Accumulator, check_texts, plain_columns
 from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from .delayed_send import DelayedParts, delay_properties, is_delayed
-from .target import LiteTarget, Priority, Target, target_of
+from .target import LiteTarget, Priority, Target, target_of, target_of_all
 
 Fill = Callable[[Accumulator], bool]
 """Appends all messages of a batch; False if they do not fit."""
@@ -113,11 +113,29 @@ def posted_parts(
     return packed, tags, keys, encoded, 0, flags
 
 
-def fill_messages(messages: Sequence[Message], compress_over: int, sharding_key: str | None = None) -> Fill:
-    """Appends messages of one topic and priority. Raises MessageIllegal if they have several."""
+class OutgoingBatch(NamedTuple):
+    """Messages that go together. `is_delayed`: some of them are to be delivered later."""
+
+    fill: Fill
+    target: Target | None
+    is_delayed: bool
+
+
+def outgoing_batch(messages: Sequence[Message], compress_over: int, sharding_key: str | None = None) -> OutgoingBatch:
+    """Prepares messages of one topic and priority. Raises MessageIllegal if they have several, InvalidParameter."""
+    if not isinstance(messages[0], Message):
+        check_message_types(messages[0])
     topic, priority = messages[0].topic, messages[0].priority
+    columns = None if sharding_key is not None else plain_columns(messages, Message, topic, compress_over)
+    if columns is not None:  # most are such, and this is the shortest way
+        bodies, tags, keys = columns
+        return OutgoingBatch(
+            lambda accumulator: accumulator.append_many(bodies, 0, tags, keys) == len(bodies), None, False
+        )
     batch = []
     for message in messages:
+        if not isinstance(message, Message):
+            check_message_types(message)
         if message.topic != topic:
             raise MessageIllegal(f"a batch is of one topic: found {topic!r} and {message.topic!r}")
         if message.priority != priority:
@@ -128,7 +146,7 @@ def fill_messages(messages: Sequence[Message], compress_over: int, sharding_key:
         append = accumulator.append
         return all(append(*parts) for parts in batch)
 
-    return fill
+    return OutgoingBatch(fill, target_of_all(messages, sharding_key), any(map(is_delayed, messages)))
 
 
 def fill_bodies(

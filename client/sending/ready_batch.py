@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import Final
 
 from ...model.errors import MessageTooLarge
+from ...model.message import SendReceipt
+from ...model.queue import MessageQueue
 from ...record.kernel import Accumulator, batch_sizes, wrap_batch
 from ..connection.unique_ids import BornTime
+from .delayed_send import Answer
 from .outgoing import Fill
 from .send_future import SealedFacts
 
@@ -54,6 +57,10 @@ class ReadyBatch:
     def facts(self) -> SealedFacts:
         """What receipts are made of; remains valid."""
         return SealedFacts(self._id_prefix, self._month_ms, self._first_counter, self.sizes())
+
+    def first_receipt(self, queue: MessageQueue, reply: Answer) -> SendReceipt:
+        """Of its first message, without a look at the others."""
+        return SealedFacts(self._id_prefix, self._month_ms, self._first_counter, []).receipt(queue, reply, 0)
 
     def sizes(self) -> list[int]:
         """The sizes of the records, bytes; 0 for each message of a batch that is one record: they have one place."""

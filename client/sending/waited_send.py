@@ -134,7 +134,10 @@ class WaitedSends:
 
     def _enter(self, attempt: SendAttempt, topic: str, target: Target | None, avoid: str | None) -> bool:
         """Lets the batch enter a queue; False if all are taken. Raises NoRoute."""
-        return any(map(attempt.enter, self._destinations.queues_in_turn(topic, target, avoid=avoid)))
+        destinations = self._destinations
+        if attempt.enter(destinations.next_queue(topic, target, avoid=avoid)):  # almost always
+            return True
+        return any(map(attempt.enter, destinations.queues_in_turn(topic, target, avoid=avoid)))
 
     async def _wait_for_queue(
         self,

@@ -3,8 +3,8 @@
     arena.view:  | staged, contiguous, as it will be in the log | next payload | free |
                  ^ first staged                                 ^ arena.used
 
-Order of a write: the log, then everything derived from it (`run_dispatch`). A batch that does not fit behind the staged
-ones makes them be written first; then the segment rolls. Loop thread.
+Order of a write: the log, then everything derived from it (`run_dispatch`). More may be staged and appended in between. A
+batch that does not fit behind the staged ones makes them be written first; then the segment rolls. Loop thread.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Staging:
         self._staged_end = 0  # physical offset behind what is staged, else the log's end
         self._staged_room = -1  # bytes that may still be staged before the segment must roll
         self._is_plain = True  # all staged records are visible, in queues whose units need no store time
-        self._is_appended = False  # the staged batches are in the log but not dispatched
+        self._appended = 0  # so many of them are in the log, not dispatched
 
     def stage(
         self,
@@ -399,28 +399,25 @@ class Staging:
         self.dispatch()
 
     def append(self) -> None:
-        """The first half of `write`: appends all that is staged to the log. Nothing may be staged until `dispatch`.
-
-        Raises StorePoisoned.
-        """
-        staged = self._staged
-        if staged and not self._is_appended:
-            first, last = staged[0], staged[-1]
+        """The first half of `write`: appends to the log what was staged since the last time. Raises StorePoisoned."""
+        staged, appended = self._staged, self._appended
+        if appended < len(staged):
+            first, last = staged[appended], staged[-1]
             begin = first.at
             self._log.append((self._arena.view[begin : begin + last.end - first.begin],))
-            self._is_appended = True
+            self._appended = len(staged)
 
     def dispatch(self) -> None:
-        """The second half: dispatches what was appended to queues, index and the other dispatchers. Raises StorePoisoned."""
+        """The second half: dispatches all of it to queues, index and the other dispatchers. Raises StorePoisoned."""
         staged = self._staged
-        if not self._is_appended:
+        if not staged or self._appended < len(staged):  # an append failed, and nothing follows
             return
         try:
             self._dispatch.dispatch(staged, self._kernel, self._arena.view, grouped=self._is_plain)
         except OSError as error:
             raise self._log.poison(f"queues or index: {error.strerror or error}") from error
         finally:
-            self._is_appended = False
+            self._appended = 0
             staged.clear()
             self._kernel.clear()
             self.refresh()

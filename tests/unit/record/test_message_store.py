@@ -61,6 +61,48 @@ def test_a_turn_shares_one_write(store, monkeypatch) -> None:
     assert store.take_arrivals() == []
 
 
+def test_several_appends_share_one_dispatch(tmp_path, clock, monkeypatch) -> None:
+    """What is in the log already stays as it is, also if the process ends before it is dispatched."""
+    writes = []
+    queue_append = ConsumeQueue.append
+    monkeypatch.setattr(ConsumeQueue, "append", lambda q, at, units: writes.append(q.key) or queue_append(q, at, units))
+    ends = []
+    with make_store(tmp_path / "s", clock) as store:
+        for number in range(4):
+            stage(store, "t", number % 2, message("t", b"%d" % number, keys="k"))
+            store.append()
+            store.append()
+            ends.append(store.written)
+            clock.time_ms += 5
+        assert ends == sorted(set(ends))
+        assert (writes, store.max_offset("t", 0)) == ([], 0)
+        store.dispatch()
+        assert writes == [("t", 0), ("t", 1)]
+        assert (bodies(store), bodies(store, queue_id=1)) == ([b"0", b"2"], [b"1", b"3"])
+        assert len(store.query("t", "k", max_messages=9, unique=False, **ALL_TIME)) == 4
+        for number in range(4, 6):
+            stage(store, "t", 0, message("t", b"%d" % number))
+            store.append()
+    with make_store(tmp_path / "s", clock) as store:
+        assert store.written > ends[-1]
+        assert bodies(store) == [b"0", b"2", b"4", b"5"]
+
+
+def test_what_could_not_be_appended_is_not_dispatched(store, monkeypatch) -> None:
+    stage(store, "t", 0, message("t", b"0"))
+    store.append()
+    stage(store, "t", 0, message("t", b"1"))
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(store._log, "_pwritev", fails)
+    with pytest.raises(StorePoisoned):
+        store.append()
+    store.dispatch()
+    assert store.max_offset("t", 0) == 0
+
+
 def test_records_of_the_broker_and_of_producers_mix(store, clock) -> None:
     stage(store, "t", 0, message("t", b"a", keys="k"))
     clock.time_ms += 5

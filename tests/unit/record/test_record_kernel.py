@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import struct
 import zlib
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from zenitmq.model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge
+from zenitmq.model.ids import unique_id
+from zenitmq.model.message import Message
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.tag_hash import java_hash, tags_code
 from zenitmq.record import codes
@@ -228,6 +232,64 @@ def test_a_message_larger_than_the_buffer_gets_its_own(kernel: ModuleType) -> No
     assert made.append(b"x" * 5000)
     assert not made.append(b"y")
     assert [m.body for m in drained(kernel, made)] == [b"x" * 5000]
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        ([{}, {}], (None, None)),
+        ([{"tags": "a"}, {}], (["a", None], None)),
+        ([{"keys": "k"}, {"keys": ["l", "m"], "tags": ""}], (None, ["k", ["l", "m"]])),
+    ],
+)
+def test_messages_without_more_are_columns(
+    kernel: ModuleType, fields: list[dict[str, Any]], columns: tuple[Any, Any]
+) -> None:
+    messages = [Message("t", b"%d" % index, **more) for index, more in enumerate(fields)]
+    assert kernel.plain_columns(messages, Message, "t", 1) == ([b"0", b"1"], *columns)
+    assert kernel.plain_columns(tuple(messages), Message, "t", 1) == ([b"0", b"1"], *columns)
+
+
+class Another(Message):
+    """Of a program: its attributes may be anything."""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Message("u", b"x"),
+        Message("t", b"xx"),
+        Message("t", bytearray(b"x")),  # type: ignore[arg-type]
+        Message("t", b"x", properties={"region": "eu"}),
+        Message("t", b"x", flag=1),
+        Message("t", b"x", delay_level=1),
+        Message("t", b"x", delay=timedelta(0)),
+        Message("t", b"x", deliver_at=datetime.now(UTC)),
+        Message("t", b"x", priority=0),
+        Message("t", b"x", lite_topic=""),
+        Message("t", b"x", light_queues=["%LMQ%a"]),
+        Another("t", b"x"),
+        b"x",
+    ],
+)
+def test_a_message_with_more_makes_no_columns(kernel: ModuleType, other: object) -> None:
+    assert kernel.plain_columns([Message("t", b"x"), other], Message, "t", 1) is None
+
+
+@pytest.mark.parametrize("wrong", [{"tags": 7}, {"keys": 7}, {"keys": [b"k"]}])
+def test_tags_and_keys_of_columns_are_texts(kernel: ModuleType, wrong: dict[str, Any]) -> None:
+    with pytest.raises(MessageIllegal):
+        kernel.plain_columns([Message("t", b"x", **wrong)], Message, "t", 1)
+
+
+def test_a_batch_of_the_same_millisecond_has_its_ids(kernel: ModuleType) -> None:
+    made = accumulator(kernel)
+    for born_ms, month_ms in ((1_000, 10), (1_000, 10), (2_000, 11), (3_000, 10)):
+        made.begin(born_ms, month_ms)
+        made.append(b"x")
+        first = made.first_counter
+        (found,) = drained(kernel, made)
+        assert (found.born_at_ms, found.message_id) == (born_ms, unique_id(made.id_prefix, month_ms, first))
 
 
 def test_append_many_stops_where_it_is_full(kernel: ModuleType) -> None:

@@ -15,8 +15,8 @@ from zenitmq.client.sending.outgoing import (
     check_send_topic,
     compress_body,
     fill_bodies,
-    fill_messages,
     message_parts,
+    outgoing_batch,
 )
 from zenitmq.client.sending.target import Priority, target_of
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge, RemoteProtocolError
@@ -98,9 +98,9 @@ def test_a_priority_and_a_sharding_key_exclude_each_other() -> None:
 
 def test_a_batch_is_of_one_priority() -> None:
     messages = [Message("t", b"0", priority=3), Message("t", b"1", priority=3)]
-    assert fill_messages(messages, COMPRESS_OVER_BYTES)(FakeAccumulator())  # type: ignore[arg-type]
+    assert outgoing_batch(messages, COMPRESS_OVER_BYTES).fill(FakeAccumulator())  # type: ignore[arg-type]
     with pytest.raises(MessageIllegal, match="found 3 and None"):
-        fill_messages([*messages, Message("t", b"")], COMPRESS_OVER_BYTES)
+        outgoing_batch([*messages, Message("t", b"")], COMPRESS_OVER_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,12 @@ def test_topics_of_the_system_are_not_sent_to() -> None:
 
 def test_a_batch_of_messages_is_of_one_topic_and_stops_where_it_is_full() -> None:
     messages = [Message("t", b"%d" % index) for index in range(3)]
-    assert fill_messages(messages, COMPRESS_OVER_BYTES)(accumulator := FakeAccumulator())  # type: ignore[arg-type]
+    assert outgoing_batch(messages, COMPRESS_OVER_BYTES).fill(accumulator := FakeAccumulator())  # type: ignore[arg-type]
     assert [parts[0] for parts in accumulator.taken] == [b"0", b"1", b"2"]
-    assert not fill_messages(messages, COMPRESS_OVER_BYTES)(FakeAccumulator(room=2))  # type: ignore[arg-type]
+    assert not outgoing_batch([*messages, Message("t", b"", flag=1)], COMPRESS_OVER_BYTES).fill(FakeAccumulator(room=2))  # type: ignore[arg-type]
+    assert not outgoing_batch(messages, COMPRESS_OVER_BYTES).fill(FakeAccumulator(room=2))  # type: ignore[arg-type]
     with pytest.raises(MessageIllegal, match="'t' and 'u'"):
-        fill_messages([*messages, Message("u", b"")], COMPRESS_OVER_BYTES)
+        outgoing_batch([*messages, Message("u", b"")], COMPRESS_OVER_BYTES)
 
 
 @pytest.mark.parametrize("tags", [None, "all", ["a", "b"]])
@@ -204,3 +205,20 @@ def test_a_column_of_another_length_is_refused(column: dict[str, list[str]]) -> 
         fill_bodies([b"x", b"y"], COMPRESS_OVER_BYTES, **column)
     with pytest.raises(InvalidParameter, match="bodies"):
         fill_bodies([], COMPRESS_OVER_BYTES)
+
+
+@pytest.mark.parametrize("more", [{}, {"properties": {"region": "eu"}}])
+@pytest.mark.parametrize("sharding_key", [None, "user-7"])
+def test_a_batch_knows_its_target_and_whether_it_waits(more: dict[str, Any], sharding_key: str | None) -> None:
+    messages = [Message("t", b"0"), Message("t", b"1", **more)]
+    batch = outgoing_batch(messages, COMPRESS_OVER_BYTES, sharding_key)
+    assert (batch.target, batch.is_delayed) == (sharding_key, False)
+    delayed = outgoing_batch([*messages, Message("t", b"2", delay_level=1)], COMPRESS_OVER_BYTES, sharding_key)
+    assert (delayed.target, delayed.is_delayed) == (sharding_key, True)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_batch_is_of_messages(count: int) -> None:
+    batch: list[Any] = [Message("t", b"0"), b"1"][-count:]
+    with pytest.raises(MessageIllegal, match="expected a Message, found bytes"):
+        outgoing_batch(batch, COMPRESS_OVER_BYTES)
