@@ -50,6 +50,7 @@ class EngineThreads:
         self._name = name
         self._running = ExitStack()
         self._is_ending = False
+        self.has_ended = False  # its broker, without being asked to
 
     def __enter__(self) -> Self:
         """Raises StoreLocked, StoreInGroup, StoreFormatError, StoreNotWriteable, RequestTimeout, OSError."""
@@ -104,6 +105,7 @@ class EngineThreads:
                 break
             self._open_broker(config)
         if not self._is_ending:
+            self.has_ended = True
             log.critical("an engine's broker has ended: %s", self._directory)
 
     def _stop_broker(self) -> None:

@@ -1,12 +1,14 @@
 """The engines that run in this process, by name. Whoever opens one holds it.
 
 A `memory` engine stays until the program ends, or until it is dropped: what a producer sent is there for the consumer that
-comes after it. A `local` one closes its directory with the last client that holds it.
+comes after it. A `local` one closes its directory with the last client that holds it. One that has ended by itself is begun
+anew by the next client.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -24,6 +26,8 @@ from .embedded.engine import EmbeddedEngine, OnAppended
 from .embedded.queue_logs import is_embedded
 from .engine import EngineThreads
 from .memory_directory import MemoryDirectory
+
+log = logging.getLogger(__name__)
 
 MEMORY_STORE: Final = StoreConfig(
     segment_bytes=16 << 20,
@@ -74,13 +78,17 @@ class HeldEngine:
         self._holds += 1
         return self
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself, as it does when its disk fails: it serves nobody any more."""
+        return isinstance(self._engine, EngineThreads) and self._engine.has_ended
+
     def release(self) -> None:
         """See Engine."""
         with _lock:
             self._holds -= 1
-            if not self._holds and self._own is None and _running.get(self._url) is self:
-                del _running[self._url]
-                self._close()
+            if not self._holds and self._own is None:
+                self.leave()
 
     def drop(self) -> None:
         """See Engine."""
@@ -89,6 +97,12 @@ class HeldEngine:
                 return
             del _running[self._url]
         self._close()
+
+    def leave(self) -> None:
+        """Closes it, under the lock of this module. Clients that hold it are told so by their next calls."""
+        if _running.get(self._url) is self:
+            del _running[self._url]
+            self._close()
 
     def _close(self) -> None:
         try:
@@ -138,6 +152,10 @@ def open_engine(url: EngineUrl) -> HeldEngine:
         url = url._replace(place=os.path.realpath(url.place))
     with _lock:
         engine = _running.get(url)
+        if engine is not None and engine.has_ended:
+            log.warning("an engine has ended by itself and is begun anew engine=%s", url)
+            engine.leave()
+            engine = None
         if engine is None:
             program_end.run_last(close_all)
             _has_run = True

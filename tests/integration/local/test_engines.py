@@ -351,6 +351,30 @@ def test_a_broker_whose_disk_failed_lets_its_clients_go(tmp_path: Path) -> None:
                 producer.send(Message("t", b"after"), timeout=2.0)
 
 
+@pytest.mark.parametrize("scheme", ["memory", "local"])
+def test_an_engine_that_ended_by_itself_is_begun_anew_by_the_next_client(tmp_path: Path, scheme: str) -> None:
+    namesrv = "memory://ended" if scheme == "memory" else f"local://{tmp_path}/store"
+    with opened(namesrv) as engine:
+        create(namesrv, "t")
+        with Producer(namesrv=namesrv) as producer:
+            producer.send(Message("t", b"before"))
+            engine.broker.on_fatal()
+            with pytest.raises((ConnectionLost, NoRoute)):
+                producer.send(Message("t", b"lost"), timeout=2.0)
+            for _ in range(100 * WAIT_S):
+                if engine.has_ended:
+                    break
+                time.sleep(0.01)
+            if scheme == "memory":  # its messages are gone, and so are its topics
+                create(namesrv, "t")
+            with Producer(namesrv=namesrv) as another:
+                another.send(Message("t", b"after"), timeout=WAIT_S)
+            with pytest.raises((ConnectionLost, NoRoute)):
+                producer.send(Message("t", b"lost"), timeout=1.0)
+        kept = [b"after"] if scheme == "memory" else [b"before", b"after"]
+        assert read(namesrv, "t", len(kept)) == kept
+
+
 def test_a_directory_is_the_same_by_all_its_names(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "link").symlink_to("store")
