@@ -385,8 +385,6 @@ def plain_columns(
     `check_texts` does.
     """
     bodies: list[bytes] = []
-    all_tags: list[Any] = []
-    all_keys: list[Any] = []
     has_tags: cython.bint = False
     has_keys: cython.bint = False
     for message in messages:
@@ -406,16 +404,18 @@ def plain_columns(
         body = message.body
         if type(body) is not bytes or len(body) > body_max:
             return None
-        tags = message.tags or None
-        keys = message.keys or None
-        if tags is not None or keys is not None:
-            check_texts(tags, keys)
-            has_tags = has_tags or tags is not None
-            has_keys = has_keys or keys is not None
         bodies.append(body)
-        all_tags.append(tags)
-        all_keys.append(keys)
-    return bodies, all_tags if has_tags else None, all_keys if has_keys else None
+        tags = message.tags
+        keys = message.keys
+        if tags or keys:
+            check_texts(tags, keys)
+            has_tags = has_tags or bool(tags)
+            has_keys = has_keys or bool(keys)
+    return (
+        bodies,
+        [message.tags or None for message in messages] if has_tags else None,
+        [message.keys or None for message in messages] if has_keys else None,
+    )
 
 
 @cython.cfunc
