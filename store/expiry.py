@@ -1,8 +1,9 @@
 """Removes what has expired: segments that retention releases, then the queue files and index files that refer to them.
 
 Each call does only as much as the loop can wait for, however many queues and segments there are. It continues a
-survey of who needs what (retention_needs), or removes some files, and says whether it is to be called again soon.
-A kill in between leaves queue files without records; they go with the next segment. Loop thread.
+survey of who needs what (retention_needs), removes some files, and says whether it is to be called again soon. Segments do
+not wait for the queue files of those before, or a broker that writes fast would fill its disk; who is behind gets a larger
+share of the loop. A kill in between leaves queue files without records; they go with the next segment. Loop thread.
 """
 
 from __future__ import annotations
@@ -25,10 +26,17 @@ NOTHING: Final = 1 << 62  # if nobody needs anything, the position is behind any
 LOOKS_PER_SLICE: Final = 1_000  # limit of needs per slice: about 0.5 ms
 SEGMENTS_PER_SLICE: Final = 16
 QUEUES_PER_SLICE: Final = 32  # of queues that have files to remove
+SHARE_STEP_BYTES: Final = 1 << 30
+SHARE_MAX: Final = 8  # slices at once: with 1 ms for one, and 10 ms between two calls, less than half of the loop
 _READ_LOOKS: Final = 16  # reading a unit takes as long as so many comparisons
 _LOAD_LOOKS: Final = 64  # loading a queue
 
 QueueKey = tuple[str, int]
+
+
+def share_of(behind_bytes: int) -> int:
+    """How many slices are done at once by what is so far behind the log: one more each SHARE_STEP_BYTES."""
+    return min(1 + max(behind_bytes, 0) // SHARE_STEP_BYTES, SHARE_MAX)
 
 
 class Expiry:
@@ -57,6 +65,8 @@ class Expiry:
         self._held = NeedSurvey(FixedNeeds({}), self._position)
         self._clear_below: list[Callable[[int], bool]] = []
         self._held_reported: str | None = None
+        self._queues_below = log.begin  # the present or last expiry of queues
+        self._is_expiring = False  # that of queues goes on
         self.is_unfinished = False  # more work waits than can wait for the next second
 
     def protect(self, needs: Needs) -> None:
@@ -73,9 +83,8 @@ class Expiry:
 
     def go_on(self, now_ms: int, use: float) -> list[StoreEvent]:
         """One slice. `use`: the used share of the disk. Raises OSError."""
-        self.is_unfinished = self._queues.expire_some(QUEUES_PER_SLICE)
-        if self.is_unfinished:
-            return []
+        self._expire_queues()
+        self.is_unfinished = self._is_expiring or self._queues_below < self._log.begin
         segments = self._log.segments()
         if len(segments) < 2:
             return []
@@ -95,6 +104,14 @@ class Expiry:
             return []
         return self._survey(free, decided, segments[0].end_offset, use)
 
+    def _expire_queues(self) -> None:
+        """One slice of an expiry of queues; the next one begins when it is over, with all that has expired by then."""
+        if not self._is_expiring and self._queues_below < self._log.begin:
+            self._queues_below = self._log.begin
+            self._queues.begin_expiry(self._log.begin)
+        share = share_of(self._log.begin - self._queues_below)
+        self._is_expiring = self._queues.expire_some(QUEUES_PER_SLICE * share)
+
     def _ages(self, segments: tuple[Segment, ...], use: float) -> list[SegmentAge]:
         """The events for the segments that may go in this slice, and for the last one."""
         is_by_age = use < self._config.disk_clean_ratio and not self._config.retention_bytes
@@ -105,7 +122,9 @@ class Expiry:
 
     def _survey(self, free: Decision, decided: Callable[..., Decision], first_end: int, use: float) -> list[StoreEvent]:
         """Removes what nobody needs, or what must go nevertheless; finds out who needs it, in slices."""
-        budget, end = Budget(LOOKS_PER_SLICE), self._log.written
+        end = self._log.written
+        over_bytes = end - self._log.begin - self._config.retention_bytes if self._config.retention_bytes else 0
+        budget = Budget(LOOKS_PER_SLICE * share_of(over_bytes))
         floors = {"unconsumed": NOTHING, "held": NOTHING}
         lost: list[tuple[str, QueueKey, int]] = []
         limit = free.remove_before
@@ -165,7 +184,6 @@ class Expiry:
         removed = self._log.remove_before(offset)
         events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
         if removed:
-            self._queues.begin_expiry(self._log.begin)
             self.is_unfinished = True  # with the files that refer to them
             if self._index is not None:
                 for file in self._index.remove_before(self._log.begin):

@@ -4,8 +4,11 @@ For each count a broker is started anew, with topics of ten queues. One process 
 --prebuilt` does, each to the next queue in an order drawn by lot, so every queue gets its turn before one gets its second. Then
 the broker is stopped and started again. Prints JSON, and draws the curve with `--plot`. For each count:
 
-- `messages_per_second` of the whole time and of each tenth of it, and the broker's CPU a message;
-- `memory_bytes` of the broker without file pages, after it made the topics and after the sends;
+- `messages_per_second` and the broker's CPU a message, of the whole time;
+- the same of each tenth of it, or of each 30 s of a longer time (`stretches`), with the broker's memory without file pages,
+  and the disk that its store takes at the end of each;
+- `drift`: how much faster the last stretch is than the first, as a share, by the straight line that fits all of them best;
+- `memory_bytes` after it made the topics and after the sends;
 - `start_seconds`: from its start after a clean stop until it answers, and its memory then.
 
 The log keeps `--log-gib`; older segments expire, and their queue units with them, while batches are sent.
@@ -15,10 +18,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import tempfile
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import log10
 from typing import Any, Final
@@ -38,7 +44,8 @@ from ..plot import Panel, render
 from ..works.frames import ready_batches
 
 QUEUES_OF_TOPIC: Final = 10
-SHARES: Final = 10
+STRETCHES_MIN: Final = 10
+STRETCH_S_MAX: Final = 30.0
 IN_FLIGHT: Final = 16
 READY_BATCHES: Final = 64
 TIMEOUT_MS: Final = 30_000
@@ -92,30 +99,43 @@ class CurveLoad:
         self._sent = 0
         self._waiting: deque[int] = deque()
 
-    def run(self, seconds: float) -> dict[str, Any]:
-        """Sends for so long. {messages, seconds, messages_per_second, tenths: of each tenth of the time}."""
-        begin_ns = monotonic_ns()
-        share_ns = int(seconds * 1e9) // SHARES
-        tenths: list[float] = []
-        for share in range(SHARES):
-            until_ns = begin_ns + (share + 1) * share_ns
-            from_ns, before, now_ns = monotonic_ns(), self._sent, 0
-            while now_ns < until_ns:
-                while len(self._waiting) < IN_FLIGHT:
-                    self._send()
-                self._take()
-                now_ns = monotonic_ns()
-            tenths.append((self._sent - before) * self._batch / (now_ns - from_ns) * 1e9)
+    def run(self, seconds: float, usage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Sends for so long; `usage()`: the broker's (`_usage`). {messages, seconds, messages_per_second, stretches, drift}."""
+        begin_ns, before = monotonic_ns(), usage()
+        stretches: list[dict[str, float]] = []
+        count = max(STRETCHES_MIN, round(seconds / STRETCH_S_MAX))
+        for number in range(1, count + 1):
+            from_ns, sent_before = monotonic_ns(), self._sent
+            self._send_until(begin_ns + round(seconds * 1e9 * number / count))
+            took, messages, after = (monotonic_ns() - from_ns) / 1e9, (self._sent - sent_before) * self._batch, usage()
+            stretches.append(
+                {
+                    "messages_per_second": round(messages / took),
+                    "broker_cpu_us_a_message": _cpu_us(before, after, messages),
+                    "memory_bytes": after["memory_bytes"],
+                    "disk_bytes": after["disk_bytes"],
+                }
+            )
+            before = after
         while self._waiting:
             self._take()
-        took = (monotonic_ns() - begin_ns) / 1e9
-        messages = self._sent * self._batch
+        took, messages = (monotonic_ns() - begin_ns) / 1e9, self._sent * self._batch
         return {
             "messages": messages,
             "seconds": round(took, 2),
             "messages_per_second": round(messages / took),
-            "tenths": [round(rate) for rate in tenths],
+            "stretches": stretches,
+            "drift": round(drift([each["messages_per_second"] for each in stretches]), 3),
         }
+
+    def _send_until(self, until_ns: int) -> None:
+        """Sends one request at least."""
+        while True:
+            while len(self._waiting) < IN_FLIGHT:
+                self._send()
+            self._take()
+            if monotonic_ns() >= until_ns:
+                return
 
     def _send(self) -> None:
         topic, queue_id = divmod(self._order[self._sent % len(self._order)], QUEUES_OF_TOPIC)
@@ -138,6 +158,27 @@ class CurveLoad:
                 raise reply
             self._waiting.popleft()
             received = self._dealer.receive_nowait()
+
+
+def drift(rates: Sequence[float]) -> float:
+    """How much more the last is than the first, by the straight line that fits best, as a share of their mean."""
+    places = np.arange(len(rates))
+    slope = float(np.polyfit(places, rates, 1)[0])
+    return slope * (len(rates) - 1) / (sum(rates) / len(rates))
+
+
+def _usage(cluster: OwnCluster) -> dict[str, Any]:
+    """Of the broker, and how much of the disk its store has."""
+    taken = 0
+    for folder, _, names in os.walk(cluster.store_directory):
+        for name in names:
+            with suppress(FileNotFoundError):  # it has expired
+                taken += os.stat(os.path.join(folder, name)).st_blocks * 512
+    return {**cluster.usage(), "disk_bytes": taken}
+
+
+def _cpu_us(before: dict[str, Any], after: dict[str, Any], messages: int) -> float:
+    return round(float(after["cpu_seconds"] - before["cpu_seconds"]) / messages * 1e6, 3)
 
 
 def make_topics(address: str, count: int) -> None:
@@ -184,7 +225,7 @@ def measure(directory: str, engine: str, queues: int, options: argparse.Namespac
             load = CurveLoad(
                 dealer, TopicBatches(size=options.size, batch=options.batch), queues=queues, batch=options.batch
             )
-            sent = load.run(options.seconds)
+            sent = load.run(options.seconds, lambda: _usage(cluster))
         finally:
             dealer.close()
             context.close()
@@ -199,7 +240,7 @@ def measure(directory: str, engine: str, queues: int, options: argparse.Namespac
         "engine": engine,
         "topics_made_seconds": round(made_s, 2),
         **sent,
-        "broker_cpu_us_a_message": round((after["cpu_seconds"] - before["cpu_seconds"]) / sent["messages"] * 1e6, 3),
+        "broker_cpu_us_a_message": _cpu_us(before, after, sent["messages"]),
         "memory_bytes": {"topics": before["memory_bytes"], "sent": after["memory_bytes"]},
         "start_seconds": round(started_s, 2),
         "start_cpu_seconds": round(restarted["cpu_seconds"], 2),

@@ -77,9 +77,11 @@ INCARNATION_BITS: Final = 53  # the largest number that every JSON reader keeps 
 _STAGED_MAX: Final = 4096
 _NOTHING: Final[tuple[bytes, Document]] = (b"", {})
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay would take more than about a second
-_PAUSES: Final = (
+PAUSES: Final = (
     20  # as long as writing the last one took: with 100,000 topics that is half a second, of the loop's interpreter
 )
+PAUSES_MIN: Final = 2
+PAUSED_BYTES: Final = 1 << 30  # the log may grow so far between two snapshots; retention waits for them
 
 
 Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable | PopTable
@@ -94,6 +96,14 @@ class RecordStage(Protocol):
 def _no_work() -> int:
     """Where snapshots cost nothing."""
     return 0
+
+
+def pauses_at(behind_bytes: int) -> float:
+    """How many times as long as the last snapshot took is to pass until the next one, which has so much of the log to cover.
+
+    Less the further it is behind: retention waits for snapshots, and whatever the load is, the log may not fill the disk.
+    """
+    return max(PAUSES * PAUSED_BYTES / max(behind_bytes, PAUSED_BYTES), PAUSES_MIN)
 
 
 class StateLog:
@@ -302,7 +312,7 @@ class StateLog:
         behind = self._applied - self._persisted
         age_ms = self._clock.monotonic_ms() - self._persisted_at_ms
         is_old = age_ms >= self._persist_interval_ms or behind > _LAG_BYTES_MAX
-        return behind > 0 and (self.is_closing or (is_old and age_ms >= _PAUSES * self._took_ms))
+        return behind > 0 and (self.is_closing or (is_old and age_ms >= pauses_at(behind) * self._took_ms))
 
     def _write(self, reflected: PhysicalOffset) -> None:
         self._write_documents([table.document() for _, _, table in self._files], reflected)

@@ -28,6 +28,11 @@ def may_be_forgotten(next_offset: int, log_position: int) -> bool:
     return next_offset <= first_light_offset(log_position)
 
 
+def forgettable_from(next_offset: int) -> int:
+    """The lowest log position at which such a queue may be forgotten."""
+    return -(-next_offset // LIGHT_STEP) * LIGHT_STEP * RECORD_BYTES_MIN
+
+
 def begun_anew_at(queue_offset: int, next_offset: int) -> int | None:
     """Where the queue of a message at `queue_offset` was begun anew; None if it goes on at `next_offset`.
 

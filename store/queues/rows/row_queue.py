@@ -16,9 +16,18 @@ from .unit_rows import queue_prefix, stored_ms_of, units_of
 
 class RowQueue(QueuePlaces):
     """`staged_next`: behind the units that were put, readable or not; `staged_physical`: where the last one's record is.
-    `first_physical`: the first one's record is not before it."""
+    `first_physical`: the first one's record is not before it. `is_noted`: an expiry will come to it once that has expired."""
 
-    __slots__ = ("_first", "_first_hint", "first_physical", "prefix", "staged_next", "staged_physical", "units")
+    __slots__ = (
+        "_first",
+        "_first_hint",
+        "first_physical",
+        "is_noted",
+        "prefix",
+        "staged_next",
+        "staged_physical",
+        "units",
+    )
 
     def __init__(
         self,
@@ -41,6 +50,7 @@ class RowQueue(QueuePlaces):
         self._first: int | None = None
         self._first_hint = first_hint
         self.first_physical = first_physical
+        self.is_noted = False
 
     @property
     def first_offset(self) -> int:

@@ -27,7 +27,7 @@ from ....model.topics.light_queues import is_light_queue
 from ....record.codes import RECORD_OVERHEAD_BYTES
 from ...log.segment import NO_SPACE
 from ..dispatch import Run
-from ..light_offsets import begun_anew_at, may_be_forgotten
+from ..light_offsets import begun_anew_at, forgettable_from, may_be_forgotten
 from ..queue_engine import (
     QUEUE_FOLDER,
     LightUnit,
@@ -40,6 +40,7 @@ from ..queue_engine import (
 )
 from ..queue_places import UNIT_BYTES, QueuePlaces
 from .deleted_rows import QueueNote, notes_behind, purge_notes, write_note
+from .expiry_order import ExpiryOrder
 from .rocksdb_units import RocksDbUnits
 from .row_queue import RowQueue
 from .row_source import RowSource
@@ -92,8 +93,9 @@ class RowTable:
         self._touched: dict[QueueKey, RowQueue] = {}
         self.is_blocked = False
         self._expired_below = PhysicalOffset(0)
-        self._expiring: list[QueueKey] = []
-        self._expiring_topics: list[str] = []
+        self._expiring = ExpiryOrder()
+        self._unseen: list[QueueKey] = []  # the first expiry looks at all queues that were here at the start
+        self._unseen_topics: list[str] | None = None if self._ends else []
 
     def _load_ends(self) -> None:
         topics: dict[str, str] = {}  # one string a topic, however many queues it has
@@ -200,6 +202,7 @@ class RowTable:
         queue.begin_at(next_offset, 0)
         queue.staged_next = next_offset
         self._put_first(queue, 0, next_offset)
+        self._note_next(queue)
         self._touched[queue.key] = queue
         self._batch.count += 1
 
@@ -350,6 +353,8 @@ class RowTable:
             self._batch.put_units(unit_keys(queue.prefix, begin, end), rows(kept, store_timestamp_ms))
             if begin == queue.first_offset:
                 queue.first_physical = int.from_bytes(kept[:8], "big")
+            if begin == queue.first_offset or not queue.is_noted:
+                self._note(queue, queue.first_physical)
         if end >= queue.staged_next:
             queue.staged_next = end
             queue.staged_physical = int.from_bytes(data[-UNIT_BYTES : 8 - UNIT_BYTES], "big")
@@ -380,6 +385,8 @@ class RowTable:
             queue.staged_next = queue_offset + 1
             queue.staged_physical = int.from_bytes(unit[:8], "big")
             touched[queue.key] = queue
+            if not queue.is_noted:
+                self._note(queue, queue.staged_physical)
         self._batch.put_units(keys, values)
 
     def advance(self, end: int) -> None:
@@ -450,10 +457,17 @@ class RowTable:
 
     # ---- removing
 
+    def _note(self, queue: RowQueue, physical: int) -> None:
+        """The queue's first record is not before there. One that is wrong, behind the log's end, must not hide the queue."""
+        self._expiring.note(queue.key, min(physical, self._put_end))
+        queue.is_noted = True
+
     def begin_expiry(self, log_begin: PhysicalOffset) -> None:
         """Starts an expiry."""
         self._expired_below = log_begin
-        self._expiring, self._expiring_topics = [], list({*self._queues, *self._ends})
+        self._expiring.begin(log_begin)
+        if self._unseen_topics is None:
+            self._unseen_topics = list({*self._queues, *self._ends})
 
     def expire_some(self, queues_max: int) -> bool:
         """Deletes the rows of some queues whose records are below the log's begin; returns whether some are left.
@@ -462,23 +476,33 @@ class RowTable:
         stays so. Raises OSError; the rest is then removed by the next expiry.
         """
         left = queues_max * _LOOKS_FOR_ONE
-        while left > 0 and not self.is_blocked and (self._expiring or self._expiring_topics):
-            if not self._expiring:
-                topic = self._expiring_topics.pop()
-                self._expiring = [
-                    (topic, number) for table in (self._queues, self._ends) for number in table.get(topic, ())
-                ]
-                left -= 1
-                continue
-            left -= self._expire(*self._expiring.pop())
+        while left > 0 and not self.is_blocked and (key := self._expiring.first) is not None:
+            left -= self._expire(*key)
+            self._expiring.done()
+        while left > 0 and not self.is_blocked and (self._unseen or self._unseen_topics):
+            left -= self._see_one()
         self._write_if_any()
-        return bool(self._expiring or self._expiring_topics)
+        return self._expiring.first is not None or bool(self._unseen or self._unseen_topics)
+
+    def _see_one(self) -> int:
+        """Goes on with the queues that were here at the start; returns how many looks that took."""
+        if not self._unseen and self._unseen_topics:
+            topic = self._unseen_topics.pop()
+            self._unseen = [(topic, number) for table in (self._queues, self._ends) for number in table.get(topic, ())]
+            return 1
+        looks = self._expire(*self._unseen[-1])
+        self._unseen.pop()
+        return looks
 
     def _expire(self, topic: str, queue_id: int) -> int:
-        """Deletes the rows of one queue that have expired; returns how many looks that took."""
+        """Deletes the rows of one queue that have expired, and notes when it is due again; returns how many looks that
+        took."""
         loaded = self._queues.get(topic, {}).get(queue_id)
+        if loaded is None and not self._has(topic, queue_id):
+            return 1
         _, begin = self._mins.get(topic, {}).get(queue_id, _NOWHERE)
-        if loaded is None and (begin >= self._expired_below or not self._has(topic, queue_id)):
+        if loaded is None and begin >= self._expired_below:
+            self._expiring.note((topic, queue_id), begin)
             return 1
         queue = loaded or self._make(topic, queue_id)
         low = queue.min_offset(self._expired_below)
@@ -495,10 +519,20 @@ class RowTable:
             physical = queue.unit(low)[0] if low < queue.next_offset else int(self._expired_below)
             self._put_first(queue, physical, low)
             queue.begin_at(low, physical)
+        self._note_next(queue)
         if loaded is None:
             self._mins.setdefault(topic, {})[queue_id] = queue.first_offset, queue.first_physical
             return _LOOKS_FOR_UNLOADED
         return 1 if is_first else _LOOKS_FOR_ONE
+
+    def _note_next(self, queue: RowQueue) -> None:
+        """Notes when an expiry next has something to do with it; an empty queue is noted with its next message."""
+        if queue.first_offset < queue.staged_next:
+            self._note(queue, queue.first_physical)
+            return
+        queue.is_noted = False
+        if is_light_queue(queue.topic):
+            self._expiring.note(queue.key, forgettable_from(queue.staged_next))
 
     def _delete_below(self, queue: RowQueue, end: int) -> None:
         first = queue.first_offset
@@ -540,6 +574,7 @@ class RowTable:
             self._delete_below(queue, queue.staged_next)
             self._put_first(queue, 0, queue.staged_next)
             queue.begin_at(queue.staged_next, 0)
+            self._note_next(queue)
         self._write_if_any()
 
     def delete_topic(self, topic: str) -> None:

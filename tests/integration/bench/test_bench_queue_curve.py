@@ -27,7 +27,9 @@ def test_it_prints_its_figures(tmp_path: Path, engine: str) -> None:
     points = json.loads(done.stdout)["points"]
     assert [(point["queues"], point["engine"]) for point in points] == [(10, engine), (40, engine)]
     for point in points:
-        assert len(point["tenths"]) == 10
+        assert len(point["stretches"]) == 10
+        assert min(min(stretch.values()) for stretch in point["stretches"]) > 0
+        assert -3 < point["drift"] < 3
         assert min(point["messages"], point["messages_per_second"], point["start_seconds"]) > 0
         assert 1 << 20 < point["memory_bytes"]["topics"] < 1 << 30
     assert picture.read_text().startswith("<svg")

@@ -5,6 +5,7 @@ import os
 import pytest
 from store_kit import StillClock, make_store, message, put, wait_until
 
+from zenitmq.store.expiry import share_of
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.queues.consume_queue import ConsumeQueue
 from zenitmq.store.retention_needs import FixedNeeds
@@ -136,3 +137,27 @@ def test_many_small_segments_and_queue_files_go_in_parts(tmp_path, monkeypatch) 
         wait_until(lambda: len(segments(tmp_path)) <= 3)
         for queue_id in range(QUEUES):
             assert len(os.listdir(tmp_path / "s" / "consumequeue" / "t" / str(queue_id))) == 1
+
+
+def test_segments_do_not_wait_for_the_queue_files_of_those_before(tmp_path, monkeypatch) -> None:
+    """With a million queues those took longer than the next segments to be written: the log grew as long as somebody sent."""
+    monkeypatch.setattr("zenitmq.store.expiry.QUEUES_PER_SLICE", 1)
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock, **SETTINGS, consume_queue="rocksdb") as store:
+        for _ in range(20):
+            fill(store, clock, 4)
+            for _ in range(3):
+                store.on_tick(clock.time_ms)
+            assert store.written - store.begin <= 4096 + 3 * 4096
+        assert store.has_upkeep_left
+        while store.has_upkeep_left:
+            store.on_tick(clock.time_ms)
+        firsts = [store._queues.get("t", queue_id) for queue_id in range(QUEUES)]
+        assert [queue.first_offset for queue in firsts] == [queue.min_offset(store.begin) for queue in firsts]
+
+
+@pytest.mark.parametrize(
+    ("behind", "share"), [(-1, 1), (0, 1), ((1 << 30) - 1, 1), (1 << 30, 2), (5 << 30, 6), (7 << 30, 8), (1 << 40, 8)]
+)
+def test_who_is_further_behind_gets_more_of_the_loop_up_to_a_bound(behind: int, share: int) -> None:
+    assert share_of(behind) == share

@@ -12,7 +12,7 @@ import pytest
 from zenitmq.broker.json_reply import encode_document
 from zenitmq.broker.state import state_log
 from zenitmq.broker.state.producer_table import ProducerTable
-from zenitmq.broker.state.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
+from zenitmq.broker.state.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog, pauses_at
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
@@ -271,6 +271,33 @@ def test_snapshots_that_take_long_are_written_seldom(
     state.on_run(last)
     state.is_closing = True
     assert state.persist() == last.end
+
+
+def test_snapshots_that_are_far_behind_come_sooner(tmp_path: Path, clock: ManualClock) -> None:
+    """Retention waits for them: a log that grows fast filled the disk meanwhile."""
+    used_ns = [0]
+
+    def cpu_ns() -> int:
+        used_ns[0] += 50_000_000
+        return used_ns[0]
+
+    state = open_state(tmp_path, clock, cpu_ns=cpu_ns)
+    clock.now = 1000
+    state.advance(1 << 20)
+    assert state.persist() == 1 << 20
+    took_ms = 2 * 50  # to copy, and to write
+    clock.now = 1000 + 4 * took_ms - 1
+    state.advance((5 << 30) + (1 << 20))
+    assert state.persist() == 1 << 20
+    clock.now += 1
+    assert state.persist() == (5 << 30) + (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("behind", "pauses"), [(0, 20), (1 << 30, 20), (2 << 30, 10), (5 << 30, 4), (10 << 30, 2), (1 << 40, 2)]
+)
+def test_the_pause_gets_shorter_with_what_is_to_be_covered_down_to_a_bound(behind: int, pauses: float) -> None:
+    assert pauses_at(behind) == pauses
 
 
 def test_the_last_snapshot_is_not_put_off(tmp_path: Path, clock: ManualClock) -> None:

@@ -215,6 +215,39 @@ def test_an_expiry_reads_rows_of_those_queues_only_of_which_it_removes_a_part(tm
     queues.close()
 
 
+def test_an_expiry_looks_at_no_queue_that_it_does_not_concern(tmp_path, monkeypatch) -> None:
+    """A million of them took longer than the next segment to be written. What was here at the start is looked at once."""
+    monkeypatch.setattr("zenitmq.store.queues.rows.expiry_order.STEP_BYTES", 1000)
+    config = StoreConfig(consume_queue="rocksdb")
+    queues = open_engine(str(tmp_path), config)
+    queues.begin(log_end=END, reflected=0, unclean=False)
+    looked: list[int] = []
+    expire_one = RowTable._expire
+    monkeypatch.setattr(RowTable, "_expire", lambda table, *key: looked.append(key[1]) or expire_one(table, *key))
+
+    def expire(below: int) -> list[int]:
+        looked.clear()
+        queues.begin_expiry(below)
+        while queues.expire_some(1):
+            pass
+        return sorted(looked)
+
+    for queue_id in range(9):
+        put(queues, "t", queue_id, 0, queue_id * 1000, 10)
+    assert expire(2500) == [0, 1, 2]
+    assert expire(2600) == [2]
+    put(queues, "t", 0, 10, 9000, 1)
+    assert expire(5000) == [2, 3, 4, 5]
+    assert expire(9000) == [0, 5, 6, 7, 8]
+    queues = again(queues, tmp_path, config)
+    put(queues, "t", 1, 10, 9100, 10)
+    assert expire(9050) == [0, 1, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert expire(9150) == [1]
+    assert expire(20_000) == [1]
+    assert [queues.get("t", queue_id).first_offset for queue_id in (0, 1, 2)] == [11, 20, 10]
+    queues.close()
+
+
 def test_a_first_unit_that_was_wrong_does_not_keep_its_queue(tmp_path) -> None:
     queues = open_engine(str(tmp_path), StoreConfig(consume_queue="rocksdb"))
     queues.begin(log_end=END, reflected=0, unclean=False)
