@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..metrics.config import MetricsConfig
 from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
@@ -193,6 +194,7 @@ class BrokerConfig:
     store: StoreConfig = section(StoreConfig)
     security: SecurityConfig = section(SecurityConfig)
     log: LogConfig = section(LogConfig)
+    metrics: MetricsConfig = section(MetricsConfig)
 
     def __post_init__(self) -> None:
         """Raises ConfigError if settings contradict each other."""

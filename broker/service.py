@@ -17,6 +17,8 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Final, Self
 
+from ..client.connection.client_process import VERSION
+from ..metrics.endpoint import MetricsEndpoint
 from ..model.clock import Clock, SystemClock, monotonic_ns, thread_cpu_ns
 from ..model.config import describe_config
 from ..model.errors import NotMaster, StorePoisoned
@@ -28,6 +30,7 @@ from ..model.queue import QueueOffset
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
+from ..remoting.loop_times import LoopTimes
 from ..remoting.request_rows import Row, check_rows, row
 from ..remoting.security.opened_security import open_security
 from ..remoting.server import Call, RequestLoop
@@ -51,6 +54,10 @@ from .handlers.parts import Parts
 from .handlers.registry import Handlers
 from .json_reply import reply_json
 from .lite.hand_over import settle_groups
+from .metrics.broker_reader import BrokerParts, BrokerReader
+from .metrics.flows import Flows
+from .metrics.lag_survey import LagSurvey
+from .pop.hand_over import settle_popped
 from .registration import BrokerIdentity, NameServerRegistration
 from .repair.scrub import Scrub
 from .stage_clock import StageClock
@@ -82,10 +89,17 @@ class Broker:
     """A context manager: entered, the broker is open and bound (`address`); `run` serves."""
 
     def __init__(
-        self, config: BrokerConfig, *, clock: Clock | None = None, new_loop: Callable[..., RequestLoop] = RequestLoop
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        new_loop: Callable[..., RequestLoop] = RequestLoop,
+        metrics: MetricsEndpoint | None = None,
     ) -> None:
-        """`new_loop`: makes the loop; an engine has one without sockets."""
+        """`new_loop`: makes the loop; an engine has one without sockets. `metrics`: where it is measured; it outlives the
+        broker."""
         self._config = config
+        self._metrics = metrics
         self._new_loop = new_loop
         self._clock = clock or SystemClock()
         self._running = ExitStack()
@@ -120,6 +134,8 @@ class Broker:
             self._on_disk_failed = part.on_disk_failed
             self._identity = self._first_identity()
             self._wire(started)
+            if self._metrics is not None:
+                self._begin_metrics(self._metrics, started)
             self._running = started.pop_all()
         return self
 
@@ -272,7 +288,8 @@ class Broker:
         )
         registry = ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max)
         delays, transactions = self._new_delays(), self._new_transactions(registry)
-        self._transactions = transactions
+        self._registry, self._delays, self._transactions = registry, delays, transactions
+        self._flows = None if self._metrics is None else Flows(self._state.group_table.documents)
         self._store.keep_waiting(delays.clear_below, transactions.clear_below)
         self._handlers = Handlers(
             Parts(
@@ -290,6 +307,7 @@ class Broker:
                 transactions=transactions,
                 leads=part.leads,
                 read_from=part.read_from,
+                flows=self._flows,
             )
         )
         self._registration = self._new_registration()
@@ -303,6 +321,38 @@ class Broker:
         transactions.start()
         loop.every(FAST_TICK_MS, self._on_fast_tick)
         loop.every(SLOW_TICK_MS, self._on_slow_tick)
+
+    def _begin_metrics(self, metrics: MetricsEndpoint, started: ExitStack) -> None:
+        """From now on a scrape reads this opening of the store."""
+        assert self._flows is not None
+        loop, delays, transactions = self._loop, self._delays, self._transactions
+        loop.times = LoopTimes()
+        survey = LagSurvey(
+            self._store,
+            self._state,
+            leads=self._part.leads,
+            dues=lambda: (transactions.next_due_ms, delays.next_due_ms),
+        )
+        loop.every(FAST_TICK_MS, survey.on_tick)
+        reader = BrokerReader(
+            BrokerParts(
+                config=self._config,
+                loop=loop,
+                clock=self._clock,
+                store=self._store,
+                state=self._state,
+                registry=self._registry,
+                acknowledgements=self._acknowledgements,
+                handlers=self._handlers,
+                delays=delays,
+                transactions=transactions,
+                part=self._part,
+                flows=self._flows,
+                survey=survey,
+            )
+        )
+        metrics.serve(reader)
+        started.callback(metrics.serve, None)
 
     def _new_delays(self) -> Delays:
         config, topics = self._config, self._state.topic_table
@@ -532,19 +582,21 @@ def run(config: BrokerConfig) -> int:
     """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signalled: list[int] = []  # it may come while a broker is reopened, when there is none to be told
-    try:
-        while (status := _serve(config, signalled)) is None:
+    with ExitStack() as life:
+        life.callback(gc.enable)
+        metrics: MetricsEndpoint | None = None
+        if config.metrics.bind:
+            metrics = life.enter_context(MetricsEndpoint(config.metrics, version=VERSION, kernel=kernel_kind()))
+        while (status := _serve(config, signalled, metrics)) is None:
             gc.unfreeze()
             gc.collect()  # its parts refer to each other: uncollected, it would need as much memory as the next one
-    finally:
-        gc.enable()
     return status
 
 
-def _serve(config: BrokerConfig, signalled: list[int]) -> int | None:
+def _serve(config: BrokerConfig, signalled: list[int], metrics: MetricsEndpoint | None) -> int | None:
     """One opening of the store, to its end; None if it must be reopened. Nothing refers to the broker then."""
     gc.disable()  # what is read at a start stays: to look through it again and again takes a third of the time
-    with Broker(config) as broker:
+    with Broker(config, metrics=metrics) as broker:
 
         def on_signal(number: int, _frame: object) -> None:
             signalled.append(number)

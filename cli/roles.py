@@ -7,10 +7,10 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
@@ -20,6 +20,10 @@ from ..model.events.log_config import LogConfig
 from ..model.events.log_lines import formatter_of
 from ..model.events.telling import limit_repeats
 from .endings import ENDINGS
+
+if TYPE_CHECKING:
+    from ..metrics.config import MetricsConfig
+    from ..metrics.endpoint import MetricsEndpoint
 
 
 class RoleConfig(Protocol):
@@ -67,6 +71,19 @@ def _raise_descriptor_limit() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):  # macOS reports "unlimited" but refuses it: the soft limit then stays
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def measured(config: MetricsConfig) -> Iterator[MetricsEndpoint | None]:
+    """The port for metrics and health of a role without a record kernel; None where it is off. Raises ConfigError."""
+    from ..client.connection.client_process import VERSION
+    from ..metrics.endpoint import MetricsEndpoint
+
+    if not config.bind:
+        yield None
+        return
+    with MetricsEndpoint(config, version=VERSION, kernel="none") as endpoint:
+        yield endpoint
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

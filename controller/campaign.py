@@ -146,7 +146,39 @@ class Campaign:
         self._campaigning = self._must_campaign = False
         self._history = GroupHistory(ground.worker, ground.clock, node=address)
         self._ring = EventRing(role="controller", node=address)
+        self.elections: dict[tuple[str, bool], int] = {}  # {(group, forced): since the start}
         self._serve()
+
+    # ---- for metrics, from any thread
+
+    @property
+    def is_connected(self) -> bool:
+        """It has a session with ZooKeeper."""
+        return self._store is not None and self._leadership.is_connected
+
+    @property
+    def is_leading(self) -> bool:
+        """It is the first of the controllers."""
+        return self._term is not None
+
+    @property
+    def is_serving(self) -> bool:
+        """It leads, and knows its groups."""
+        term = self._term
+        return term is not None and term.is_ready
+
+    @property
+    def leader(self) -> str:
+        """The address of the one that leads; "" = not known."""
+        return self._leadership.leader
+
+    @property
+    def group_count(self) -> int:
+        """Groups that it watches; 0 while another leads."""
+        term = self._term
+        return 0 if term is None else term.group_count
+
+    # ---- the start
 
     def begin(self) -> None:
         """Begins a session with ZooKeeper; the rest follows by itself."""
@@ -327,6 +359,7 @@ class Campaign:
                 new_group=self._new_group,
                 new_group_replicas=self._new_group_replicas,
                 naming=self._naming,
+                elections=self.elections,
             )
             self._term.begin()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..metrics.config import MetricsConfig
 from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName, InvalidParameter
@@ -105,6 +106,7 @@ class ControllerConfig:
     new_group: NewGroupConfig = section(NewGroupConfig)
     security: SecurityConfig = section(SecurityConfig)
     log: LogConfig = section(LogConfig)
+    metrics: MetricsConfig = section(MetricsConfig)
 
     @property
     def node(self) -> str:

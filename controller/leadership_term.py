@@ -28,7 +28,7 @@ from ..model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from ..model.events.table import GROUP_DAMAGED, GROUP_STALLED, REPLICA_FORGETFUL
+from ..model.events.table import ELECTED, GROUP_DAMAGED, GROUP_STALLED, REPLICA_FORGETFUL
 from ..model.events.telling import tell
 from ..model.groups.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Sighting
 from ..model.groups.group_codec import encode_node
@@ -108,9 +108,12 @@ class LeadershipTerm:
         found_listen_ms: int = FOUND_LISTEN_MS,
         new_group_replicas: int = 0,
         naming: ClusterNaming,
+        elections: dict[tuple[str, bool], int] | None = None,
     ) -> None:
         """`listen_ms`: for a group that has a node; `found_listen_ms`: before a group is founded.
-        `new_group_replicas`: the number of replicas of a new group, 0 = unknown."""
+        `new_group_replicas`: the number of replicas of a new group, 0 = unknown. `elections`: {(group, forced): count},
+        counted on in each term."""
+        self._elections = {} if elections is None else elections
         self._store = store
         self._worker = worker
         self._naming = naming
@@ -148,6 +151,11 @@ class LeadershipTerm:
     def is_ready(self) -> bool:
         """All nodes were read: it may answer."""
         return self._reader.is_ready
+
+    @property
+    def group_count(self) -> int:
+        """How many groups it watches. Any thread."""
+        return len(self._names)
 
     @property
     def broker_names(self) -> tuple[str, ...]:
@@ -194,8 +202,12 @@ class LeadershipTerm:
         before = self._detection.known(name) if name in self._names else None
         if found.is_news_after(before) if before is not None else is_founded:
             node = before.node if before is not None else None
-            for kind, facts in events_between(node, found.node, self._reasons.of(found.node)):
+            reason = self._reasons.of(found.node)
+            for kind, facts in events_between(node, found.node, reason):
                 tell(log, kind, **facts)
+                if kind is ELECTED:
+                    key = name, reason.forced is not None
+                    self._elections[key] = self._elections.get(key, 0) + 1
 
     def _remember_own(self, known: KnownGroup) -> None:
         """A node that this controller has known itself is gone, or was set back."""

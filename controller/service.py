@@ -14,12 +14,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final, Self
 
+from ..metrics.endpoint import MetricsEndpoint
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
 from ..model.errors import ConfigError, WrongCluster
 from ..model.events.telling import kept_by
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
+from ..remoting.loop_times import LoopTimes
 from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.security.key_file import read_secret
 from ..remoting.security.opened_security import open_security
@@ -27,6 +29,7 @@ from ..remoting.server import RequestLoop
 from .campaign import Campaign, Ground, OpenStore
 from .cluster_naming import ClusterNaming
 from .config import ControllerConfig
+from .controller_reader import ControllerReader
 from .group.detection import Detection
 from .group_store import Listener
 from .store_worker import StoreWorker
@@ -41,8 +44,14 @@ class Controller:
     """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError if the port is taken."""
 
     def __init__(
-        self, config: ControllerConfig, *, open_store: OpenStore | None = None, clock: Clock | None = None
+        self,
+        config: ControllerConfig,
+        *,
+        open_store: OpenStore | None = None,
+        clock: Clock | None = None,
+        metrics: MetricsEndpoint | None = None,
     ) -> None:
+        """`metrics`: where it is measured; it outlives the controller."""
         self._config = config
         clock = SystemClock() if clock is None else clock
         self._fault: Exception | None = None
@@ -82,6 +91,10 @@ class Controller:
             naming=ClusterNaming(cluster=config.cluster, pinned=config.cluster_id, on_known=self._on_cluster_known),
         )
         self._loop.on_other_cluster = self._refuse
+        if metrics is not None:
+            self._loop.times = LoopTimes()
+            metrics.serve(ControllerReader(self._loop, self._campaign, cluster=config.cluster))
+            self._opened.callback(metrics.serve, None)
 
     def __enter__(self) -> Self:
         return self

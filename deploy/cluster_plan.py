@@ -7,13 +7,20 @@ controllers broker-a-1 is always the master, and the others get its address, so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ..model.errors import InvalidParameter
 from .cluster_record import BROKER, CONTROLLER, NAME_SERVER, ZOOKEEPER, ClusterRecord, ProcessRecord, Shape
-from .port_choice import BROKER_PORT, CONTROLLER_PORT, NAME_SERVER_PORT, ZOOKEEPER_PORT
+from .port_choice import (
+    BROKER_PORT,
+    CONTROLLER_PORT,
+    METRICS_PORT,
+    NAME_SERVER_PORT,
+    ZOOKEEPER_PORT,
+    choose_port,
+)
 
 HOST: Final = "127.0.0.1"
 GROUPS_MAX: Final = 26
@@ -21,8 +28,9 @@ REPLICAS_MAX: Final = 9
 CONTROLLERS_MAX: Final = 9
 DECIDED_HERE: Final = (
     *("cluster", "cluster_id", "name", "host", "namesrv", "store_dir"),
-    *("controllers", "replica", "replication_port", "static_master"),
+    *("controllers", "replica", "replication_port", "static_master", "metrics.bind"),
 )
+METRICS_BIND: Final = "metrics.bind"
 FLUSH_MODE: Final = "store.flush_mode"
 MINIMUM: Final = "static_min_in_sync"
 LOGIN_FILE: Final = "zookeeper.login"  # in the directory of the keys
@@ -104,6 +112,13 @@ def plan(
     return processes
 
 
+def choose_metrics_port(record: ClusterRecord, process: ProcessRecord, is_free: Callable[[int], bool]) -> int:
+    """The port for a process's metrics: its old one, else the first from 9880 on that is free and no other process's."""
+    others = {one.metrics for one in record.processes if (one.role, one.name) != (process.role, process.name)}
+    wanted = int(process.metrics.rpartition(":")[2]) if process.metrics else METRICS_PORT
+    return choose_port(wanted, lambda port: is_free(port) and f"{HOST}:{port}" not in others, span=1, step=1)
+
+
 def group_names(shape: Shape) -> list[str]:
     """broker-a, broker-b, ..."""
     return [f"broker-{chr(ord('a') + number)}" for number in range(shape.groups)]
@@ -141,6 +156,8 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
             settings += _whom_it_asks(record, process, process.group)
     if record.keys:
         settings += [f"security.key={key_path(record, process.name)}", f"security.trusted={record.keys}/{TRUSTED_FILE}"]
+    if process.metrics:
+        settings.append(f"{METRICS_BIND}={process.metrics}")
     return [*settings, *process.settings]
 
 

@@ -67,7 +67,8 @@ class Shape:
 class ProcessRecord:
     """One process of a local cluster. `store_dir`: None for roles that store nothing; `settings`: in the form for `--set`.
 
-    `group`: the broker name, if the broker is one of several replicas. `pid` 0: not started yet.
+    `group`: the broker name, if the broker is one of several replicas. `pid` 0: not started yet. `metrics`: "host:port" of its
+    metrics and health, "" if it serves none.
     """
 
     role: str
@@ -78,6 +79,7 @@ class ProcessRecord:
     store_dir: str | None = None
     settings: tuple[str, ...] = ()
     group: str | None = None
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,8 @@ def encode_record(record: ClusterRecord) -> str:
             document["settings"] = list(process.settings)
         if process.group is not None:
             document["group"] = process.group
+        if process.metrics:
+            document["metrics"] = process.metrics
         processes.append(document)
     document = {"cluster": record.cluster, "cluster_id": record.cluster_id, "namesrv": record.namesrv}
     if record.keys:
@@ -153,6 +157,7 @@ def decode_record(text: str, path: str) -> ClusterRecord:
                 store_dir=entry.get("store_dir"),
                 settings=tuple(str(setting) for setting in entry.get("settings", ())),
                 group=entry.get("group"),
+                metrics=str(entry.get("metrics", "")),
             )
             for entry in document["processes"]
         )

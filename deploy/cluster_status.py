@@ -37,6 +37,8 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
     for process in record.processes:
         entry: dict[str, Any] = {"role": process.role, "name": process.name, "pid": process.pid}
         entry |= {"address": process.address, "up": is_running(process.pid, process.birth)}
+        if process.metrics:
+            entry["metrics"] = process.metrics
         if process.store_dir is not None:
             entry["store_dir"] = process.store_dir
         processes.append(entry)

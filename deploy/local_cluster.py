@@ -41,6 +41,7 @@ from .cluster_plan import (
     asked_port,
     check_settings,
     check_shape,
+    choose_metrics_port,
     deciding_addresses,
     group_names,
     plan,
@@ -282,7 +283,8 @@ class ProcessCluster:
                 port = asked_port(planned.settings) or choose_port(
                     _port_of(planned), port_is_free, span=span, step=step
                 )
-                process = replace(planned, address=f"{HOST}:{port}")
+                metrics = choose_metrics_port(record, planned, port_is_free)
+                process = replace(planned, address=f"{HOST}:{port}", metrics=f"{HOST}:{metrics}")
                 if process.role == NAME_SERVER:
                     record = replace(record, namesrv=process.address)
                 write_keys(record.with_process(process), self._expected)
@@ -295,7 +297,7 @@ class ProcessCluster:
                         process, partial(_answers, record, process.address, QUESTIONS[process.role]), "does not answer"
                     )
                 except ClusterNotStarted:
-                    was_taken = not all(port_is_free(port + k) for k in range(span))
+                    was_taken = not all(port_is_free(one) for one in (*range(port, port + span), metrics))
                     ended = not is_running(process.pid, process.birth)
                     if tries_left and was_taken and ended and asked_port(planned.settings) is None:
                         continue

@@ -11,6 +11,7 @@ NAME_SERVER_PORT: Final = 9876  # route changes are published on the next port
 BROKER_PORT: Final = 10911  # replication uses the next port
 CONTROLLER_PORT: Final = 9878
 ZOOKEEPER_PORT: Final = 2181
+METRICS_PORT: Final = 9880
 STEP: Final = 10
 CONTROLLER_STEP: Final = 2
 PORT_MAX: Final = 65535

@@ -59,7 +59,7 @@ class SettingInfo:
         """The rule for values as text: "an integer from 0 to 65535"."""
         kind = _TYPE_NAMES[self.kind]
         if self.choices is not None:
-            listed = ", ".join(str(choice) for choice in self.choices)
+            listed = ", ".join(str(choice) or '""' for choice in self.choices)
             return f"{kind} of {listed}" if self.kind == TEXTS else f"one of {listed}"
         if self.minimum is not None and self.maximum is not None:
             return f"{kind} from {self.minimum} to {self.maximum}"

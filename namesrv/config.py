@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..metrics.config import MetricsConfig
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError
 from ..model.events.log_config import LogConfig
@@ -56,6 +57,7 @@ class NameServerConfig:
     )
     security: SecurityConfig = section(SecurityConfig)
     log: LogConfig = section(LogConfig)
+    metrics: MetricsConfig = section(MetricsConfig)
 
     @property
     def node(self) -> str:

@@ -307,6 +307,16 @@ class RouteTable:
             self._sorted = tuple(sorted(self._serving))
         return self._sorted
 
+    @property
+    def broker_count(self) -> int:
+        """How many brokers are registered. Any thread."""
+        return len(self._heard_ms)
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics they have. Any thread."""
+        return len(self._serving)
+
     def topics_after(self, after: str, count_max: int) -> tuple[tuple[str, ...], bool]:
         """(those behind a name, at most so many or, for 0, all; whether there are more). Raises InvalidParameter."""
         _check_range("count_max", count_max, 0, 1 << 31)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Final, Self
 
+from ..metrics.endpoint import MetricsEndpoint
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
 from ..model.errors import ConfigError
@@ -47,6 +48,7 @@ from ..remoting.commands import (
     UpdateTopics,
     WipeWritePermission,
 )
+from ..remoting.loop_times import LoopTimes
 from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.request_rows import check_rows, row
 from ..remoting.security.door import Door
@@ -54,6 +56,7 @@ from ..remoting.security.opened_security import open_security
 from ..remoting.server import Call, Publisher, RequestLoop
 from .config import NameServerConfig
 from .key_directory import KeyDirectory
+from .name_server_reader import NameServerReader, RouteCounts
 from .route_table import RouteTable
 
 log = logging.getLogger(__name__)
@@ -66,7 +69,11 @@ OF_BROKERS: Final = (RegisterBroker, RegisterTopics, UpdateTopics, UnregisterBro
 class NameServer:
     """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError if a port is taken."""
 
-    def __init__(self, config: NameServerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: NameServerConfig, *, clock: Clock | None = None, metrics: MetricsEndpoint | None = None
+    ) -> None:
+        """`metrics`: where it is measured; it outlives the name server."""
+        self._counts = RouteCounts()
         self._clock = SystemClock() if clock is None else clock
         self._routes = RouteTable(
             heartbeat_timeout_ms=config.heartbeat_timeout_ms,
@@ -88,6 +95,10 @@ class NameServer:
         self.publish_port = self._publisher.port
         self._ring = EventRing(role="namesrv", node=self.address)
         self._serve()
+        if metrics is not None:
+            self._loop.times = LoopTimes()
+            metrics.serve(NameServerReader(self._loop, self._routes, self._counts, self.address))
+            self._opened.callback(metrics.serve, None)
         self._loop.every(config.scan_interval_ms, self._on_scan)
 
     def __enter__(self) -> Self:
@@ -227,12 +238,14 @@ class NameServer:
 
     def _on_scan(self) -> None:
         dead, changed = self._routes.on_scan(self._clock.monotonic_ms())
+        self._counts.lost += len(dead)
         for name, address in dead:
             tell(log, BROKER_SILENT, group=name, peer=address)
         self._publish(changed)
 
     def _publish(self, topics: Iterable[str]) -> None:
         for topic in sorted(topics):
+            self._counts.published += 1
             self._publisher.publish(topic.encode() if self._keys is None else self._keys.mark_of(topic).encode(), b"")
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Self, TypeVar
 
 from ..model.arena import Arena
-from ..model.clock import Clock
+from ..model.clock import Clock, monotonic_ns
 from ..model.errors import (
     AccessDenied,
     BrokerBusy,
@@ -40,6 +40,7 @@ from .header import decode_request, encode_error, encode_reply, encode_request, 
 from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
 from .security.door import Door
 from .security.guard import Guard, denied
+from .loop_times import LoopTimes
 from .server_socket import PubSocket, RouterSocket
 from .timers import NEVER_MS, Timer, Timers
 
@@ -60,12 +61,14 @@ class Call(Generic[_R_co]):
     SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, if it was staged, until the turn ends.
     Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection. `on_unsent`:
     called in a later turn if the answer could not be sent, because the peer is gone or does not read. `key`: the public key of
-    the sender, "" where nobody needs one.
+    the sender, "" where nobody needs one; `begun_ns`: when its turn began, where times are
+    measured.
     """
 
     __slots__ = (
         "answered",
         "begin",
+        "begun_ns",
         "deadline_ms",
         "end",
         "identity",
@@ -98,7 +101,7 @@ class Call(Generic[_R_co]):
         self.deadline_ms = deadline_ms
         self.request = request
         self.key = key
-        self.begin = self.end = 0
+        self.begin = self.end = self.begun_ns = 0
         self.payload = b""
         self.answered = False
         self.on_unsent: Callable[[], None] | None = None
@@ -172,6 +175,7 @@ class RequestLoop:
         )
         self.on_other_cluster: Callable[[Request, str], None] = _accept
         self.in_flight_bytes_max = in_flight_bytes_max
+        self.times: LoopTimes | None = None  # set where times are measured
         self._clock = clock
         self._on_turn_end = on_turn_end
         self._on_replied = on_replied
@@ -235,6 +239,11 @@ class RequestLoop:
             self._ringing = True
         self._socket.ring()
 
+    @property
+    def turned_ms(self) -> int:
+        """When the loop last had work or a timer, monotonic."""
+        return self._now_ms
+
     def statistics(self) -> LoopStatistics:
         """A frozen copy of the counters."""
         return LoopStatistics(
@@ -276,6 +285,8 @@ class RequestLoop:
 
     def fail(self, call: Call[Request], error: ZenitError) -> None:
         """Answers a call with an error."""
+        if self.times is not None and not call.answered:
+            self.times.on_failed(type(call.request), error.code)
         if self._settle(call):
             self._outbox.append((call.identity, encode_error(error, call.opaque), (), None))
 
@@ -330,6 +341,9 @@ class RequestLoop:
         message = self._socket.receive(idle_ms) if self._waiter is None else self._receive_any(self._waiter, idle_ms)
         self._now_ms = self._clock.monotonic_ms()
         self._turns += 1
+        times = self.times
+        if times is not None:
+            times.begun_ns = monotonic_ns()
         if message is not None:
             self._on_message(*message)
             if self._socket.has_more():
@@ -338,6 +352,8 @@ class RequestLoop:
             self._serve_waiting()
         self._end_turn()
         self._run_timers()
+        if times is not None:
+            times.on_turn(monotonic_ns())
 
     def _receive_any(self, waiter: Waiter, idle_ms: int) -> tuple[bytes, bytes, bool] | None:
         """Waits for our own socket and others, and calls the callbacks of others that are readable."""
@@ -398,6 +414,8 @@ class RequestLoop:
         if key:
             self._looked_at.add(call)
         lane.in_flight += 1
+        if self.times is not None:
+            call.begun_ns = self.times.begun_ns
         if more and not self._receive_payload(call):
             return
         if lane.in_flight > lane.limits.in_flight_max or self._in_flight_bytes > self.in_flight_bytes_max:
@@ -499,6 +517,8 @@ class RequestLoop:
             self._looked_at.discard(call)
         call.lane.in_flight -= 1
         self._in_flight_bytes -= call.end - call.begin
+        if self.times is not None:
+            self.times.on_settled(type(call.request), call.begun_ns, monotonic_ns())
         return not call.oneway
 
     def _refuse_call(self, call: Call[Request], reason: str) -> None:

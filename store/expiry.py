@@ -68,6 +68,7 @@ class Expiry:
         self._queues_below = log.begin  # the present or last expiry of queues
         self._is_expiring = False  # that of queues goes on
         self.is_unfinished = False  # more work waits than can wait for the next second
+        self.unread_deleted = 0  # messages deleted though somebody had yet to read them
 
     def protect(self, needs: Needs) -> None:
         """What groups have yet to consume."""
@@ -191,6 +192,7 @@ class Expiry:
         for (kind, key, _), before in zip(lost, begins, strict=True):
             first = self._first_kept(key)
             if first > before:
+                self.unread_deleted += first - before
                 events.append(StoreEvent(kind, f"{key[0]} queue {key[1]}: offsets {before} to {first - 1}"))
         return events
 

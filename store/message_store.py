@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from ..metrics.histogram import Histogram
 from ..model.arena import Arena
 from ..model.clock import Clock
 from ..model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange, StorePoisoned
@@ -265,6 +266,21 @@ class MessageStore:
     def sync_pending_ms(self) -> int:
         """How long the present sync has taken so far; 0 if none is running. Any thread."""
         return self._log.sync_pending_ms
+
+    @property
+    def flush_times(self) -> Histogram:
+        """How long each sync took. Any thread may read it."""
+        return self._log.flush_times
+
+    @property
+    def unread_deleted(self) -> int:
+        """Messages that were deleted, since the start, though somebody had yet to read them. Any thread."""
+        return self._upkeep.expiry.unread_deleted
+
+    def stored_ms(self, offset: int) -> int | None:
+        """When the record at a physical offset was stored; None if the log has none there, or the disk cannot read it. It
+        waits for the disk: any thread but the loop."""
+        return self._log.stored_ms(offset)
 
     @property
     def lacks_room(self) -> bool:

@@ -21,6 +21,7 @@ from ...store.config import StoreConfig
 from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
 from ..lite.lite_sends import check_waiting_batch
+from ..metrics.flows import Flows
 from ..state.admission import queues_to_create
 from ..state.state_log import TOPICS, StateLog
 from ..waiting.blocks import BLOCK_BYTES, blocks
@@ -54,6 +55,7 @@ class DelayHandler:
         self._store = store
         self._state = state
         self._acknowledgements = acknowledgements
+        self.flows: Flows | None = None  # set where metrics are on
         self._delays = delays
         self._workers = workers
         self._loop = loop
@@ -105,6 +107,8 @@ class DelayHandler:
             self._state.stage(self._store, TOPICS, event)
         places = self._stage(topic, queue_id, records, staged, flags)
         reply = DelayedReply(queue_id, self._store_host)
+        if self.flows is not None:
+            self.flows.took(topic, len(records), len(payload))
         self._acknowledgements.staged.append((call, reply, staged[-1][1].end, (encode_places(places),)))
 
     def _rewritten(

@@ -342,6 +342,22 @@ class Delays:
 
     # ---- for operators
 
+    @property
+    def waiting_count(self) -> int:
+        """How many wait. Any thread."""
+        return self._waiting.table.count
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the first of them is due, as far as it was looked ahead; None if nothing waits."""
+        due_ms = self._waiting.table.next_due_ms()
+        return due_ms or None
+
+    @property
+    def damaged_count(self) -> int:
+        """Those that damage keeps from being delivered. Any thread."""
+        return len(self._waiting.table.aside)
+
     def document(self) -> dict[str, int | None]:
         """For statistics: those of WaitingRecords, and the counts of delivered and discarded messages."""
         return {**self._waiting.document(), "delivered": self.delivered, "discarded": self.discarded}

@@ -13,6 +13,7 @@ from ...remoting.request_rows import Row, row
 from ...remoting.server import Call, Handler
 from ...store.opening.store_files import StoreLock
 from ..config import BrokerConfig
+from ..metrics.replica_status import ReplicaStatus
 from ..worker_pool import WorkerPool
 from .epoch_file import begin_epoch
 from .group_membership import check_membership
@@ -86,6 +87,10 @@ class Alone:
 
     def on_disk_failed(self) -> None:
         """Nothing to record: the next start counts what it finds."""
+
+    def status(self) -> ReplicaStatus:
+        """A group of one."""
+        return ReplicaStatus("master", self.first_role[1], 1, 1, 1)
 
     def document(self) -> dict[str, Any]:
         """No statistics of replicas."""

@@ -23,6 +23,7 @@ from ...store.message_store import MessageStore
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 from ..config import BrokerConfig
 from ..flush_waits import FlushWaits
+from ..metrics.replica_status import OtherReplica, ReplicaStatus, reasons_not_ready
 from ..replication.disk import StoreDisk
 from ..replication.effects import PersistIntent
 from ..replication.epochs import EpochList
@@ -249,6 +250,30 @@ class GroupMember:
         names = sorted(replica.name for replica in known.node.replicas)
         slaves = [names.index(name) + 1 for name in known.node.in_sync if name != self.name and name in names]
         return slaves[queue_id % len(slaves)] if slaves else MASTER_ID
+
+    def status(self, *, is_linked: bool) -> ReplicaStatus:
+        """What this replica is now. `is_linked`: a controller answers. Any thread."""
+        replica, now_ms = self._replica, self._clock.monotonic_ms()
+        master, known, role = replica.master, replica.known, replica.role
+        reasons = reasons_not_ready(
+            self.name,
+            role.value,
+            known,
+            is_linked=is_linked,
+            halted=replica.halted,
+            serves_state=master is not None and master.serves_state,
+            takes_writes=master is not None and master.takes_writes,
+        )
+        if master is None or known is None:
+            return ReplicaStatus(role.value, replica.epoch, reasons=reasons)
+        end = replica.log.end
+        others = tuple(
+            OtherReplica(one.name, max(0, end - one.written), max(0, now_ms - one.caught_up_ms))
+            for one in master.members()
+        )
+        node = known.node
+        counts = len(node.in_sync), node.settings.min_in_sync, len(node.replicas)
+        return ReplicaStatus(role.value, replica.epoch, *counts, others, reasons)
 
     def document(self) -> dict[str, Any]:
         """For statistics: role, epoch and positions, in bytes."""

@@ -17,6 +17,7 @@ from ...remoting.security.opened_security import Secured
 from ...remoting.server import Handler, RequestLoop
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
+from ..metrics.replica_status import ReplicaStatus
 from ..worker_pool import WorkerPool
 from .cluster_membership import ClusterMembership
 
@@ -114,6 +115,9 @@ class GroupPart(Protocol):
 
     def on_disk_failed(self) -> None:
         """A write or sync failed. Any thread."""
+
+    def status(self) -> ReplicaStatus:
+        """What this broker is in its group now, and why it is not ready. Any thread."""
 
     def document(self) -> dict[str, Any]:
         """This part of the broker's statistics."""

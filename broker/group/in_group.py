@@ -21,6 +21,7 @@ from ...remoting.security.door import Door
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 from ...store.opening.store_files import StoreLock
 from ..config import BrokerConfig
+from ..metrics.replica_status import ReplicaStatus
 from ..repair.compacted_copy import CompactedSource
 from ..repair.repairs import Repairs
 from ..replication.replica_files import ReplicaFiles
@@ -127,6 +128,10 @@ class InGroup:
             self._member.mark_clean()
         except StoreNotWriteable as error:
             log.warning("this stop is not noted as a clean one: %s", error)
+
+    def status(self) -> ReplicaStatus:
+        """See GroupPart."""
+        return self._member.status(is_linked=self._link.is_linked)
 
     def document(self) -> dict[str, Any]:
         """The replica, and the repair of damage."""

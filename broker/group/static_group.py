@@ -85,6 +85,8 @@ class _Sign:
 class StaticGroup:
     """At the master: takes the place of the `ControllerLink`, and of the controller for its slaves."""
 
+    is_linked = True  # it plays the controllers itself
+
     def __init__(
         self,
         loop: StaticLoop,

@@ -12,6 +12,7 @@ from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
 from ..config import BrokerConfig
 from ..delay.delays import Delays
+from ..metrics.flows import Flows
 from ..stage_clock import StageClock
 from ..state.client_registry import ClientRegistry
 from ..state.state_log import StateLog
@@ -25,7 +26,8 @@ class Parts:
 
     `leads`: this broker is its group's master and the inherited log is confirmed, so it may act on its own on the basis of
     its state (deliver what is due, grant locks); always true without a group.
-    `read_from(is_cold, queue_id)`: the broker id of the replica to read a queue from next.
+    `read_from(is_cold, queue_id)`: the broker id of the replica to read a queue from next. `flows`: what messages are counted
+    in, where metrics are on.
     """
 
     config: BrokerConfig
@@ -42,3 +44,4 @@ class Parts:
     transactions: Transactions
     leads: Callable[[], bool]
     read_from: Callable[[bool, int], int]
+    flows: Flows | None = None

@@ -27,6 +27,7 @@ from ...store.log.segment import page_in
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..filter.condition_cache import ConditionCache
+from ..metrics.flows import Flows
 from ..state.admission import readable_queue
 from ..state.state_log import StateLog
 from ..worker_pool import WorkerPool
@@ -82,6 +83,7 @@ class PullHandler:
         self.size_bytes = 0
         self.scanned = 0
         self.scan_ns_max = 0
+        self.flows: Flows | None = None  # set where metrics are on
 
     def on_pull(self, call: Call[PullMessages]) -> None:
         """Answers with the messages there are, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
@@ -381,9 +383,11 @@ class PullHandler:
     def _reply(self, call: Call[PullMessages], result: GetResult) -> None:
         self.messages += result.count
         slices = result.slices
-        for part in slices:
-            self.size_bytes += len(part)
+        size_bytes = sum(map(len, slices))
+        self.size_bytes += size_bytes
         request = call.request
+        if self.flows is not None and result.count:
+            self.flows.gave(request.topic, request.group, result.count, size_bytes)
         reply = PullReply(
             int(result.status),
             result.next_offset,

@@ -16,6 +16,7 @@ from ...remoting.server import Call
 from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
 from ..lite.lite_sends import check_lite_batch
+from ..metrics.flows import Flows
 from ..stage_clock import StageClock
 from ..state.admission import check_keyed, queues_to_create, takes_keyed
 from ..state.state_log import TOPICS, StateLog
@@ -50,6 +51,7 @@ class SendHandler:
         self.batches = 0
         self.messages = 0
         self.size_bytes = 0
+        self.flows: Flows | None = None  # set where metrics are on
 
     def on_send(self, call: Call[SendMessages]) -> None:
         """Stages a batch. Raises the reason why it was refused; then nothing of it is staged."""
@@ -74,9 +76,7 @@ class SendHandler:
         placed = stage(begin, end, request.topic, request.queue_id, request.count)
         if entered:
             self._stages.leave_send(entered)
-        self.batches += 1
-        self.messages += placed.count
-        self.size_bytes += end - begin
+        self.count(request.topic, placed.count, end - begin)
         reply = SendReply(
             request.queue_id,
             placed.queue_offset,
@@ -86,6 +86,14 @@ class SendHandler:
             placed.pieces,
         )
         return reply, placed.end
+
+    def count(self, topic: str, messages: int, size_bytes: int) -> None:
+        """A batch was staged."""
+        self.batches += 1
+        self.messages += messages
+        self.size_bytes += size_bytes
+        if self.flows is not None:
+            self.flows.took(topic, messages, size_bytes)
 
     def _send_elsewhere(self, call: Call[Request], request: SendMessages) -> None:
         """A send to a batch topic or a compacted one, or to a queue that does not exist or is not writable: creates its topic

@@ -116,10 +116,7 @@ class SequencedSendHandler:
         except StoreNotWriteable:
             self._check_in_part(key, request.first_sequence)
             raise
-        sends = self._sends
-        sends.batches += 1
-        sends.messages += placed.count
-        sends.size_bytes += end - begin
+        self._sends.count(topic, placed.count, end - begin)
         if not placed.pieces:  # otherwise it was larger than a segment: written piece by piece, and reported by the log
             first = request.first_sequence
             piece = Piece(first, first + placed.count - 1, placed.queue_offset, placed.physical_offset)

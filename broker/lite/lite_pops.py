@@ -362,6 +362,7 @@ class LitePops:
         parts: list[tuple[str, int, str, tuple[int, ...]]] = []
         names: list[tuple[Place, Name]] = []
         slices: list[memoryview | bytes] = []
+        flows = self._parts.flows
         for take in takes:
             popped = take.popped
             self._closed[take.key] = end
@@ -372,6 +373,8 @@ class LitePops:
             names.append((lite_topic, (begin, popped.pop_ms)))
             slices += take.slices
             self.messages += count
+            if flows is not None:
+                flows.gave(request.topic, request.group, count, sum(map(len, take.slices)))
         self.pops += 1
         payload: Any = slices if len(slices) <= FRAMES_MAX else (b"".join(slices),)
         reply = LitePopReply(tuple(parts), self._clock.now_ms(), _evicted(member), member.evictions)

@@ -369,6 +369,7 @@ class PopHandler:
         end = int(self._state.stage(self._store, POPS, event))
         parts = []
         slices: list[memoryview | bytes] = []
+        flows = self._parts.flows
         for take in takes:
             popped, queue_id = take.popped, take.key[2]
             self._closed[take.key] = end
@@ -386,6 +387,8 @@ class PopHandler:
             parts.append((queue_id, count, handle.sign(self._table.key), popped.attempts))
             slices += take.slices
             self.messages += count
+            if flows is not None:
+                flows.gave(request.topic, request.group, count, sum(map(len, take.slices)))
         self.pops += 1
         payload: Any = slices if len(slices) <= FRAMES_MAX else (b"".join(slices),)
         reply = PopReply(tuple(parts), self._clock.now_ms())

@@ -242,6 +242,14 @@ class ClientRegistry:
         """The number of clients, and how many of them consume."""
         return len(self._clients), sum(1 for client in self._clients.values() if client.consumers)
 
+    def member_counts(self) -> dict[str, int]:
+        """{group: how many members}. Any thread."""
+        return {group: len(members) for group, members in self._groups.copy().items()}
+
+    def producer_count(self) -> int:
+        """How many clients produce. Any thread."""
+        return sum(1 for client in self._clients.copy().values() if client.producers)
+
     def _leave(self, group: str, client_id: str) -> None:
         members = self._groups.get(group)
         if members is not None:

@@ -58,6 +58,7 @@ class TransactionHandler:
         self._store = parts.store
         self._state = parts.state
         self._acknowledgements = parts.acknowledgements
+        self._flows = parts.flows
         self._workers = parts.workers
         self._loop = parts.loop
         self._clock = parts.clock
@@ -93,6 +94,8 @@ class TransactionHandler:
             self._state.stage(self._store, TOPICS, event)
         places = self._transactions.stage_halves(records, staged, block_bytes=self._block_bytes, flags=flags)
         reply = DelayedReply(queue_id, self._store_host)
+        if self._flows is not None:
+            self._flows.took(topic, len(records), len(payload))
         self._acknowledgements.staged.append((call, reply, staged[-1][1].end, (encode_places(places),)))
 
     def _halves(self, request: SendHalves, payload: bytearray) -> list[bytes]:

@@ -509,6 +509,17 @@ class Transactions:
         found = self._waiting.read(entry, is_taken=False)
         return None if found is not None and self._is_ended_by_rocketmq(found[0]) else found
 
+    @property
+    def waiting_count(self) -> int:
+        """How many wait. Any thread."""
+        return self._waiting.table.count
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the first of them is due, as far as it was looked ahead; None if nothing waits."""
+        due_ms = self._waiting.table.next_due_ms()
+        return due_ms or None
+
     def document(self) -> dict[str, int | None]:
         """For statistics: those of WaitingRecords, and what became of the others."""
         return {

@@ -9,7 +9,7 @@ import typer
 from ...model.config import describe_config
 from .. import garbage
 from ..options import ConfigFile, Settings
-from ..roles import load_role, stop_on_signals
+from ..roles import load_role, measured, stop_on_signals
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +25,7 @@ def namesrv(config_file: ConfigFile = None, settings: Settings = None) -> None:
     logging.getLogger(__name__).info("settings config=%s", describe_config(config))
     from ...namesrv.service import NameServer
 
-    with NameServer(config) as server:
+    with measured(config.metrics) as metrics, NameServer(config, metrics=metrics) as server:
         stop_on_signals(server.stop)
         garbage.serve()
         server.run()

@@ -62,6 +62,7 @@ class Damage:
         self._chunks = ChunkCheck(log, checker, fresh_from=log.written)
         self._noted = quarantine.ranges, quarantine.rotten
         self._extents: dict[Range, Range] = {}  # of the present ranges
+        self.found = 0  # ranges that were quarantined since the start
         self.unsendable: tuple[Range, ...] = ()
         self._list_unsendable()
 
@@ -104,6 +105,11 @@ class Damage:
             return
         begin, end = min(low for low, _ in found), max(high for _, high in found)
         tell(logger, DAMAGE_FOUND, begin=begin, end=end, ranges=len(found), why=how)
+        self.found += len(found)
+        logger.error(
+            "damage in the log is quarantined begin=%s end=%s ranges=%s found=%s",
+            min(low for low, _ in found), max(high for _, high in found), len(found), how,
+        )  # fmt: skip
         self._changed()
 
     def take_holes(self) -> Future[None] | None:

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ...metrics.histogram import Histogram
 from ...model.errors import MessageTooLarge, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
 from ...model.queue import PhysicalOffset
 from ...record.codes import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, TERMINATOR_BYTES
@@ -466,6 +467,11 @@ class CommitLog:
         """Requests a flush now; returns at once. `on_flushed` is called when `flushed` has passed `up_to`."""
         if self.flushed < up_to:
             self._flusher.request()
+
+    @property
+    def flush_times(self) -> Histogram:
+        """How long each sync took. Any thread may read it."""
+        return self._flusher.times
 
     @property
     def sync_pending_ms(self) -> int:

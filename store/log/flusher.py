@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from ...model.clock import monotonic_ms
+from ...metrics.histogram import time_histogram
+from ...model.clock import monotonic_ms, monotonic_ns
 from ...model.errors import FlushTimeout, StorePoisoned
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Flusher:
         self._failure: StorePoisoned | None = None
         self._stopping = False
         self._began_ms: int | None = None  # the present turn
+        self.times = time_histogram()  # of each sync; the flush thread's
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -105,7 +107,9 @@ class Flusher:
         self._began_ms = monotonic_ms()
         try:
             if target > self._target.flushed:
+                began_ns = monotonic_ns()
                 self._target.sync_to(target)
+                self.times.observe((monotonic_ns() - began_ns) // 1_000)
                 with self._advanced:
                     self._advanced.notify_all()
                 self._on_flushed()

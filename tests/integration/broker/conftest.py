@@ -48,13 +48,14 @@ class Served:
         store = StoreConfig(**{**SMALL, **settings.pop("store", {})})
         port = settings.pop("port", 0)
         self._clock = settings.pop("clock", None)
+        self._metrics = settings.pop("metrics_endpoint", None)
         self.config = BrokerConfig(store_dir=str(directory), port=port, store=store, **{"namesrv": (), **settings})
         self.status: int | None = None
         self.start()
         self.client = RemotingClient()
 
     def start(self) -> None:
-        self.broker = Broker(self.config, clock=self._clock)
+        self.broker = Broker(self.config, clock=self._clock, metrics=self._metrics)
         self.broker.__enter__()
         self.address = self.broker.address
         self.thread = threading.Thread(target=self._run)

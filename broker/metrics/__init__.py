@@ -1,0 +1,1 @@
+"""What a broker says about itself at a scrape."""
