@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "request": CommandRow("commands.messages.request", "Send one message and print the reply to it."),
     "reply": CommandRow("commands.messages.request", "Answer the requests of a topic, and print each."),
     "cluster": CommandRow("commands.cluster", "List the brokers that are registered with a name server."),
+    "canary": CommandRow("commands.canary", "Send a message through each group each second, and time it."),
     "events": CommandRow("commands.events", "Show what happened to a cluster, and follow it."),
     "produce": CommandRow("commands.messages.produce", "Send one message for each line of a file or of stdin."),
     "consume": CommandRow("commands.messages.consume", "Print the messages of a topic, as a member of a group."),

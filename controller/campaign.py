@@ -173,10 +173,10 @@ class Campaign:
         return self._leadership.leader
 
     @property
-    def group_count(self) -> int:
-        """Groups that it watches; 0 while another leads."""
+    def group_names(self) -> frozenset[str]:
+        """Groups that it watches; none while another leads."""
         term = self._term
-        return 0 if term is None else term.group_count
+        return frozenset() if term is None else term.group_names
 
     # ---- the start
 

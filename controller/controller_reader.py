@@ -43,9 +43,16 @@ class ControllerReader:
         campaign = self._campaign
         yield from loop_readings(self._loop)
         yield table.LEADER, [((), int(campaign.is_serving))]
-        yield table.GROUPS_WATCHED, [((), campaign.group_count)]
+        yield table.GROUPS_WATCHED, [((), len(campaign.group_names))]
         elections = campaign.elections.copy()
-        yield table.ELECTIONS, [((name, str(forced).lower()), count) for (name, forced), count in elections.items()]
+        names = {*campaign.group_names, *(name for name, _ in elections)}
+        kinds = [
+            (name, forced) for name in sorted(names) for forced in (False, True)
+        ]  # 0 too: an increase is seen then
+        yield (
+            table.ELECTIONS,
+            [((name, str(forced).lower()), elections.get((name, forced), 0)) for name, forced in kinds],
+        )
 
     def detail(self, _: str) -> None:
         """Queues are at their brokers."""

@@ -153,9 +153,9 @@ class LeadershipTerm:
         return self._reader.is_ready
 
     @property
-    def group_count(self) -> int:
-        """How many groups it watches. Any thread."""
-        return len(self._names)
+    def group_names(self) -> frozenset[str]:
+        """Groups that have a node. Any thread."""
+        return frozenset(self._names.copy())
 
     @property
     def broker_names(self) -> tuple[str, ...]:

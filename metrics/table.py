@@ -108,6 +108,12 @@ LOOP_MALFORMED: Final = _counter("zenit_loop_malformed_total", "Requests that br
 OTHER_CLUSTER: Final = _counter(
     "zenit_other_cluster_total", "Requests refused because they were meant for another cluster", (), _SERVERS
 )
+AUTH_REFUSED: Final = _counter(
+    "zenit_auth_refused_total",
+    "Refused to who may not: connections without a key that is known (connection), requests without the right (request)",
+    ("why",),
+    _SERVERS,
+)
 REPLIES_DROPPED: Final = _counter(
     "zenit_replies_dropped_total",
     "Replies that the peer did not read (slow), or was gone for (gone)",

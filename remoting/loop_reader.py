@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..metrics.family import Reading
 from ..metrics.table import (
+    AUTH_REFUSED,
     IN_FLIGHT_BYTES,
     LANE_HANDLED,
     LANE_IN_FLIGHT,
@@ -28,6 +29,7 @@ def loop_readings(loop: RequestLoop) -> Iterator[Reading]:
     yield LOOP_FAULTS, [((), counts.faults)]
     yield LOOP_MALFORMED, [((), counts.malformed)]
     yield OTHER_CLUSTER, [((), counts.other_cluster)]
+    yield AUTH_REFUSED, [(("connection",), loop.refused_connections), (("request",), counts.denied)]
     yield REPLIES_DROPPED, [(("slow",), counts.dropped_slow), (("gone",), counts.dropped_gone)]
     yield IN_FLIGHT_BYTES, [((), counts.in_flight_bytes)]
     lanes = [((lane.value,), state) for lane, state in counts.lanes.items()]

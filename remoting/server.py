@@ -38,9 +38,9 @@ from .base_socket import Pollable, Waiter
 from .commands import Lane, Reply, Request
 from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque
 from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
+from .loop_times import LoopTimes
 from .security.door import Door
 from .security.guard import Guard, denied
-from .loop_times import LoopTimes
 from .server_socket import PubSocket, RouterSocket
 from .timers import NEVER_MS, Timer, Timers
 
@@ -101,7 +101,8 @@ class Call(Generic[_R_co]):
         self.deadline_ms = deadline_ms
         self.request = request
         self.key = key
-        self.begin = self.end = self.begun_ns = 0
+        self.begin = self.end = 0
+        self.begun_ns = 0 if loop.times is None else loop.times.begun_ns
         self.payload = b""
         self.answered = False
         self.on_unsent: Callable[[], None] | None = None
@@ -243,6 +244,11 @@ class RequestLoop:
     def turned_ms(self) -> int:
         """When the loop last had work or a timer, monotonic."""
         return self._now_ms
+
+    @property
+    def refused_connections(self) -> int:
+        """Connections that were not let in, since the start; 0 where anybody is. Any thread."""
+        return 0 if self._door is None else self._door.doorkeeper.refused
 
     def statistics(self) -> LoopStatistics:
         """A frozen copy of the counters."""
@@ -414,8 +420,6 @@ class RequestLoop:
         if key:
             self._looked_at.add(call)
         lane.in_flight += 1
-        if self.times is not None:
-            call.begun_ns = self.times.begun_ns
         if more and not self._receive_payload(call):
             return
         if lane.in_flight > lane.limits.in_flight_max or self._in_flight_bytes > self.in_flight_bytes_max:

@@ -1,0 +1,99 @@
+"""Takes the scrapes on which alerts are tried (`python -m tests.unit.metrics.take_scrapes`), from a drill with three replicas.
+
+A file is what Prometheus would have at that moment: of every process the families that an alert names, with job and instance,
+and `up`. It takes a minute.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from pathlib import Path
+
+from zenitmq import Admin, Message, Producer, PushConsumer
+from zenitmq.client.connection.controller_calls import ControllerCalls
+from zenitmq.deploy.canary import Canary
+from zenitmq.deploy.local_cluster import ProcessCluster
+from zenitmq.metrics.alert import families_in
+from zenitmq.metrics.alerts import ALERTS
+from zenitmq.metrics.config import MetricsConfig
+from zenitmq.metrics.endpoint import MetricsEndpoint
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.testing import LocalCluster
+
+from ...scrape_kit import Scrape
+
+SCRAPES = Path(__file__).with_name("scrapes")
+WANTED = {name for alert in ALERTS for name in families_in(alert.expression)} | {"up"}
+LINE = re.compile(r"^(?P<name>[a-z_]+)\{(?P<labels>.*)\} (?P<value>\S+)$")
+
+
+def take(name: str, ports: dict[str, tuple[str, str]]) -> None:
+    """`ports`: {instance: (job, "host:port")}."""
+    lines = []
+    for instance, (job, address) in sorted(ports.items()):
+        told = f'job="{job}",instance="{instance}"'
+        try:
+            _, text = Scrape.page(address, "/metrics")
+        except OSError:
+            lines.append(f"up{{{told}}} 0")
+            continue
+        lines.append(f"up{{{told}}} 1")
+        for line in text.splitlines():
+            found = LINE.match(line)
+            if found and families_in(found["name"]) & WANTED and not found["name"].endswith(("_sum", "_count")):
+                lines.append(f"{found['name']}{{{told},{found['labels']}}} {found['value']}")
+    (SCRAPES / f"{name}.txt").write_text("\n".join(sorted(lines)) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    with LocalCluster(replicas=3) as cluster:
+        processes = ProcessCluster(cluster.directory).status()["processes"]
+        ports = {one["name"]: (f"zenit-{one['role']}", one["metrics"]) for one in processes if "metrics" in one}
+        with (
+            MetricsEndpoint(
+                MetricsConfig(bind="127.0.0.1:0"), version="1", kernel="none", has_readiness=False
+            ) as endpoint,
+            Canary(cluster.namesrv) as canary,
+        ):
+            endpoint.serve(canary)
+            sending = threading.Thread(target=canary.run)
+            sending.start()
+            drill(cluster, ports | {"canary": ("zenit-canary", endpoint.address)})
+            canary.stop()
+            sending.join(20)
+
+
+def drill(cluster: LocalCluster, ports: dict[str, tuple[str, str]]) -> None:
+    with Admin(cluster.namesrv) as admin, Producer(namesrv=cluster.namesrv) as producer:
+        admin.create_topic("trades", queues=2)
+        consumer = PushConsumer("readers", namesrv=cluster.namesrv)
+        consumer.subscribe("trades")
+        consumer.on_message(lambda _: None)
+        with consumer:
+            producer.send_batch([Message("trades", b"x")] * 20)
+            time.sleep(8)
+            take("healthy", ports)
+            take("no-canary", {name: port for name, port in ports.items() if name != "canary"})
+        producer.send_batch([Message("trades", b"x")] * 20)
+        time.sleep(6)
+        take("unread", ports)
+        master = cluster.master
+        slaves = [name for name in cluster.brokers if name != master]
+        cluster.kill(slaves[0])
+        time.sleep(7)
+        take("one-down", ports)
+        cluster.kill(master)
+        time.sleep(6)
+        take("no-master", ports)
+    processes = ProcessCluster(cluster.directory).status()["processes"]
+    controllers = tuple(one["address"] for one in processes if one["role"] == "controller")
+    with RemotingClient() as remoting:
+        ControllerCalls(remoting, controllers).elect("broker-a", slaves[1], force=True, timeout_ms=10_000)
+    time.sleep(3)
+    take("forced", ports)
+
+
+if __name__ == "__main__":
+    main()
