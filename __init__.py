@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .client.consuming.start_from import LAST as LAST
     from .client.consuming.start_from import StartFrom as StartFrom
     from .client.lite_consumer import LiteConsumer as LiteConsumer
+    from .client.metrics_collector import MetricsCollector as MetricsCollector
+    from .client.metrics_collector import metrics_collector as metrics_collector
     from .client.producer import Producer as Producer
     from .client.pull_consumer import PullConsumer as PullConsumer
     from .client.push_consumer import PushConsumer as PushConsumer
@@ -96,6 +98,7 @@ _HOMES = {
     ".client.consuming.machine_rooms": "by_machine_room nearby_machine_room",
     ".client.consuming.push.process_queue": "FlowLimits",
     ".client.lite_consumer": "LiteConsumer",
+    ".client.metrics_collector": "MetricsCollector metrics_collector",
     ".client.producer": "Producer",
     ".client.pull_consumer": "PullConsumer",
     ".client.push_consumer": "PushConsumer",

@@ -158,6 +158,7 @@ class ProducerCore(ABC):
             telemetry=telemetry,
             is_of_transactions=self._is_of_transactions,
         )
+        self.counts = context.counts
         failed = FailedSends(None if on_error is None else self._teller(on_error))
         batches = ReadyBatches(context.new_accumulator, keep=self._keeps_batches)
         self._waited = WaitedSends(context, batches) if telemetry is None else ToldSends(context, batches, telemetry)

@@ -100,6 +100,7 @@ class PullCore(ABC):
         self._waits = self._new_waits(connection)
         self._client_id = connection.new_client_id(own_room)
         self._work = self._new_work(prefetch_bytes, pull_bytes, on_lost)
+        self.counts = self._work.counts
         self._group_assignment = Assignment(connection, self._waits, name, self._client_id, allocate)
         self._commits = PullCommits(
             connection,

@@ -22,6 +22,7 @@ from ..model.names import RETRY_PREFIX
 from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription, subscriptions_of
 from ..record.kernel import StoredMessage
+from .client_counts import ClientCounts
 from .connection.argument_checks import wait_milliseconds
 from .connection.connection import Connection, client_repr
 from .connection.waiting import Blocking, Lock, ThreadLock, Waits, blocking
@@ -125,6 +126,7 @@ class PushCore(ABC, Generic[H]):
         self._subscriptions: dict[str, Subscription] = {}
         self._lock = self._new_lock()  # guards start, close and the subscriptions; not held while messages are handled
         self._member: PushMember | None = None
+        self.counts = ClientCounts()
         self._handling: set[object] = set()  # the threads or tasks that are running the handler
         self._is_closed = False  # nothing more may begin; set before waiting for the lock
         self._is_left = False  # guarded by the lock
@@ -224,6 +226,7 @@ class PushCore(ABC, Generic[H]):
                 member = PushMember(
                     self._settings,
                     self._handle_noted,
+                    self.counts,
                     new_waits=self._new_waits,
                     namesrv=self._namesrv,
                     key=self._key,

@@ -378,13 +378,6 @@ CLIENT_PROCESS: Final = _histogram(
     rocketmq="rocketmq_process_time",
     scale=1000,
 )
-CLIENT_CACHED: Final = _gauge(
-    "zenit_client_cached_messages",
-    "Messages that a consumer holds for the program",
-    ("consumer_group",),
-    _CLIENT,
-    rocketmq="rocketmq_consumer_cached_messages",
-)
 
 # ---- the canary
 

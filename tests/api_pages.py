@@ -96,7 +96,10 @@ PAGES = (
         "Administration: every name",
         "`from zenitmq import Admin`. A document is a dictionary of JSON values, the same that `zenit ... --json` prints.\n"
         "`timeout`: seconds of a call in all; None = the one given to `Admin`.",
-        (*face("Admin QueryPage TopicRoute"), ("zenitmq.client.administration.admin_dead_letters", "DeadLetter")),
+        (
+            *face("Admin QueryPage TopicRoute metrics_collector MetricsCollector"),
+            ("zenitmq.client.administration.admin_dead_letters", "DeadLetter"),
+        ),
     ),
     Page(
         "asyncio",

@@ -49,6 +49,7 @@ class BatchSender:
         self._retry = context.retry
         self._trace = context.trace
         self._telemetry = context.telemetry
+        self._counts = context.counts
         self._wrap_over = context.wrap_over
         self._pool = BufferPool(limits.batch_bytes)
         self.batch_ms = limits.batch_ms
@@ -283,8 +284,9 @@ class BatchSender:
             sealed.due_ms = now + OVERDUE_MS
             if error is not None and sealed.outcome is not None:
                 self.failed_futures += sealed.count
+        cost_ms = now - (sealed.deadline_ms - self.batch_ms)
+        self._counts.on_sent(sealed.lane.topic, sealed.count, cost_ms, is_ok=error is None)
         if self._trace is not None:
-            cost_ms = now - (sealed.deadline_ms - self.batch_ms)
             self._trace.on_sent(bytes(sealed.payload()), sealed.count, reply, is_ok=error is None, cost_ms=cost_ms)
         if self._telemetry is not None:
             cost_ms = now - (sealed.deadline_ms - self.batch_ms)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...record.kernel import Accumulator
+from ..client_counts import ClientCounts
 from ..connection.connection import Connection
 from ..connection.retry import RetryPolicy
 from ..connection.waiting import Waits
@@ -33,6 +34,7 @@ class SendContext:
     trace: TraceRecorder | None = None
     telemetry: ClientTelemetry | None = None
     is_of_transactions: bool = False
+    counts: ClientCounts = field(default_factory=ClientCounts)
 
     def wrap_over(self, topic: str) -> int | None:
         """None if the topic takes plain records; if it takes each batch as one record, `compress_over` of its body."""

@@ -26,6 +26,7 @@ class WaitedSends:
 
     def __init__(self, context: SendContext, batches: ReadyBatches) -> None:
         self._trace = context.trace
+        self._counts = context.counts
         self._remoting = context.connection.remoting
         self._routes = context.connection.routes
         self._waits = context.waits
@@ -75,6 +76,8 @@ class WaitedSends:
                     try:
                         await self._wait_for_next_try(error, topic, tries, deadline_ms, avoid, is_sharded=stays)
                     except ZenitError as last:
+                        took_ms = total_ms - (deadline_ms - monotonic_ms())
+                        self._counts.on_sent(topic, batch.count, took_ms, is_ok=False)
                         self._note(batch, None, total_ms - (deadline_ms - monotonic_ms()), is_ok=False)
                         if attempt.in_doubt:
                             raise attempt.failure(last) from last
@@ -86,6 +89,7 @@ class WaitedSends:
                     continue
                 now = monotonic_ms()
                 self._fault.on_answered(queue.broker_name, now - started_ms, now)
+                self._counts.on_sent(topic, batch.count, total_ms - (deadline_ms - now), is_ok=True)
                 if self._trace is not None:
                     self._note(batch, answer, total_ms - (deadline_ms - now), is_ok=True)
                 return batch, queue, answer

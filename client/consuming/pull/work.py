@@ -19,6 +19,7 @@ from ....model.queue import MessageQueue, QueueOffset
 from ....model.subscription import Subscription
 from ....record.kernel import MessageBatch, StoredMessage
 from ....remoting.commands import PullReply, Reply
+from ...client_counts import ClientCounts
 from ...connection.connection import Connection
 from ...connection.waiting import Signals, Waits
 from ...tracing.trace import PullTrace
@@ -70,6 +71,7 @@ class PullWork:
         self._waits = waits
         self._group = group
         self._trace = trace
+        self.counts = ClientCounts()
         self.losses = LossNotices(group, on_lost)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES_MAX, self._on_pulled)
         self._lock = threading.Lock()  # guards everything below
@@ -141,8 +143,10 @@ class PullWork:
                 taken = self._take_ready(max_messages)
                 if is_iterated:
                     self.iterated, self.current = taken, None
-                if self._trace is not None and taken is not None:
-                    self._trace.on_handed(taken[1])
+                if taken is not None:
+                    self.counts.on_consumed(taken[0].topic, self._group, len(taken[1]))
+                    if self._trace is not None:
+                        self._trace.on_handed(taken[1])
                 pulls = self._prefetch.due(monotonic_ms())
             for pull in pulls:
                 self._pulls.send(pull)

@@ -15,6 +15,7 @@ from ....model.names import check_group, retry_topic
 from ....model.queue import MessageQueue
 from ....model.subscription import MessageModel, Subscription
 from ....remoting.commands import OffsetsReset
+from ...client_counts import ClientCounts
 from ...connection import program_end
 from ...connection.argument_checks import check_count, milliseconds
 from ...connection.connection import Connection, connect, release
@@ -30,6 +31,7 @@ from ..losses import OnLost
 from ..offset_commits import commit_nowait, moved_queues
 from ..start_from import LAST, StartFrom, check_start_from
 from .broadcast_offsets import BroadcastOffsets
+from .counted_handle import counted_handle
 from .handler_pool import Handle
 from .positions import GroupPositions, LocalPositions, Positions
 from .process_queue import DEFAULT_LIMITS, FlowLimits
@@ -120,6 +122,7 @@ class PushMember:
         self,
         settings: PushSettings,
         handle: Handle,
+        counts: ClientCounts,
         *,
         new_waits: Callable[[Connection], Waits],
         namesrv: str | None,
@@ -131,7 +134,7 @@ class PushMember:
         on_lost: OnLost | None,
         opened: AsyncExitStack,
     ) -> None:
-        """`handle`: runs the user's handler.
+        """`handle`: runs the user's handler. `counts`: what it is counted in.
 
         `offsets_path`: directory and instance of a broadcasting member's file. `traced_in`: the topic of its traces, None =
         no tracing. `on_lost`: called with lost messages. `opened`: undoes this if the start fails.
@@ -153,6 +156,7 @@ class PushMember:
         if (telemetry := current()) is not None:
             model = "broadcasting" if settings.is_broadcasting else "clustering"
             handle = telemetry.handled(settings.group, model, handle)
+        handle = counted_handle(counts, settings.group, handle)
         self._client_id = self._connection.new_client_id(room)
         self._retry_topic = None if settings.is_broadcasting or settings.ordered else retry_topic(settings.group)
         self._subscriptions: Mapping[str, Subscription] = {}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
@@ -16,6 +17,7 @@ from ....model.errors import ConnectionLost, InvalidParameter, LeaseExpired, Req
 from ....model.names import check_group
 from ....record.kernel import StoredMessage
 from ....remoting.commands import ChangeInvisible, ForwardDeadLetter, Reply, RequestFor
+from ...client_counts import ClientCounts
 from ...connection.argument_checks import check_callback, check_count, milliseconds, wait_milliseconds
 from ...connection.connection import Connection, client_repr, connect
 from ...connection.retry import RetryPolicy
@@ -75,6 +77,7 @@ class ReceivingCore(ABC):
         self._invisible_ms = _invisible_ms(invisible)
         self._timeout_ms = milliseconds("timeout", timeout)
         self._retry = RetryPolicy()
+        self.counts = ClientCounts()
         connection = self._connection = connect(namesrv, key=key)
         self._waits = self._new_waits(connection)
         self._recorder = TraceRecorder(connection, group, traced_in) if traced_in is not None else None
@@ -127,6 +130,8 @@ class ReceivingCore(ABC):
         messages = await Receiving(self._work, max_messages, invisible_ms, wait_ms).run()
         if self._telemetry is not None and messages:
             self._telemetry.on_received(self.group, messages, begun_ns)
+        for topic, count in Counter(message.topic for message in messages).items():
+            self.counts.on_consumed(topic, self.group, count)
         if self._recorder is not None:
             for message in messages:
                 lease_of(message, self.group).trace = PopTrace(self._recorder, message).on_done
