@@ -51,11 +51,12 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceJob:
-    """The settings of a role's configuration; `store`: of the [store] table."""
+    """The settings of a role's configuration; `store`, `metrics`: of the tables of these names."""
 
     settings: dict[str, Any]
     log_path: str
     store: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 class OwnCluster:
@@ -91,12 +92,15 @@ class OwnCluster:
         """The broker's store."""
         return os.path.join(self._directory, "store")
 
-    def start_broker(self, store: dict[str, Any], *, seconds: float = _READY_S) -> None:
-        """Starts the broker and waits until it answers and is registered. Raises ClusterNotStarted."""
+    def start_broker(self, store: dict[str, Any], *, seconds: float = _READY_S, metrics_bind: str = "") -> None:
+        """Starts the broker and waits until it answers and is registered. `metrics_bind`: as the setting. Raises
+        ClusterNotStarted."""
         port = int(self.address.rpartition(":")[2]) if self.address else 0
         log_path = os.path.join(self._directory, "broker.log")
         settings = {"port": port, "namesrv": [self.namesrv], "store_dir": self.store_directory}
-        self._broker = BenchWorker("broker", ServiceJob(settings=settings, store=store, log_path=log_path))
+        metrics = {"bind": metrics_bind}
+        job = ServiceJob(settings=settings, store=store, log_path=log_path, metrics=metrics)
+        self._broker = BenchWorker("broker", job)
         deadline = monotonic_ms() + round(seconds * 1000)
         while not self._is_up():
             if not self._broker.is_running or monotonic_ms() >= deadline:

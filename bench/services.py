@@ -11,6 +11,7 @@ from typing import Any
 from ..broker import service as broker_service
 from ..broker.config import BrokerConfig
 from ..broker.statistics import read_anonymous_bytes
+from ..metrics.config import MetricsConfig
 from ..model.clock import process_cpu_ns
 from ..namesrv.config import NameServerConfig
 from ..namesrv.service import NameServer
@@ -32,7 +33,8 @@ def serve_broker(job: ServiceJob, channel: WorkerChannel) -> None:
     _log_to(job.log_path)
     _end_with_parent(channel, {})
     settings = job.settings | {"namesrv": tuple(job.settings["namesrv"])}
-    broker_service.run(BrokerConfig(**settings, store=StoreConfig(**job.store)))
+    metrics = MetricsConfig(**job.metrics)
+    broker_service.run(BrokerConfig(**settings, store=StoreConfig(**job.store), metrics=metrics))
 
 
 def _end_with_parent(channel: WorkerChannel, facts: dict[str, Any]) -> None:

@@ -26,6 +26,25 @@ apt_install() {
   fi
 }
 
+# apt_unpack WHY PACKAGE FILE TARGET: puts one file of a Debian package at TARGET, without installing the package.
+apt_unpack() {
+  local why=$1 package=$2 file=$3 target=$4 room
+  if ! apt_allowed; then
+    say "$why: missing; to add it: sudo apt-get install -y --no-install-recommends $package"
+    return 1
+  fi
+  say "$why: unpacking it from Debian's package $package"
+  room=$(mktemp -d)
+  if ! (cd "$room" && { apt-get -qq download "$package" || { apt-get -qq update && apt-get -qq download "$package"; }; } &&
+    dpkg-deb --fsys-tarfile "$package"_*.deb | tar -x "./$file") >/dev/null 2>&1; then
+    rm -rf "$room"
+    say "$why: apt-get download $package failed"
+    return 1
+  fi
+  install -m 755 "$room/$file" "$target"
+  rm -rf "$room"
+}
+
 find_python() {
   local candidate candidates=(python3 python3.14 python3.13 python3.12 python3.11)
   [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")

@@ -58,6 +58,17 @@ class Scrape:
             assert time.monotonic() < ends, found.rows
             time.sleep(PAUSE_S)
 
+    @classmethod
+    def when_up(cls, address: str, is_so: Callable[[Scrape], bool]) -> Scrape:
+        """The same of a process that only starts."""
+        ends = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return cls.until(address, is_so)
+            except ConnectionError:
+                assert time.monotonic() < ends
+                time.sleep(PAUSE_S)
+
     def values(self, name: str, **labels: str) -> list[float]:
         return [value for one, told, value in self.rows if one == name and labels.items() <= told.items()]
 

@@ -25,7 +25,7 @@ BELOW: dict[str, frozenset[str]] = {
     "broker": frozenset({"model", "metrics", "record", "remoting", "store", "client"}),
     "local": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
     "pipeline": frozenset({"model", "record", "remoting", "client"}),
-    "bench": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
+    "bench": frozenset({"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv"}),
     "deploy": frozenset(
         {"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv", "controller"}
     ),
