@@ -57,7 +57,6 @@ from .lite.hand_over import settle_groups
 from .metrics.broker_reader import BrokerParts, BrokerReader
 from .metrics.flows import Flows
 from .metrics.lag_survey import LagSurvey
-from .pop.hand_over import settle_popped
 from .registration import BrokerIdentity, NameServerRegistration
 from .repair.scrub import Scrub
 from .stage_clock import StageClock

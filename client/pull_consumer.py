@@ -20,6 +20,7 @@ from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Expression, subscriptions_of
 from ..record.kernel import MessageBatch, StoredMessage, decode_batch
+from .client_counts import ClientCounts
 from .connection.argument_checks import check_count, milliseconds, wait_milliseconds
 from .connection.connection import Connection, client_repr, connect
 from .connection.waiting import Blocking, Waits, blocking, run_blocking
@@ -100,7 +101,6 @@ class PullCore(ABC):
         self._waits = self._new_waits(connection)
         self._client_id = connection.new_client_id(own_room)
         self._work = self._new_work(prefetch_bytes, pull_bytes, on_lost)
-        self.counts = self._work.counts
         self._group_assignment = Assignment(connection, self._waits, name, self._client_id, allocate)
         self._commits = PullCommits(
             connection,
@@ -136,6 +136,11 @@ class PullCore(ABC):
         )
         self._check_usable = self._end.check_usable
         finalize(self, self._end.on_dropped).atexit = False
+
+    @property
+    def counts(self) -> ClientCounts:
+        """What it has counted, for `metrics_collector`."""
+        return self._work.counts
 
     def _new_work(self, prefetch_bytes: int, pull_bytes: int, on_lost: OnLost | None) -> PullWork:
         self._telemetry = current()

@@ -32,7 +32,11 @@ ALERTS: Final = (
     ),
     Alert(
         name="NoMaster",
-        expression="sum by (cluster, group) (zenit_replica_is_master) < 1 or absent(zenit_replica_is_master)",
+        expression=(
+            "sum by (cluster, group) (zenit_replica_is_master) < 1 or absent(zenit_replica_is_master)"
+            " or count by (cluster, group) (zenit_replica_is_master offset 10m)"
+            " unless count by (cluster, group) (zenit_replica_is_master)"
+        ),
         wait="15s",
         severity=PAGE,
         summary="group {{ $labels.group }} has no master",

@@ -35,6 +35,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "it is done, or just made and free: nothing to wait for": (
         "cli/commands/messages/produce.py _sender.send.on_done: future.exception",
         "client/aio/event_loop.py LoopSignal.wait: self._come.result",
+        "deploy/canary.py Canary._on_sent: future.exception",
         "client/sending/request_reply.py RequestReply._on_sent: send.exception",
         "client/connection/waiting.py _ThreadSignal.__init__: self._not_yet.acquire",
         "store/compaction/compaction.py Compaction._end_run: future.exception",

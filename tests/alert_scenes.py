@@ -12,7 +12,10 @@ from typing import Any
 
 from scrape_kit import Scrape
 
-SCRAPES = Path(__file__).with_name("scrapes")
+from zenitmq.metrics.alert import families_in
+from zenitmq.metrics.alerts import ALERTS
+
+SCRAPES = Path(__file__).parent / "unit" / "metrics" / "scrapes"
 QUIET_MINUTES = 15
 CLOCK = {"zenit_clock_seconds": "0+60x120"}
 """Promtool's time begins in 1970."""
@@ -32,12 +35,13 @@ class Scene:
 
 SCENES = (
     Scene("Down", "one-down", 3),
-    Scene("NotReady", "no-master", 7),
-    Scene("NoMaster", "no-master", 2),
+    Scene("NotReady", "below-minimum", 7),
+    Scene("NoMaster", "no-master", 2, count=2),  # of its group, and of all groups: no broker is left
+    Scene("NoMaster", "nobody-elected", 2),
     Scene("TwoMasters", "healthy", 2, {"zenit_replica_is_master": "1x30"}),
-    Scene("BelowMinInSync", "one-down", 2, {"zenit_group_in_sync": "1x30"}),
+    Scene("BelowMinInSync", "below-minimum", 2),
     Scene("ReplicaMissing", "one-down", 12),
-    Scene("Elections", "healthy", 4, {'zenit_elections_total{forced="false"}': "1+1x30"}),
+    Scene("Elections", "healthy", 7, {'zenit_elections_total{forced="false"}': "1+1x30"}),
     Scene("ForcedElection", "forced", 2),
     Scene("ReplicaBehind", "one-down", 4),
     Scene("SlowFlush", "healthy", 11, {"zenit_store_flush_seconds_bucket": "slow"}, count=3),
@@ -46,7 +50,7 @@ SCENES = (
     Scene("UnreadDeleted", "healthy", 2, {"zenit_store_unread_deleted_total": "7x30"}, count=3),
     Scene("Damage", "healthy", 2, {"zenit_store_damaged_ranges_total": "1x30"}, count=3),
     Scene("Damage", "healthy", 2, {"zenit_store_quarantined_bytes": "4096x30"}, count=3),
-    Scene("GroupLate", "unread", 25, {"zenit_consumer_lag_latency_seconds": "310+60x40"}),
+    Scene("GroupLate", "unread", 25, {'zenit_consumer_lag_latency_seconds{topic="trades"}': "310+60x40"}),
     Scene("NobodyConsumes", "unread", 12),
     Scene("DeadLetters", "healthy", 2, {"zenit_send_to_dlq_messages_total": "1x30"}, count=3),
     Scene("Refusing", "healthy", 12, {'zenit_lane_refused_total{lane="pull"}': "0+600x40"}, count=5),
@@ -55,8 +59,8 @@ SCENES = (
     Scene("HalvesOld", "healthy", 2, {"zenit_half_parked_total": "1x30"}, count=3),
     Scene("HalvesOld", "healthy", 2, {"zenit_half_overdue_seconds": "601x30"}, count=3),
     Scene("AuthRefused", "healthy", 12, {'zenit_auth_refused_total{why="request"}': "0+600x40"}, count=5),
-    Scene("ClockApart", "healthy", 7, {"zenit_clock_seconds": "902+60x40"}, count=6),
-    Scene("Canary", "no-master", 2),
+    Scene("ClockApart", "healthy", 7, {"zenit_clock_seconds": "962+60x40"}, count=6),
+    Scene("Canary", "below-minimum", 2),
     Scene("Canary", "no-canary", 8),
     Scene("SeriesDropped", "healthy", 12, {"zenit_metrics_series_dropped": "5x30"}, count=6),
 )
@@ -64,9 +68,14 @@ SCENES = (
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def series_of(scrape: str) -> Series:
+def series_of(scrape: str, wanted: set[str] | None = None) -> Series:
+    """`wanted`: of these families; None = all."""
     text = (SCRAPES / f"{scrape}.txt").read_text(encoding="utf-8")
-    return {(name, tuple(sorted(labels.items()))): value for name, labels, value in Scrape.parse(text).rows}
+    return {
+        (name, tuple(sorted(labels.items()))): value
+        for name, labels, value in Scrape.parse(text).rows
+        if wanted is None or (families_in(name) or {name}) & wanted
+    }
 
 
 def edit_of(edits: dict[str, str], name: str, labels: tuple[tuple[str, str], ...]) -> str | None:
@@ -91,14 +100,16 @@ def notation(begun: float | None, then: float | None, edit: str | None, labels: 
 
 def promtool_test(scene: Scene) -> dict[str, Any]:
     """One test of `promtool test rules`."""
-    healthy, then = series_of("healthy"), series_of(scene.scrape)
+    (alert,) = (one for one in ALERTS if one.name == scene.alert)
+    wanted = families_in(alert.expression) or {"up"}
+    healthy, then = series_of("healthy", wanted), series_of(scene.scrape, wanted)
     minutes = scene.after + 5
     inputs = []
     for name, labels in sorted({*healthy, *then}):
         edit = edit_of(scene.edits, name, labels)
         values = notation(healthy.get((name, labels)), then.get((name, labels)), edit, dict(labels), minutes)
-        if name == "zenit_clock_seconds" and edit is None:
-            values = CLOCK[name]
+        if name in CLOCK:
+            values = CLOCK[name] if edit is None else f"0+60x{QUIET_MINUTES} {edit}"
         told = ",".join(f'{label}="{value}"' for label, value in labels)
         inputs.append({"series": f"{name}{{{told}}}", "values": values})
     fired = f'count(ALERTS{{alertname="Zenit{scene.alert}",alertstate="firing"}})'

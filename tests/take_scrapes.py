@@ -1,4 +1,4 @@
-"""Takes the scrapes on which alerts are tried (`python -m tests.unit.metrics.take_scrapes`), from a drill with three replicas.
+"""Takes the scrapes on which alerts are tried (`python -m tests.take_scrapes`), from a drill with three replicas.
 
 A file is what Prometheus would have at that moment: of every process the families that an alert names, with job and instance,
 and `up`. It takes a minute.
@@ -7,6 +7,8 @@ and `up`. It takes a minute.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 from zenitmq import Admin, Message, Producer, PushConsumer
 from zenitmq.client.connection.controller_calls import ControllerCalls
 from zenitmq.deploy.canary import Canary
+from zenitmq.deploy.cluster_plan import arguments_of
 from zenitmq.deploy.local_cluster import ProcessCluster
 from zenitmq.metrics.alert import families_in
 from zenitmq.metrics.alerts import ALERTS
@@ -22,9 +25,9 @@ from zenitmq.metrics.endpoint import MetricsEndpoint
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.testing import LocalCluster
 
-from ...scrape_kit import Scrape
+from .scrape_kit import Scrape
 
-SCRAPES = Path(__file__).with_name("scrapes")
+SCRAPES = Path(__file__).parent / "unit" / "metrics" / "scrapes"
 WANTED = {name for alert in ALERTS for name in families_in(alert.expression)} | {"up"}
 LINE = re.compile(r"^(?P<name>[a-z_]+)\{(?P<labels>.*)\} (?P<value>\S+)$")
 
@@ -86,13 +89,23 @@ def drill(cluster: LocalCluster, ports: dict[str, tuple[str, str]]) -> None:
         take("one-down", ports)
         cluster.kill(master)
         time.sleep(6)
+        take("below-minimum", ports)
+        cluster.kill(slaves[1])
+        time.sleep(6)
         take("no-master", ports)
-    processes = ProcessCluster(cluster.directory).status()["processes"]
-    controllers = tuple(one["address"] for one in processes if one["role"] == "controller")
-    with RemotingClient() as remoting:
-        ControllerCalls(remoting, controllers).elect("broker-a", slaves[1], force=True, timeout_ms=10_000)
-    time.sleep(3)
-    take("forced", ports)
+    record = ProcessCluster(cluster.directory).existing()
+    lost = next(one for one in record.processes if one.name == slaves[0])
+    command = [sys.executable, "-m", "zenitmq", "broker"]
+    for setting in arguments_of(record, lost):
+        command += ["--set", setting]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process, RemotingClient() as remoting:
+        time.sleep(6)
+        take("nobody-elected", ports)
+        controllers = tuple(one.address for one in record.of_role("controller"))
+        ControllerCalls(remoting, controllers).elect("broker-a", slaves[0], force=True, timeout_ms=10_000)
+        time.sleep(3)
+        take("forced", ports)
+        process.terminate()
 
 
 if __name__ == "__main__":
