@@ -104,13 +104,13 @@ def cpu_us_a_message(seconds: float, batch: int, place: str | None, *, is_measur
     with tempfile.TemporaryDirectory(dir=place) as directory, broker(directory, port=port) as cluster:
         make_topics(cluster.address, 1)
         with load_on(cluster, QUEUES_OF_TOPIC, batch) as load:
-            load.run(SETTLE_MS / 1000)
+            load.run(SETTLE_MS / 1000, cluster.usage)
             before = cluster.usage()["cpu_seconds"]
             if is_measured:
                 with scraped(port):
-                    sent = load.run(seconds)
+                    sent = load.run(seconds, cluster.usage)
             else:
-                sent = load.run(seconds)
+                sent = load.run(seconds, cluster.usage)
             after = cluster.usage()["cpu_seconds"]
     return float((after - before) / sent["messages"] * 1e6)
 
@@ -137,7 +137,7 @@ def time_scrapes(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=options.dir) as directory, broker(directory, port=port) as cluster:
         make_topics(cluster.address, topics)
         with load_on(cluster, options.queues, 16) as load, RemotingClient() as client:
-            load.run(SETTLE_MS / 1000)
+            load.run(SETTLE_MS / 1000, cluster.usage)
             client.call(cluster.address, CreateGroup(GROUP), timeout_ms=TIMEOUT_MS)
             for topic in map(topic_name, range(topics)):
                 rows = tuple((topic, queue_id, 0) for queue_id in range(QUEUES_OF_TOPIC))
@@ -146,7 +146,7 @@ def time_scrapes(options: argparse.Namespace) -> dict[str, Any]:
             while scrape(port)[1].count(LAG_LINE) < topics and monotonic_ms() < until_ms:
                 sleep_ms(SETTLE_MS)
             idle, text = _scrapes(port)
-            loading = threading.Thread(target=load.run, args=(10.0,))
+            loading = threading.Thread(target=load.run, args=(10.0, cluster.usage))
             loading.start()
             busy, _ = _scrapes(port)
             loading.join(TIMEOUT_MS / 1000)

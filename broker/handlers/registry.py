@@ -92,64 +92,9 @@ class PlainHandlers:
         self.pops = PopHandler(parts, conditions, self._leases)
         self._acks = ReceiptHandler(parts, self._leases)
         self._leases.on_available = self.pops.on_available
+        self._flows = self.sends.flows = self.pulls.flows = parts.flows
         self._resets.on_moved = self.pops.on_moved
         self._topics.on_deleted = self._groups.on_deleted = self.pops.on_deleted
-        self._flows = self.pulls.flows = parts.flows
-        self._lite = LiteHandlers(parts, conditions, self._leases, self.pops)
-        self._heartbeats.on_left = self._lite.subscribing.on_client_left
-        self._resets.on_moved = self.pops.on_moved
-        self._topics.on_deleted = self._groups.on_deleted = self.pops.on_deleted
-        self.statistics = BrokerStatistics(
-            store,
-            loop,
-            clock,
-            registry,
-            self.sends,
-            self.pulls,
-            self.watches,
-            parts.stages,
-            parts.delays,
-            parts.transactions,
-            self._send_backs,
-            self._replies,
-            self._holds.holds,
-            self._sequenced,
-            self.pops,
-            self._acks,
-            self._lite,
-        )
-
-    def _begin_sending(self, parts: Parts) -> None:
-        """Messages for now, for later, and for when they are committed."""
-        config, store = parts.config, parts.store
-        auto_create_queues = config.default_topic_queues if config.auto_create_topics else 0
-        self.sends = SendHandler(
-            store,
-            parts.state,
-            parts.acknowledgements,
-            parts.stages,
-            store_host=parts.store_host,
-            auto_create_queues=auto_create_queues,
-        )
-        self.sends.flows = parts.flows
-        self._delays = DelayHandler(
-            store,
-            parts.state,
-            parts.acknowledgements,
-            parts.delays,
-            parts.workers,
-            parts.loop,
-            parts.clock,
-            config.store,
-            broker_name=config.name,
-            store_host=parts.store_host,
-            auto_create_queues=auto_create_queues,
-        )
-        self._delays.flows = parts.flows
-        self._transactions = TransactionHandler(parts, parts.transactions, auto_create_queues=auto_create_queues)
-        self._sequenced = SequencedSendHandler(
-            parts, self.sends, self._delays, self._transactions, auto_create_queues=auto_create_queues
-        )
 
     def rows(self) -> list[Row]:
         """The requests that are answered here."""
@@ -210,6 +155,8 @@ class PlainHandlers:
         """The topic's queues are deleted."""
         self.pulls.on_topic_deleted(topic)
         self.pops.on_topic_deleted(topic)
+        if self._flows is not None:
+            self._flows.forget_topic(topic)
 
     def on_fast_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
@@ -222,6 +169,8 @@ class PlainHandlers:
         """Each second. `now_ms`: monotonic."""
         self._heartbeats.on_tick(now_ms)
         self._locks.on_tick(now_ms)
+        if self._flows is not None:
+            self._flows.forget_unknown()
 
     def on_deposed(self) -> None:
         """This broker was its group's master, and no longer is."""
@@ -250,6 +199,7 @@ class Handlers(PlainHandlers):
             store_host=parts.store_host,
             auto_create_queues=auto_create_queues,
         )
+        self._delays.flows = parts.flows
         self._transactions = TransactionHandler(parts, parts.transactions, auto_create_queues=auto_create_queues)
         self._sequenced = SequencedSendHandler(
             parts, self.sends, self._delays, self._transactions, auto_create_queues=auto_create_queues
@@ -310,23 +260,24 @@ class Handlers(PlainHandlers):
             row(commands.ReleaseHold, self._holds.on_release),
         ]
 
-    def on_cancel_pop(self, call: Call[CancelPop]) -> Done:
-        """A consumer waits no more, perhaps for lite topics."""
-        return self._lite.on_cancel(call)
     def counts(self) -> HandlerCounts:
         """For metrics. Any thread: plain numbers."""
-        acks = self._acks.document()
+        acks, pops = self._acks.document(), self.pops.document()
         return HandlerCounts(
             send_batches=self.sends.batches,
             retried=self._send_backs.retried,
             dead_letters=self._send_backs.given_up + acks["buried"],
             pulls_waiting=self.pulls.hold.count,
-            pops_waiting=self.pops.document()["waiting"],
-            pops_open=self.pops.document()["open"],
+            pops_waiting=pops["waiting"],
+            pops_open=pops["open"],
             pops_returned=acks["returned"],
             pops_acked=acks["acked"],
             lite_collected=self._lite.collector.collected,
         )
+
+    def on_cancel_pop(self, call: Call[CancelPop]) -> Done:
+        """A consumer waits no more, perhaps for lite topics."""
+        return self._lite.on_cancel(call)
 
     # ---- the loop's events
 
@@ -341,8 +292,6 @@ class Handlers(PlainHandlers):
         super().on_topic_deleted(topic)
         self.watches.on_topic_deleted(topic)
         self._lite.on_topic_deleted(topic)
-        if self._flows is not None:
-            self._flows.forget_topic(topic)
 
     def on_fast_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
@@ -355,8 +304,6 @@ class Handlers(PlainHandlers):
         super().on_slow_tick(now_ms)
         self._holds.on_tick(now_ms)
         self._lite.on_tick(now_ms)
-        if self._flows is not None:
-            self._flows.forget_unknown()
 
     def on_deposed(self) -> None:
         """This broker was its group's master, and no longer is."""
