@@ -22,14 +22,14 @@ from ..model.queue import PhysicalOffset
 from .config import StoreConfig
 from .expiry import Expiry
 from .index.key_index import KeyIndex
-from .integrity.quarantine import QUEUES_AT_STOP, note_facts
+from .integrity.quarantine import HAS_BATCHES, QUEUES_AT_STOP, note_facts
 from .log.commit_log import CommitLog
 from .log.segment import NO_SPACE
 from .opening.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .opening.store_files import clear_abort
 from .queues.confirmation import Confirmation
 from .queues.dispatch import ConfirmedDispatcher, Dispatcher
-from .queues.queue_engine import QueueEngine
+from .queues.queue_engine import StoreQueues
 from .retention import disk_use
 from .store_event import StoreEvent
 from .worker_threads import WorkerThreads
@@ -55,7 +55,7 @@ class Upkeep:
         config: StoreConfig,
         *,
         log: CommitLog,
-        queues: QueueEngine,
+        queues: StoreQueues,
         index: KeyIndex | None,
         others: Sequence[Dispatcher],
         first_opened_ms: int,
@@ -71,6 +71,7 @@ class Upkeep:
         self._is_closing = False
         self._checkpoint = Checkpoint()
         self._found_end = log.written  # until that is flushed, the last process's checkpoint says more than ours could
+        self._had_batches = queues.had_batches  # as the store's facts say
         self._checkpoint_begun_ms: int | None = None  # the last one
         self._is_persisting = False
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): everything below was stored before that time
@@ -170,6 +171,7 @@ class Upkeep:
         try:
             self._queues.purge(self._confirmation.end(self._log.written))
             self._persist_others()
+            self._note_batches(log_end)
             is_news = _positions_of(checkpoint) != _positions_of(before)
             if is_news and flushed >= self._found_end:
                 write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)
@@ -178,6 +180,14 @@ class Upkeep:
             if error.errno not in NO_SPACE:
                 raise
             logger.warning("disk full: no checkpoint now error=%s", error)
+
+    def _note_batches(self, log_end: int) -> None:
+        """Worker: before a checkpoint covers the first batch queue, the store's facts say that there is one: if all are lost,
+        the next start knows it. Raises OSError."""
+        has_batches = self._queues.has_batches
+        if has_batches != self._had_batches:
+            note_facts(self._directory, {HAS_BATCHES: has_batches}, log_end)
+            self._had_batches = has_batches
 
     def forget_remembered_confirm(self) -> None:
         """See `MessageStore.forget_remembered_confirm`."""
@@ -277,7 +287,8 @@ class Upkeep:
         stays, with an earlier end."""
         try:
             count, files = self._queues.kept()
-            note_facts(self._directory, {QUEUES_AT_STOP: {"count": count, "files": files, "logEnd": end}}, end)
+            left = {"count": count, "files": files, "batches": self._queues.batches_kept(), "logEnd": end}
+            note_facts(self._directory, {QUEUES_AT_STOP: left, HAS_BATCHES: self._queues.has_batches}, end)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise

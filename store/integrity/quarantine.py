@@ -39,6 +39,8 @@ QUEUES_AT_STOP: Final = (
 RANGES_MAX: Final = 1024
 JOINED_BYTES_MAX: Final = 1 << 20
 
+HAS_BATCHES: Final = "hasBatchQueues"  # whether there were batch queues at the last checkpoint
+
 _begin, _end = itemgetter(0), itemgetter(1)
 
 

@@ -206,14 +206,21 @@ def _place(unit: bytes) -> int:
     return int.from_bytes(unit[:8], "big")
 
 
-def names_own_record(log: CommitLog, topic: str, queue_id: int, queue_offset: int, physical: int, size: int) -> bool:
-    """True if [physical, physical + size) is a readable record of this queue and offset. Any thread."""
+def read_record(log: CommitLog, physical: int, size: int) -> bytes | None:
+    """What the log has at [physical, physical + size); None if that cannot be a record, or cannot be read. Any thread."""
     if not (RECORD_OVERHEAD_BYTES <= size <= log.segment_bytes and log.begin <= physical <= log.written - size):
-        return False
+        return None
     try:
         with ScrubReader(log, physical) as reader:
-            record = reader.read(physical, physical + size)
+            return reader.read(physical, physical + size)
     except (OffsetOutOfRange, OSError):
+        return None
+
+
+def names_own_record(log: CommitLog, topic: str, queue_id: int, queue_offset: int, physical: int, size: int) -> bool:
+    """True if [physical, physical + size) is a readable record of this queue and offset. Any thread."""
+    record = read_record(log, physical, size)
+    if record is None:
         return False
     if record[SYS_FLAG_AT + 3] & INNER_BATCH:
         queue_offset = _first_of_batch(record, queue_offset)

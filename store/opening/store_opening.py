@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, Final
 
 from ...model.clock import Clock
@@ -25,10 +26,12 @@ from ..config import StoreConfig
 from ..index.key_index import INDEX_FOLDER, KeyIndex
 from ..integrity.quarantine import FACTS_FILE as FACTS_FILE
 from ..integrity.quarantine import QUEUES_AT_STOP, Quarantine, Range, are_facts_lost, joined, overlaps, write_facts
+from ..integrity.queue_check import read_record
 from ..integrity.recovery import LastStop, LogSurvey, Survey, first_store_time, newest_segment_before, replay
 from ..log.commit_log import COMMIT_LOG_FOLDER, CommitLog
 from ..log.log_pages import is_record_readable
 from ..log.spare_files import SPARE_INDEX_FOLDER
+from ..queues.batches.batch_table import BATCH_FOLDER
 from ..queues.confirmation import Confirmation
 from ..queues.dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from ..queues.engine_choice import open_engine
@@ -282,26 +285,36 @@ def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueEng
         )
 
 
-def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueEngine) -> None:
+def _check_queues_are_there(directory: str, log: CommitLog, queues: StoreQueues) -> None:
     """Checks that no queue and no queue file is missing since our last, clean stop.
 
-    Otherwise new messages would get offsets that consumers know from other messages. If all are missing they are rebuilt.
-    Raises StoreFormatError.
+    Otherwise new messages would get offsets that consumers know from other messages. If all of a kind are missing they are
+    rebuilt. Raises StoreFormatError.
     """
     known = read_snapshot(os.path.join(directory, FACTS_FILE))
     left = {} if known is None else known.document.get(QUEUES_AT_STOP, {})
-    kept, files = queues.kept()
-    if not kept or left.get("logEnd") != log.written:
+    if left.get("logEnd") != log.written:
         return
-    if kept < left["count"]:
-        gone = f"{left['count'] - kept} of {left['count']} queues are gone. Put their folders back"
-    elif files < left.get("files", 0):  # older facts lack the number of files
-        gone = f"{left['files'] - files} of {left['files']} files of queues are gone. Put them back"
+    batches = queues.batches_kept()
+    were_batches = left.get("batches", batches)  # older facts lack them, and the number of files
+    were = left["count"] - were_batches[0], left.get("files", 0) - were_batches[1]
+    _check_kept(queues.directory, queues.plain.kept(), were)
+    _check_kept(os.path.join(directory, BATCH_FOLDER), batches, were_batches)
+
+
+def _check_kept(directory: str, kept: Sequence[int], were: Sequence[int]) -> None:
+    """(queues, files) in a folder now, and at our last stop; (0, 0): all are gone, or the engine does not tell. Raises
+    StoreFormatError."""
+    if not kept[0]:
+        return
+    if kept[0] < were[0]:
+        gone = f"{were[0] - kept[0]} of {were[0]} queues are gone. Put their folders back"
+    elif kept[1] < were[1]:
+        gone = f"{were[1] - kept[1]} of {were[1]} files of queues are gone. Put them back"
     else:
         return
     raise StoreFormatError(
-        queues.directory,
-        f"{gone}; where they are lost, move the whole of it away: all queues are made again from the log",
+        directory, f"{gone}; where they are lost, move the whole of it away: all its queues are made again from the log"
     )
 
 
@@ -405,7 +418,7 @@ def _open_index(directory: str, config: StoreConfig, clock: Clock, spare_bytes: 
 
 
 def _replay_begin(
-    log: CommitLog, queues: QueueEngine, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
+    log: CommitLog, queues: StoreQueues, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
 ) -> int:
     """From where the log must be read because some dispatcher lacks it; `whole`: from where it must be read anyway."""
     rebuilt = _rebuild_begin(log, queues, index)
@@ -413,9 +426,9 @@ def _replay_begin(
     return max(min(needed), log.begin)
 
 
-def _rebuild_begin(log: CommitLog, queues: QueueEngine, index: KeyIndex | None) -> PhysicalOffset | None:
+def _rebuild_begin(log: CommitLog, queues: StoreQueues, index: KeyIndex | None) -> PhysicalOffset | None:
     """From where the log must be read to rebuild what queues or index have lost; None: nothing is lost."""
-    if not queues.count or (index is not None and index.end_offset < 0):
+    if not queues.count or queues.are_batches_lost or (index is not None and index.end_offset < 0):
         return log.begin
     if index is not None and index.needs_from is not None:
         return PhysicalOffset(max(index.needs_from, log.begin))
@@ -437,6 +450,7 @@ def _settle(parts: _Parts, left: _Left, *, begin: int) -> None:
     end = log.written
     dispatched = left.checkpoint.dispatched_offset
     held = min(dispatched, end) if dispatched is not None else PhysicalOffset(end if clean else begin)
+    parts.queues.read_records_by(partial(read_record, log))
     parts.queues.begin(log_end=end, reflected=held, unclean=not clean, is_whole=clean and dispatched is not None)
     if index is None:
         return

@@ -9,6 +9,8 @@ from typing import Final
 
 from ...model.errors import StoreFormatError
 from ..config import StoreConfig, parse_delay_levels
+from ..integrity.quarantine import FACTS_FILE, HAS_BATCHES
+from ..opening.snapshot import read_snapshot
 from .batches.all_queues import AllQueues, BothSources
 from .batches.batch_queue import BATCH_UNIT_BYTES
 from .batches.batch_table import BATCH_FOLDER, BatchSource, BatchTable
@@ -104,7 +106,8 @@ def _with_batches(directory: str, config: StoreConfig, plain: QueueEngine, *, wr
     except BaseException:
         plain.close()
         raise
-    return AllQueues(plain, batched)
+    known = read_snapshot(os.path.join(directory, FACTS_FILE))
+    return AllQueues(plain, batched, had_batches=known is not None and bool(known.document.get(HAS_BATCHES)))
 
 
 def open_plain_for_reading(directory: str, config: StoreConfig) -> QueueEngine:

@@ -232,6 +232,25 @@ class StoreQueues(QueueEngine, Protocol):
     def plain(self) -> QueueEngine:
         """The engine of the plain queues."""
 
+    @property
+    def had_batches(self) -> bool:
+        """Whether there were batch queues, as the store's facts said when it was opened."""
+
+    @property
+    def are_batches_lost(self) -> bool:
+        """Whether there were batch queues, and all are gone: they are made again from the whole log."""
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether there are batch queues. Any thread."""
+
+    def batches_kept(self) -> tuple[int, int]:
+        """(number of batch queues on the disk, number of their files)."""
+
+    def read_records_by(self, read: Callable[[int, int], bytes | None]) -> None:
+        """`read(offset, size)`: the record there, if it can be read and is whole. The last unit of a batch queue is then held
+        against its record when the queue is loaded."""
+
     def get_or_create_batched(self, topic: str, queue_id: int) -> QueuePlaces:
         """The batch queue; a new one exists once it has a unit. A plain queue that has messages stays one, and is returned."""
 

@@ -32,10 +32,13 @@ def minimum_of(queue: QueuePlaces, log_begin: PhysicalOffset) -> int:
 class AllQueues:
     """StoreQueues. `plain`: the engine of the plain queues."""
 
-    def __init__(self, plain: QueueEngine, batched: BatchTable) -> None:
+    def __init__(self, plain: QueueEngine, batched: BatchTable, *, had_batches: bool = False) -> None:
+        """`had_batches`: there were batch queues, as the store's facts say."""
         self.directory = plain.directory
+        self.had_batches = had_batches
         self.plain = plain
         self._batched = batched
+        self.are_batches_lost = had_batches and batched.is_empty and plain.count > 0
         self._plain_held = self._batched_held = PhysicalOffset(0)  # what each had when the store was opened
 
     def _of(self, topic: str, queue_id: int) -> QueueEngine:
@@ -47,7 +50,7 @@ class AllQueues:
         """Both drop what is behind the log's end. Batch queues that do not exist lack nothing."""
         self.plain.begin(log_end=log_end, reflected=reflected, unclean=unclean, is_whole=is_whole)
         self._batched.begin(log_end=log_end, reflected=reflected, unclean=unclean, is_whole=is_whole)
-        if self._batched.is_empty and self.plain.count:
+        if self._batched.is_empty and self.plain.count and not self.are_batches_lost:
             self._batched.lacks_nothing_below(self.plain.reflected())
         self._plain_held, self._batched_held = self.plain.complete_below, self._batched.complete_below
 
@@ -107,6 +110,20 @@ class AllQueues:
     def lights(self) -> Collection[str]:
         """The names of all light queues, which are plain."""
         return self.plain.lights
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether there are batch queues. Any thread."""
+        return not self._batched.is_empty
+
+    def batches_kept(self) -> tuple[int, int]:
+        """(number of batch queues on the disk, number of their files)."""
+        return self._batched.kept()
+
+    def read_records_by(self, read: Callable[[int, int], bytes | None]) -> None:
+        """`read(offset, size)`: the record there, if it can be read and is whole. The last unit of a batch queue is then held
+        against its record when the queue is loaded."""
+        self._batched.read_record = read
 
     def kept(self) -> tuple[int, int]:
         """(number of queues on the disk, number of their files); (0, 0) if the engine does not tell."""

@@ -14,11 +14,15 @@ import logging
 import os
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from ....model.errors import CorruptRecordError
 from ....model.queue import PhysicalOffset, QueueOffset
+from ....record.codes import INNER_MAX, RECORD_OVERHEAD_BYTES
+from ....record.kernel import decode_batch, decode_record
 from ....record.layout import BATCH_UNIT, UNIT
+from ....record.sys_flag import INNER_BATCH
 from ..consume_queue import ConsumeQueue
 from ..queue_places import FILLER_SIZE
 
@@ -27,6 +31,7 @@ logger = logging.getLogger(__name__)
 BATCH_UNIT_BYTES: Final = BATCH_UNIT.size
 NOT_COMPACTED: Final = -1
 _BLOCK_UNITS: Final = 64  # read at a time
+_FIRST_MAX: Final = 1 << 48  # what the first unit of a queue may begin at, if it is damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,18 @@ def decode_batches(data: bytes) -> list[Batch]:
     ]
 
 
+def messages_of(record: bytes, key: tuple[str, int]) -> tuple[int, int] | None:
+    """(first queue offset, count) of the batch in a record of that queue; None if it is none."""
+    try:
+        held = decode_record(record)
+        if (held.topic, held.queue_id) != key or not held.body_crc_matches:
+            return None
+        count = len(decode_batch(record)) if held.sys_flag & INNER_BATCH else 1
+    except CorruptRecordError:
+        return None
+    return held.queue_offset, count
+
+
 class BatchQueue(ConsumeQueue):
     """One loaded queue."""
 
@@ -84,8 +101,47 @@ class BatchQueue(ConsumeQueue):
         return places.start + bisect_left(places, x=True, key=lambda place: self._batch(place).end > queue_offset)
 
     def _note_end(self) -> None:
+        """A damaged last unit counts as the longest batch: no queue offset is used twice, whatever it was."""
+        last = self.last
+        self.next_offset = 0 if last is None else last.end if self.is_plausible(last) else self._unknown_last(last).end
+
+    @property
+    def last(self) -> Batch | None:
+        """The last unit; None if there is none."""
         places = self._places()
-        self.next_offset = self._batch(places[-1]).end if places else 0
+        return self._batch(places[-1]) if places else None
+
+    def is_plausible(self, last: Batch) -> bool:
+        """Whether the last unit can be what was written, by itself and by the one before, which a crash may have left twice."""
+        if not (last.end > last.begin >= 0 and (last.size >= RECORD_OVERHEAD_BYTES) and last.physical >= 0):
+            return False
+        places = self._places()
+        before = self._batch(places[-2]) if len(places) > 1 else None
+        if before is None or before == last:
+            return last.begin <= _FIRST_MAX
+        missing, room = last.begin - before.end, last.physical - before.physical
+        return 0 <= missing * RECORD_OVERHEAD_BYTES <= room * INNER_MAX
+
+    def _unknown_last(self, last: Batch) -> Batch:
+        """What stands for a last unit that nothing is known of."""
+        places = self._places()
+        before = self._batch(places[-2]) if len(places) > 1 else None
+        begin = max(0, min(last.begin, _FIRST_MAX)) if before is None else before.end
+        return Batch(0 if before is None else before.physical, FILLER_SIZE, 0, 0, begin, begin + INNER_MAX)
+
+    def mend_last(self, begin: int, count: int, *, is_known: bool) -> None:
+        """Writes the last unit again: messages [begin, begin + count) of its record. Not `is_known`: what its messages are is
+        not known, they read as lost until a scrub finds their record. Raises OSError."""
+        last = self.last
+        assert last is not None
+        right = replace(last, begin=begin, end=begin + count) if is_known else self._unknown_last(last)
+        logger.error(
+            "a damaged unit of a queue is written again topic=%s queue=%s held=%s now=%s",
+            self.topic, self.queue_id, last, right,
+        )  # fmt: skip
+        unit = encode_batch(right.unit, right.stored_ms, right.begin, right.end - right.begin)
+        self._write_units(self._places()[-1] * BATCH_UNIT_BYTES, unit)
+        self._min_for = -1
 
     def batches(self, queue_offset: int, count_max: int) -> list[Batch]:
         """The batches from the one of that message on, or behind a gap that it is in: at most so many, within one file; none

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from ....model.queue import PhysicalOffset
@@ -13,7 +14,7 @@ from ..dispatch import Run
 from ..queue_engine import NO_UNIT, QueueKey, UnitSource, WrongUnit
 from ..queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from ..queue_table import QueueTable
-from .batch_queue import BatchQueue, encode_batch
+from .batch_queue import BatchQueue, encode_batch, messages_of
 
 BATCH_FOLDER: Final = "batchconsumequeue"
 _FILES: Final = 4  # open at a time for one reader
@@ -27,6 +28,24 @@ class BatchTable(QueueTable):
     deleted_folder: ClassVar[str] = DELETED_BATCH_FOLDER
     spare_folder: ClassVar[str | None] = None
     queue_class: ClassVar[type[ConsumeQueue]] = BatchQueue
+
+    read_record: Callable[[int, int], bytes | None] | None = (
+        None  # the record of the log at (offset, size), if it is one
+    )
+
+    def _load(self, key: QueueKey, *, scrub: bool) -> ConsumeQueue:
+        """The last unit says where the queue goes on. So its record is asked, too: it may have rotted."""
+        queue = super()._load(key, scrub=scrub)
+        assert isinstance(queue, BatchQueue)
+        last = queue.last
+        if self.read_record is not None and last is not None and last.size != FILLER_SIZE:
+            record = self.read_record(last.physical, last.size)
+            found = None if record is None else messages_of(record, key)
+            if found is None and not queue.is_plausible(last):
+                queue.mend_last(0, 0, is_known=False)
+            elif found is not None and found != (last.begin, last.end - last.begin):
+                queue.mend_last(*found, is_known=True)
+        return queue
 
     def has(self, key: QueueKey) -> bool:
         """Whether there is such a queue. Any thread."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.model.errors import MessageIllegal
+from zenitmq.model.errors import MessageIllegal, StoreFormatError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.record.codes import PHYSICAL_OFFSET_AT
 from zenitmq.record.kernel import decode_batch, decode_record, hash_text
@@ -23,6 +23,7 @@ from ....store_kit import (
     kill,
     make_store,
     message,
+    persist,
     put,
     put_batch,
     read_queue,
@@ -154,19 +155,87 @@ def test_what_is_no_batch_is_refused(tmp_path: Path) -> None:
         assert put_batch(store, "t", 0, *some(0, 3)).queue_offset == 0
 
 
-@pytest.mark.parametrize("lost", ["nothing", "all queues"])
+@pytest.mark.parametrize("lost", ["nothing", "all queues", "batch queues"])
 def test_killed_stores_go_on(tmp_path: Path, engine: str, lost: str) -> None:
     with make_store(tmp_path / "a", consume_queue=engine) as store:
         put(store, "p", 0, message("p", b"plain"))
         for begin in range(0, 160, 4):
             put_batch(store, "t", 0, *some(begin, 4))
+        store.flush_all(20_000)
+        persist(store, 1_700_000_000_000)
         left = kill(tmp_path / "a", tmp_path / "b")
-    for folder in (BATCH_FOLDER, "consumequeue", "shadow") if lost == "all queues" else ():
+    if lost != "nothing":
+        shutil.rmtree(left / BATCH_FOLDER)
+    for folder in ("consumequeue", "shadow") if lost == "all queues" else ():
         shutil.rmtree(left / folder, ignore_errors=True)
     with make_store(left, consume_queue=engine) as store:
         assert bodies(store) == expected(160)
         assert bodies(store, "p") == [(0, b"plain")]
         assert put_batch(store, "t", 0, *some(160, 2)).queue_offset == 160
+
+
+def test_batch_queues_that_are_gone_after_a_clean_stop_are_made_again(
+    tmp_path: Path, engine: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make_store(tmp_path, consume_queue=engine) as store:
+        put(store, "p", 0, message("p", b"plain"))
+        put_batch(store, "t", 0, *some(0, 4))
+        put_batch(store, "u", 1, message("u", b"another"))
+    shutil.rmtree(tmp_path / BATCH_FOLDER)
+    with make_store(tmp_path, consume_queue=engine) as store:
+        assert bodies(store) == expected(4)
+        assert bodies(store, "u", 1) == [(0, b"another")]
+        assert bodies(store, "p") == [(0, b"plain")]
+        assert put_batch(store, "t", 0, *some(4, 2)).queue_offset == 4
+    shutil.rmtree(tmp_path / BATCH_FOLDER / "u")
+    with (
+        pytest.raises(StoreFormatError, match=f"{BATCH_FOLDER}: 1 of 2 queues are gone"),
+        make_store(tmp_path, consume_queue=engine),
+    ):
+        pass
+    shutil.rmtree(tmp_path / BATCH_FOLDER)
+    with make_store(tmp_path, consume_queue=engine) as store:
+        assert bodies(store) == expected(6)
+        store.delete_topic("t", store.written)
+        store.delete_topic("u", store.written)
+    caplog.set_level("INFO")
+    with make_store(tmp_path, consume_queue=engine):
+        assert "replayed=0" in caplog.text, "none is missing"
+
+
+FIELDS = {"physical": (0, 8), "size": (8, 4), "stored": (20, 8), "begin": (28, 8), "count": (36, 2), "all": (0, 46)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "is_clean"),
+    [
+        *((field, value, True) for field in ("begin", "count") for value in (0, 1, 0x7F, 0xFF)),
+        *((field, 0x7F, True) for field in ("physical", "size", "stored", "all")),
+        *((field, value, False) for field, value in (("begin", 0), ("count", 0), ("begin", 0x7F), ("all", 0xFF))),
+    ],
+)
+def test_a_damaged_last_unit_is_written_again_from_its_record(
+    tmp_path: Path, field: str, value: int, is_clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make_store(tmp_path / "s") as store:
+        for begin in range(0, 12, 4):
+            put_batch(store, "t", 0, *some(begin, 4))
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    left = tmp_path / "s" if is_clean else left
+    path = left / BATCH_FOLDER / "t" / "0" / ("0" * 20)
+    held = bytearray(path.read_bytes())
+    whole = bytes(held)
+    at, size = FIELDS[field]
+    held[92 + at : 92 + at + size] = bytes([value]) * size
+    path.write_bytes(held)
+    with make_store(left) as store:
+        assert store.max_offset("t", 0) >= 12, "no offset is used twice"
+        offset = put_batch(store, "t", 0, *some(12, 2)).queue_offset
+        if field in ("begin", "count"):
+            assert offset == 12
+            assert "a damaged unit of a queue is written again" in caplog.text
+            assert bodies(store) == expected(14)
+            assert path.read_bytes()[:138] == whole[:138]
 
 
 def test_every_tear_leaves_whole_batches(tmp_path: Path) -> None:
