@@ -18,6 +18,7 @@ class GetResult:
     caller has read that. `misplaced`: a queue offset from which on nothing could be read because its unit names something
     else; None if there is none. For cold or untouched records that is known only once the slices are in memory:
     `find_misplaced` checks then, in any thread.
+    `is_compacted`: read from compacted files, so that messages may be missing in between.
     With MESSAGES_LOST: the messages [`lost_from`, `next_offset`) are lost, with the damaged bytes `lost` of the log.
     """
 
@@ -35,6 +36,7 @@ class GetResult:
     unread_end: int = 0
     lost_from: int = 0
     lost: tuple[int, int] = (0, 0)
+    is_compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

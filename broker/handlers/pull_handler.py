@@ -397,6 +397,7 @@ class PullHandler:
             self._read_from(result.is_cold, request.queue_id),
             result.lost_from,
             *result.lost,
+            result.is_compacted,
         )
         self._loop.reply(call, reply, slices if len(slices) <= FRAMES_MAX else (b"".join(slices),))
 

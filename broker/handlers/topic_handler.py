@@ -131,7 +131,8 @@ class TopicHandler:
             raise TopicNotFound(request.topic[:255])
         queues = range(max(config.read_queues, config.write_queues))
         rows = [self._queue_row(request.topic, queue_id) for queue_id in queues]
-        document = {"topic": request.topic, "incarnation": config.incarnation, "queues": rows}
+        kind = {"incarnation": config.incarnation, "compacted": config.is_compacted}
+        document = {"topic": request.topic, **kind, "queues": rows}
         reply_json(self._loop, call, document)
 
     def _queue_row(self, topic: str, queue_id: int) -> dict[str, int | None]:

@@ -59,7 +59,7 @@ class BatchReader(DataSourceReader):
         held = positions.look()
         start = self._resolve(positions, options.starting or EARLIEST, held, side="starting")
         end = self._resolve(positions, options.ending, held, side="ending")
-        start = passed_over(start, held.minimum, fail=options.fail_on_data_loss)
+        start = passed_over(start, held.minimum, fail=options.fail_on_data_loss, compacted=held.compacted)
         end = {key: max(offset, start[key]) if offset < held.minimum[key] else offset for key, offset in end.items()}
         ranges = [
             item for item in ranges_between(start, end, held.lives, positions.cluster_id) if narrowed.wants(item.key)

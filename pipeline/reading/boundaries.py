@@ -19,11 +19,13 @@ Side = Literal["starting", "ending"]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The ranges of the queues to read. `lives`: the incarnation of each topic at its broker."""
+    """The ranges of the queues to read. `lives`: the incarnation of each topic at its broker. `compacted`: the queues whose
+    minimum rises because newer messages replace the first ones: nothing is lost by that."""
 
     minimum: Offsets
     end: Offsets
     lives: Lives = field(default_factory=dict)
+    compacted: frozenset[QueueKey] = frozenset()
 
 
 def times_wanted(boundary: Boundary, held: Held) -> Offsets:

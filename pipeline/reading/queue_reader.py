@@ -20,7 +20,7 @@ from ...model.route import MASTER_ID
 from ...model.subscription import Sql, Subscription
 from ...record.codes import ALL_TAKEN, BEHIND_END, NO_ROOM
 from ...record.codes import FILL_REASONS as REASONS
-from ...record.kernel import decode_batch
+from ...record.kernel import MessageBatch, decode_batch
 from ...remoting.commands import PullMessages, PullReply, Reply
 from ..options.options import ReadOptions
 from ..session.connections import connection
@@ -183,6 +183,11 @@ class _RangeReader:
         except CorruptRecordError as error:
             damage = error
             batch = decode_batch(payload[: error.offset], self._item.broker)
+        if damage is None and _held(batch, taken.begin) != taken.count:
+            if self._is_first_doubt(taken.begin):
+                return
+            self._on_damage(taken.begin, f"a batch among the messages up to {taken.end} is damaged")
+            batch = _without_damaged(batch, self._item.broker)
         index, status = 0, NO_ROOM
         while status not in (ALL_TAKEN, BEHIND_END):
             index, status = self._builder.add(batch, index, taken.begin, taken.end)
@@ -213,3 +218,14 @@ class _RangeReader:
         if self._options.on_corrupt == "fail":
             raise DamagedMessage(str(self._item.key), offset, reason)
         log.warning("damaged message passed over queue=%s offset=%d reason=%s", self._item.key, offset, reason)
+
+
+def _held(batch: MessageBatch, begin: int) -> int:
+    """How many messages from `begin` on were found: a batch that cannot be taken apart is one."""
+    before = max(0, begin - batch[0].queue_offset) if len(batch) else 0
+    return len(batch) - before
+
+
+def _without_damaged(batch: MessageBatch, broker: str) -> MessageBatch:
+    """The messages whose bodies are whole. Those of a damaged batch are none."""
+    return decode_batch(b"".join(message.record for message in batch if message.body_crc_matches), broker)

@@ -4,7 +4,9 @@
 
 Without a filter each offset has a message, so the range is cut into strips of about one answer each, and several are
 requested at the same time. If an answer is shorter than its strip, the rest is requested. With a filter nobody knows how
-far an answer reaches: there is one strip, with one request at a time. Answers are returned in order.
+far an answer reaches: there is one strip, with one request at a time. So it is once an answer has reached beyond its strip:
+the topic takes batches, which come whole, or it is compacted, and has no message for many offsets. Answers are returned in
+order.
 """
 
 from __future__ import annotations
@@ -54,12 +56,14 @@ class NextPull:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The next answer in order: its records in [begin, end) count. `missing`: offsets there without a record."""
+    """The next answer in order: its records in [begin, end) count. `missing`: offsets there without a record, as damage
+    leaves them. `count`: how many messages it holds from `begin` on, also behind `end`."""
 
     payload: bytes
     begin: int
     end: int
     missing: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,7 @@ class RangePulls:
         self._limits = limits
         self._is_filtered = is_filtered
         self._is_replica_good = is_replica_good
+        self._is_in_one = is_filtered  # one strip
         self._next = begin  # the first offset that is not in a strip yet
         self._number = 0
         self._strips: deque[_Strip] = deque()
@@ -117,7 +122,7 @@ class RangePulls:
     def asks(self, now_ms: int) -> list[NextPull]:
         """The pulls to send now; each counts as in flight until it is answered."""
         while len(self._strips) < STRIPS_MAX and self._next < self._end:
-            end = self._end if self._is_filtered else min(self._end, self._next + self._rows())
+            end = self._end if self._is_in_one else min(self._end, self._next + self._rows())
             self._number += 1
             self._strips.append(_Strip(self._number, self._next, end))
             self._next = end
@@ -125,7 +130,7 @@ class RangePulls:
         for strip in self._strips:
             if strip.is_wanting and strip.not_before_ms <= now_ms:
                 strip.in_flight = True
-                messages = MESSAGES_MAX if self._is_filtered else min(MESSAGES_MAX, strip.end - strip.position)
+                messages = MESSAGES_MAX if self._is_in_one else min(MESSAGES_MAX, strip.end - strip.position)
                 is_doubted = strip.position == self._doubted
                 is_replica_good = self._is_replica_good and not is_doubted  # the master's copy may have been repaired
                 found.append(NextPull(strip.number, strip.position, strip.end, messages, is_replica_good, is_doubted))
@@ -174,7 +179,7 @@ class RangePulls:
         if status == GetStatus.FOUND and payload:
             self._on_found(strip, ask, reply, payload)
         elif status == GetStatus.NO_MATCHED_MESSAGE and reply.next_offset > ask.offset:
-            self._hand_out(strip, reply.next_offset, b"", 0)
+            self._hand_out(strip, reply, b"")
         elif status == GetStatus.MESSAGES_LOST and ask.offset <= reply.lost_from < reply.next_offset:
             return self._on_lost(strip, reply)
         elif status == GetStatus.OFFSET_TOO_SMALL and reply.next_offset > ask.offset and not ask.is_replica_good:
@@ -191,28 +196,34 @@ class RangePulls:
         if reply.next_offset <= ask.offset or reply.count < 1:
             raise RemoteProtocolError(f"a pull at {ask.offset} found {reply.count} messages up to {reply.next_offset}")
         self._row_bytes = max(1, len(payload) // reply.count)
-        if not self._is_filtered:
+        if not self._is_in_one:
             if reply.next_offset < ask.end:  # no more fitted into it
                 self._answer_bytes = max(ANSWER_BYTES_MIN, len(payload), self._answer_bytes // 2)
             else:
                 self._answer_bytes = min(self._limits.bytes_max, self._answer_bytes * 9 // 8)
-        self._hand_out(strip, reply.next_offset, payload, reply.count)
+        self._hand_out(strip, reply, payload)
 
     def _on_lost(self, strip: _Strip, reply: PullReply) -> Lost | None:
         """The messages before the lost ones were examined: a filter passed none of them."""
         if reply.lost_from > strip.position:
-            self._hand_out(strip, reply.lost_from, b"", 0)
+            begin = strip.position
+            self._move(strip, reply.lost_from)
+            strip.ready.append(Taken(b"", begin, strip.position, 0, 0))
         if strip.position >= strip.end:
             return None
         lost = self._give_up(strip, reply.next_offset)
         return Lost(lost.begin, lost.end, is_damage=True)
 
-    def _hand_out(self, strip: _Strip, offset: int, payload: bytes, count: int) -> None:
-        """Stores an answer for the strip up to `offset`, with `count` records."""
-        begin = strip.position
+    def _hand_out(self, strip: _Strip, reply: PullReply, payload: bytes) -> None:
+        """Stores an answer for the strip."""
+        begin, offset, count = strip.position, reply.next_offset, reply.count
+        if offset > strip.end:
+            self._is_in_one = True
+            if strip.end == self._next:  # nothing behind it is asked for yet
+                strip.end = self._next = min(offset, self._end)
         self._move(strip, offset)
-        missing = 0 if self._is_filtered else max(0, offset - begin - count)
-        strip.ready.append(Taken(payload, begin, strip.position, missing))
+        missing = 0 if self._is_filtered or reply.is_compacted else max(0, offset - begin - count)
+        strip.ready.append(Taken(payload, begin, strip.position, missing, count))
 
     def _give_up(self, strip: _Strip, offset: int) -> Lost:
         """Skips everything below `offset`, which cannot be read."""

@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_replaced(behind, gone)
             begin |= {key: offset for key, offset in behind.items() if (key.topic, key.broker) in gone}
             minimum = {key: first for key, first in held.minimum.items() if (key.topic, key.broker) not in gone}
-            begin = passed_over(begin, minimum, fail=self._options.fail_on_data_loss)
+            begin = passed_over(begin, minimum, fail=self._options.fail_on_data_loss, compacted=held.compacted)
             behind = {key: max(offset, begin[key]) for key, offset in behind.items()}
         pieces = split_ranges(
             ranges_between(begin, behind, lives, self._positions.cluster_id),

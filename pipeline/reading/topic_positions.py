@@ -83,15 +83,18 @@ class TopicPositions:
         minimum: Offsets = {}
         end: Offsets = {}
         lives: Lives = {}
+        compacted: set[QueueKey] = set()
         for topic in self._topics():
             before = {key.broker for key in known if key.topic == topic and self._options.reads(key)}
             for broker in self._tolerated(topic, partial(self._brokers_of, topic, before)):
                 rows = partial(self._rows, topic, broker)
-                for key, first, behind, life in self._tolerated(_place(topic, broker), rows):
+                for key, first, behind, life, is_compacted in self._tolerated(_place(topic, broker), rows):
                     minimum[key], end[key] = first, behind
+                    if is_compacted:
+                        compacted.add(key)
                     if life:
                         lives[topic, broker] = life
-        return Held(minimum, end, lives)
+        return Held(minimum, end, lives, frozenset(compacted))
 
     def at_times(self, times_ms: Mapping[QueueKey, int]) -> Offsets:
         """For each queue its first offset stored at or after a time; the end if there is none."""
@@ -127,10 +130,12 @@ class TopicPositions:
             return sorted({key.broker for key in self._options.assigned if key.topic == topic})
         return sorted({*before, *(data.broker_name for data in self._route(topic).queues)})
 
-    def _rows(self, topic: str, broker: str) -> list[tuple[QueueKey, int, int, int]]:
-        """[(queue, minimum, end, incarnation of the topic)] of the queues there that are to be read."""
-        life, rows = self._ask(topic, broker, GetTopicStatistics(topic), _queue_rows)
-        found = [(QueueKey(topic, broker, queue_id), first, behind, life) for queue_id, first, behind in rows]
+    def _rows(self, topic: str, broker: str) -> list[tuple[QueueKey, int, int, int, bool]]:
+        """[(queue, minimum, end, incarnation of the topic, whether it is compacted)] of the queues there to be read."""
+        life, is_compacted, rows = self._ask(topic, broker, GetTopicStatistics(topic), _queue_rows)
+        found = [
+            (QueueKey(topic, broker, queue_id), first, behind, life, is_compacted) for queue_id, first, behind in rows
+        ]
         there = {row[0] for row in found}
         for key in self._options.assigned:
             if (key.topic, key.broker) == (topic, broker) and key not in there:
@@ -231,11 +236,11 @@ def _mean_bytes(reply: PullReply, payload: bytes) -> int:
     return max(1, len(payload) // reply.count) if reply.count else 1
 
 
-def _queue_rows(_reply: Reply, payload: bytes) -> tuple[int, list[tuple[int, int, int]]]:
-    """(incarnation of the topic, [(queue id, minimum, end)])."""
+def _queue_rows(_reply: Reply, payload: bytes) -> tuple[int, bool, list[tuple[int, int, int]]]:
+    """(incarnation of the topic, whether it is compacted, [(queue id, minimum, end)])."""
     try:
         document = json.loads(payload)
         rows = [(int(row["queue_id"]), int(row["min_offset"]), int(row["max_offset"])) for row in document["queues"]]
-        return int(document.get("incarnation", 0)), rows
+        return int(document.get("incarnation", 0)), document.get("compacted") is True, rows
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RemoteProtocolError(f"the statistics of a topic: {error}") from error

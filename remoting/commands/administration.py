@@ -40,7 +40,8 @@ class GetTopics(RequestFor[JsonReply]):
 @request(202, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetTopicStatistics(RequestFor[JsonReply]):
-    """GET_TOPIC_STATS_INFO: {"topic", "queues": [{queue_id, min_offset, max_offset, last_stored_at_ms}]}."""
+    """GET_TOPIC_STATS_INFO: {"topic", "incarnation", "compacted", "queues": [{queue_id, min_offset, max_offset,
+    last_stored_at_ms}]}."""
 
     topic: str
 

@@ -16,7 +16,8 @@ class PullReply(Reply):
     Records contain their own queue offsets. `suggested_broker_id`: the broker to read from next. OFFSET_OVERFLOW_ONE with
     `next_offset` below `max_offset`: the messages there are damaged, and a replica that does not answer may have them
     whole. `lost_from`, `lost_begin`, `lost_end`: with MESSAGES_LOST, messages [lost_from, next_offset) were in bytes
-    [lost_begin, lost_end) of the log, which are damaged.
+    [lost_begin, lost_end) of the log, which are damaged. `is_compacted`: it was read from a compacted topic's files: between
+    its messages, and up to `next_offset`, are none, since newer ones with their keys have replaced them.
     """
 
     status: int  # GetStatus (model/get_status)
@@ -28,6 +29,7 @@ class PullReply(Reply):
     lost_from: int = 0
     lost_begin: int = 0
     lost_end: int = 0
+    is_compacted: bool = False
 
 
 @request(11, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.SUB), on_group(Action.SUB)))

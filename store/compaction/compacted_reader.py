@@ -38,6 +38,7 @@ def read_compacted(
 
     Raises StoreFormatError if rows are damaged, SystemFault, OSError.
     """
+    result.is_compacted = True
     left, room = rows_max, max_bytes
     for reader, rows in queues.rows_from(key, result.next_offset, below, min(_ROWS_AT_ONCE, rows_max)):
         wanted = [row for row in rows[:left] if _has_tag(row, codes)]

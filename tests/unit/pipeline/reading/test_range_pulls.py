@@ -53,7 +53,7 @@ def test_a_short_range_is_one_pull() -> None:
     assert reading.take() is None
     assert not reading.is_done
     reading.on_reply(NextPull(1, 4, 10, 6, False), *found(NextPull(1, 4, 10, 6, False), 10), 0)
-    assert reading.take() == Taken(bytes(6 * ROW_BYTES), 4, 10, 0)
+    assert reading.take() == Taken(bytes(6 * ROW_BYTES), 4, 10, 0, 6)
     assert reading.take() is None
     assert reading.is_done
 
@@ -113,7 +113,7 @@ def test_of_a_strip_only_so_many_answers_wait_to_be_taken() -> None:
         (ask,) = reading.asks(0)
         reading.on_reply(ask, *found(ask, 10 * (number + 1), count=1), 0)
     assert reading.asks(0) == []
-    assert reading.take() == Taken(bytes(ROW_BYTES), 0, 10, 0)
+    assert reading.take() == Taken(bytes(ROW_BYTES), 0, 10, 0, 1)
     assert [ask.offset for ask in reading.asks(0)] == [10 * READY_MAX]
 
 
@@ -125,8 +125,8 @@ def test_with_a_filter_there_is_one_strip_and_nothing_is_missing() -> None:
     (ask,) = reading.asks(0)
     assert ask.offset == 700
     reading.on_reply(ask, *found(ask, 1200, count=2), 0)
-    assert reading.take() == Taken(b"", 0, 700, 0)
-    assert reading.take() == Taken(bytes(2 * ROW_BYTES), 700, 1000, 0)
+    assert reading.take() == Taken(b"", 0, 700, 0, 0)
+    assert reading.take() == Taken(bytes(2 * ROW_BYTES), 700, 1000, 0, 2)
     assert reading.take() is None
     assert reading.is_done
 
@@ -286,6 +286,44 @@ def test_a_restart_drops_what_was_asked_for_beyond() -> None:
     assert reading.asks(0)[0].offset == 17
 
 
+def test_batches_that_reach_beyond_their_strips_are_asked_for_once() -> None:
+    """The first strips all lie in one batch; from then on one request follows the other, and no batch comes twice."""
+    reading = pulls(end=40 * STRIP)
+    asks = reading.asks(0)
+    for ask in asks:
+        reading.on_reply(ask, *found(ask, 10 * STRIP), 0)
+    taken = [reading.take() for _ in asks]
+    assert [(one.begin, one.end, one.missing) for one in taken] == [
+        (0, STRIP, 0), (STRIP, 2 * STRIP, 0), (2 * STRIP, 10 * STRIP, 0),
+    ]  # fmt: skip
+    for begin in (10, 20, 30):
+        (ask,) = reading.asks(0)
+        assert (ask.offset, ask.end) == (begin * STRIP, 40 * STRIP)
+        reading.on_reply(ask, *found(ask, (begin + 10) * STRIP), 0)
+        assert (reading.take().end, reading.take()) == ((begin + 10) * STRIP, None)
+    assert reading.is_done
+
+
+def compacted(status: GetStatus, end: int, count: int) -> PullReply:
+    return PullReply(status, end, 0, 1 << 40, count, is_compacted=True)
+
+
+def test_gaps_of_compacted_topics_are_no_damage_and_passed_in_one_go() -> None:
+    reading = pulls(end=1_000_000)
+    for ask in reading.asks(0):
+        reading.on_reply(ask, compacted(GetStatus.FOUND, 900_000, 2), bytes(10), 0)
+    taken = [reading.take() for _ in range(STRIPS_MAX)]
+    assert [(one.missing, one.count) for one in taken] == [(0, 2)] * STRIPS_MAX
+    assert taken[-1].end == 900_000
+    (ask,) = reading.asks(0)
+    reading.on_reply(ask, compacted(GetStatus.NO_MATCHED_MESSAGE, 999_000, 0), b"", 0)
+    (ask,) = reading.asks(0)
+    reading.on_reply(ask, *found(ask, 1_000_000, count=999), 0)  # what the log has is without gaps
+    assert [reading.take().missing for _ in range(2)] == [0, 1]
+    assert reading.take() is None
+    assert reading.is_done
+
+
 def lost(begin: int, end: int) -> PullReply:
     return PullReply(GetStatus.MESSAGES_LOST, end, 0, 100, 0, 0, begin, 4096, 5000)
 
@@ -299,7 +337,7 @@ def test_messages_that_are_lost_by_damage_are_passed_over_and_told() -> None:
     [ask] = reading.asks(0)
     assert ask.offset == 6
     assert reading.on_reply(ask, lost(6, 20), b"", 0) == Lost(6, 10, is_damage=True)
-    assert reading.take() == Taken(bytes(4 * ROW_BYTES), 0, 4, 0)
+    assert reading.take() == Taken(bytes(4 * ROW_BYTES), 0, 4, 0, 4)
     assert reading.take() is None
     assert reading.is_done
 
@@ -308,11 +346,11 @@ def test_a_filtered_read_knows_what_came_before_the_lost_messages() -> None:
     reading = pulls(end=10, filtered=True)
     [ask] = reading.asks(0)
     assert reading.on_reply(ask, lost(3, 5), b"", 0) == Lost(3, 5, is_damage=True)
-    assert reading.take() == Taken(b"", 0, 3, 0)
+    assert reading.take() == Taken(b"", 0, 3, 0, 0)
     [ask] = reading.asks(0)
     assert ask.offset == 5
     assert reading.on_reply(ask, lost(12, 15), b"", 0) is None
-    assert reading.take() == Taken(b"", 5, 10, 0)
+    assert reading.take() == Taken(b"", 5, 10, 0, 0)
     assert reading.take() is None
     assert reading.is_done
 
