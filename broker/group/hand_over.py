@@ -45,6 +45,7 @@ from ...model.errors import (
 from ...model.ids import HostAddress
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset, QueueOffset
+from ...model.route import CLEANUP_ATTRIBUTE
 from ...model.topics.light_queues import is_light_queue
 from ...record.kernel import decode_record
 from ...record.sys_flag import ENDS_WAIT, SEQUENCED
@@ -72,6 +73,7 @@ from ..delay.timer_index import open_timer_index
 from ..delay.timing import DelayRules, rocketmq_read_ms
 from ..lite.hand_over import HandedLites, hand_on_lites, settle_groups, write_light_offsets
 from ..pop.hand_over import hand_on_popped
+from ..repair.stored_state import topic_settings
 from ..replication.replica_files import ReplicaFiles
 from ..state.admission import queue_count
 from ..state.producer_table import ProducerTable
@@ -190,18 +192,24 @@ def _check(directory: str) -> None:
     found = ReplicaFiles.membership(directory)
     if found.is_member:
         raise StoreInGroup(directory, found.group_id, found.epoch)
-    compacted = sorted({topic for topic, _ in compacted_queues(directory)})
-    if compacted:
-        names = ", ".join(compacted)
-        raise StoreFormatError(
-            directory,
-            f"RocketMQ cannot read the files of its compacted topics ({names}): export these (zenit store export), delete them"
-            " (zenit topic delete), and stop the broker again",
-        )
     with StoreLock(directory):
         is_ours = os.path.exists(os.path.join(directory, MARK_FILE))
         if read_abort(directory) is not None and not is_ours:
             raise StoreFormatError(directory, "its broker was not stopped cleanly; start it once more, and stop it")
+    compacted = {topic for topic, _ in compacted_queues(directory)}
+    compacted |= {
+        topic
+        for topic, settings in topic_settings(directory).items()
+        if settings["attributes"].get(CLEANUP_ATTRIBUTE) == "COMPACTION"
+    }
+    if compacted:
+        names = ", ".join(sorted(compacted))
+        raise StoreFormatError(
+            directory,
+            f"RocketMQ would not read its compacted topics ({names}), which it keeps in files of its own: export them (zenit"
+            f" store export {directory} --to FILE --topic T), delete them (zenit topic delete T), stop the broker and run this"
+            " again; then send what was exported with a producer of RocketMQ",
+        )
 
 
 def _address(directory: str) -> HostAddress | None:

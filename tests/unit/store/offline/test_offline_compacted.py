@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 from compaction_kit import compact, compacting, put_value, retain
+from handover_kit import CONFIG, Life
 from store_kit import StillClock
 
 from zenitmq.broker.group.hand_over import hand_over
+from zenitmq.broker.state.state_log import TOPICS
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.errors import StoreFormatError
+from zenitmq.model.route import TopicConfig
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.offline.export import Selection, export_store
 from zenitmq.store.offline.offline import inspect_store, open_queues, verify_store
@@ -85,5 +88,17 @@ def test_damage_is_named(directory: str) -> None:
 
 
 def test_rocketmq_is_not_handed_what_it_cannot_read(directory: str) -> None:
-    with pytest.raises(StoreFormatError, match=r"compacted topics \(c\)"):
+    with pytest.raises(
+        StoreFormatError, match=r"compacted topics \(c\).*--topic T.*zenit topic delete T.*run this again"
+    ):
         hand_over(directory, StoreConfig(), clock=SystemClock())
+
+
+def test_a_compacted_topic_without_files_is_not_handed_over_either(tmp_path: Path) -> None:
+    """RocketMQ reads such a topic from files of its own alone, which it makes of what it stores itself."""
+    with Life(tmp_path, StillClock(), config=CONFIG) as life:
+        config = TopicConfig("state", 1, 1, attributes={"cleanup.policy": "COMPACTION"})
+        life.state.stage(life.store, TOPICS, life.state.topic_table.event_set(config))
+        life.store.commit()
+    with pytest.raises(StoreFormatError, match=r"compacted topics \(state\)"):
+        hand_over(str(tmp_path), StoreConfig(), clock=SystemClock())
