@@ -92,6 +92,9 @@ def run_drill(
         bool,
         typer.Option("--disks", help="random: draw disks that hang or are full, not partitions (flush mode sync)."),
     ] = False,
+    topics: Annotated[
+        str, typer.Option(metavar="KIND", help="What the load is sent to: topics that are plain, batches or compacted.")
+    ] = "plain",
     directory: Annotated[
         str | None,
         typer.Option(
@@ -122,6 +125,7 @@ def run_drill(
             body_bytes=size,
             seed=seed,
             minutes=minutes,
+            topics=topics,
             directory=directory,
             report_directory=report,
         )

@@ -42,7 +42,7 @@ class LoadJob:
     """The job of one process. Producers are numbered from `first_producer`; `rate`: messages a second, all together.
 
     `batch`: messages per send; the first `singles` producers send one at a time, as often as the others. `groups`: the
-    names of all replica groups, sorted.
+    names of all replica groups, sorted. `is_keyed`: each try of each message has a key of its own.
     """
 
     namesrv: str
@@ -56,6 +56,7 @@ class LoadJob:
     singles: int = 0
     body_bytes: int = 200
     groups: tuple[str, ...] = ()
+    is_keyed: bool = False
 
     def batch_of(self, number: int) -> int:
         """Messages per send of that producer."""
@@ -106,7 +107,7 @@ class NumberedProducer:
         self._groups = list(job.groups)
         self.is_ready = threading.Event()
         self.sent = 0
-        self.tries_failed = 0
+        self.tries_failed = self._tries = 0
         self.failure = ""  # why it is not making progress, while it is not
 
     def run(self) -> None:
@@ -127,8 +128,9 @@ class NumberedProducer:
     def _send(self) -> bool:
         """Sends the next messages until they are acknowledged; False if the run ended before."""
         numbers = range(self.sent, self.sent + self._job.batch_of(self._number))
-        messages = [Message(self._job.topic, self._bodies.make(number)) for number in numbers]
         while True:
+            self._tries += 1
+            messages = [self._message(number) for number in numbers]
             try:
                 receipts = self._producer.send_batch(
                     messages, sharding_key=f"producer-{self._number}", timeout=SEND_TIMEOUT_S
@@ -150,6 +152,10 @@ class NumberedProducer:
             )
             self.sent = numbers.stop
             return True
+
+    def _message(self, number: int) -> Message:
+        keys = [f"{self._number}-{number}-{self._tries}"] if self._job.is_keyed else ()
+        return Message(self._job.topic, self._bodies.make(number), keys=keys)
 
     def _row(self, receipt: SendReceipt, sent: tuple[int, Message], time_ns: int) -> bytes:
         number, message = sent

@@ -49,10 +49,14 @@ def _first_difference(one: Mapping[int, str], other: Mapping[int, str]) -> int |
 
 
 def _content(path: str | None) -> bytes:
+    """Nothing of a file that retention has just deleted: a second look leaves it out."""
     if path is None:
         return b""
-    with open(path, "rb") as file:
-        return file.read()
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 def _end(segment: bytes) -> int:

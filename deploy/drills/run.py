@@ -38,6 +38,7 @@ from .load import SEND_TIMEOUT_S, LoadJob
 from .load_processes import DrillLoad
 from .read_back import ReadBack
 from .report import RotAccount, RunReport
+from .topic_kinds import ATTRIBUTES, COMPACTED, PLAIN, SHORT_LOG, check_topic_kind
 from .watch import Watch
 from .watching import watching
 
@@ -77,6 +78,9 @@ class DrillOptions:
     `replicas`: of each of `groups`; `controllers`: 0 = a static master. `power`: `random` draws power cuts instead of
     partitions, with flush mode sync; `disks`: disks that hang or are full instead, also with flush mode sync.
 
+    `topics`: the kind of topic that the load is sent to (topic_kinds). With compacted topics the log keeps little, so `random`
+    has no transfers and pops then: their messages would go.
+
     `directory`: of a running cluster; None = one is started. `report_directory`: for the document and pictures.
     """
 
@@ -93,6 +97,7 @@ class DrillOptions:
     body_bytes: int = 200
     seed: int = 1
     minutes: float | None = None
+    topics: str = PLAIN
     directory: str | None = None
     report_directory: str | None = None
 
@@ -115,6 +120,7 @@ class DrillOptions:
         for name, wished in of_random:
             if wished and not drill_named(self.drill).is_random:
                 raise InvalidParameter(name, wished, f"the drill random; {self.drill} does not take it")
+        check_topic_kind(self.topics)
         if self.power and self.disks:
             raise InvalidParameter("disks", self.disks, "false with power: brokers run over one library")
 
@@ -231,6 +237,7 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
         drill = options.chosen()
         is_full = options.disks or any(fault.deed is Deed.FULL for fault in drill.faults)
         settings: tuple[str, ...] = ROLLING_SETTINGS if is_full else CLUSTER_SETTINGS
+        settings += SHORT_LOG if options.topics == COMPACTED else ()
         settings += ASKING_SETTINGS if drill.is_random else ()
         settings += SYNC_SETTINGS if options.cuts_power or options.disks or drill.wants_sync else ()
         cluster = DrilledCluster(
@@ -290,7 +297,8 @@ class _DrillRun:
             namesrv=cluster.namesrv, bank=f"{self._topic}-bank", popped=f"{self._topic}-popped", seed=self._seed
         )
         with Admin(cluster.namesrv) as admin:
-            for topic in (self._topic, deliveries.bank, deliveries.popped):
+            admin.create_topic(self._topic, queues=QUEUES, attributes=ATTRIBUTES[self._options.topics])
+            for topic in (deliveries.bank, deliveries.popped):
                 admin.create_topic(topic, queues=QUEUES)
         names = tuple(str(group["broker_name"]) for group in cluster.all_groups())
         job = LoadJob(
@@ -304,11 +312,13 @@ class _DrillRun:
             singles=SINGLES if self._drill.is_random else 0,
             body_bytes=self._options.body_bytes,
             groups=names,
+            is_keyed=self._options.topics == COMPACTED,
         )
+        with_deliveries = self._drill.is_random and self._options.topics != COMPACTED
         with (
             watching(cluster.directory, self._watch),
             DrillLoad(job, processes=PROCESSES, directory=self._work) as load,
-            DeliveryLoad(deliveries) if self._drill.is_random else nullcontext() as second,
+            DeliveryLoad(deliveries) if with_deliveries else nullcontext() as second,
         ):
             begin_ns = monotonic_ns()
             self._settle(load, self._drill.longest_hold_ms)

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, Final
 
 from ..catalogue import Conditions, possible_faults, writes_wait
+from ..topic_kinds import PLAIN, TOPIC_KINDS
 from .campaign_pauses import Pause, pauses_of
 
 LEG_MINUTES: Final = 4.0
@@ -76,12 +77,13 @@ KINDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """`seed`: of its faults."""
+    """`seed`: of its faults. `topics`: the kind of topic that its load is sent to."""
 
     number: int
     kind: Kind
     seed: int
     minutes: float
+    topics: str = PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +116,13 @@ class Account:
 
 def legs(seed: int, minutes: float = LEG_MINUTES) -> Iterator[Leg]:
     """An endless sequence, always the same for a seed."""
-    chance = random.Random(seed)
+    chance, of_topics = random.Random(seed), random.Random(f"topics of {seed}")
     number = 0
     while True:
         turn = [kind for kind in KINDS for _ in range(kind.weight)]
         chance.shuffle(turn)
         for kind in turn:
-            yield Leg(number, kind, chance.randrange(1, 1 << 20), minutes)
+            yield Leg(number, kind, chance.randrange(1, 1 << 20), minutes, of_topics.choice(TOPIC_KINDS))
             number += 1
 
 
@@ -193,6 +195,7 @@ def _leg_document(account: Account) -> dict[str, Any]:
         "waits_by_design": sorted(
             fault for fault in possible_faults(leg.kind.conditions) if writes_wait(fault, leg.kind.conditions)
         ),
+        "topics": leg.topics,
         "seed": leg.seed,
         "minutes": leg.minutes,
         "began_ms": account.began_ms,

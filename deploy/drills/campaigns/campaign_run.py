@@ -113,7 +113,7 @@ class _Progress:
         return self._end_ms - monotonic_ms()
 
     def begin(self, leg: Leg) -> None:
-        self._leg = f"leg {leg.number + 1}, {leg.kind.name}"
+        self._leg = f"leg {leg.number + 1}, {leg.kind.name}, {leg.topics}"
         self.tell(f"seed {leg.seed}")
 
     def tell(self, line: str) -> None:
@@ -163,7 +163,7 @@ def _command(leg: Leg, options: CampaignOptions, report: str) -> list[str]:
     command = [sys.executable, "-P", "-m", "zenitmq", "drill", "run", "random", "--report", report]
     command += ["--replicas", str(kind.replicas), "--controllers", str(kind.controllers), "--groups", str(kind.groups)]
     command += ["--seed", str(leg.seed), "--minutes", str(leg.minutes)]
-    command += ["--rate", str(options.rate), "--batch", str(options.batch)]
+    command += ["--rate", str(options.rate), "--batch", str(options.batch), "--topics", leg.topics]
     return command + (["--power"] if kind.power else []) + (["--disks"] if kind.disks else [])
 
 

@@ -38,10 +38,12 @@ class ScriptedProducer:
         self._script = list(script)
         self._stop = stop
         self.sent: list[tuple[str, list[int]]] = []
+        self.keys: list[list[str]] = []
         self._offset = 0
 
     def send_batch(self, messages: Sequence[Message], *, sharding_key: str, timeout: float) -> list[SendReceipt]:
         self.sent.append((sharding_key, [read_body(message.body, JOB.run)[1] for message in messages]))
+        self.keys.append([key for message in messages for key in message.keys])
         outcome = self._script.pop(0)
         if not self._script:
             self._stop.set()
@@ -55,10 +57,12 @@ class ScriptedProducer:
         ]
 
 
-def outcome_of(script: Sequence[ZenitError | None]) -> tuple[ScriptedProducer, NumberedProducer, np.ndarray]:
+def outcome_of(
+    script: Sequence[ZenitError | None], job: LoadJob = JOB
+) -> tuple[ScriptedProducer, NumberedProducer, np.ndarray]:
     stop, file = threading.Event(), io.BytesIO()
     scripted, journal = ScriptedProducer(script, stop), Journal(file)
-    producer = NumberedProducer(JOB, 4, scripted, journal, stop)
+    producer = NumberedProducer(job, 4, scripted, journal, stop)
     producer.run()
     journal.close()
     return scripted, producer, np.frombuffer(file.getvalue(), dtype=ACKNOWLEDGED)
@@ -72,6 +76,14 @@ def test_what_was_not_acknowledged_is_sent_again_before_anything_else() -> None:
     assert {key for key, _ in scripted.sent} == {"producer-4"}
     assert list(rows["sequence"]) == list(range(9))
     assert producer.tries_failed == 2
+
+
+def test_for_a_compacted_topic_each_try_has_keys_of_its_own() -> None:
+    """So no copy of a message replaces another, and what was acknowledged is found where it was acknowledged."""
+    scripted, _, _ = outcome_of([RequestTimeout("x", 1), None], replace(JOB, is_keyed=True))
+    keys = [key for sent in scripted.keys for key in sent]
+    assert len(set(keys)) == len(keys) == 2 * JOB.batch
+    assert outcome_of([None])[0].keys == [[]]
 
 
 def test_an_acknowledgement_is_written_down_with_where_it_lies_and_what_it_says() -> None:

@@ -14,6 +14,7 @@ from zenitmq.deploy.drills.campaigns.campaign import COUNTS, KINDS, Account, Leg
 from zenitmq.deploy.drills.campaigns.campaign_page import page
 from zenitmq.deploy.drills.campaigns.campaign_picture import picture
 from zenitmq.deploy.drills.campaigns.campaign_run import CampaignOptions
+from zenitmq.deploy.drills.topic_kinds import TOPIC_KINDS
 from zenitmq.model.errors import InvalidParameter
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,6 +61,7 @@ def test_legs_are_the_same_for_a_seed_and_each_round_has_every_kind(seed: int) -
         names = [leg.kind.name for leg in first[begin : begin + count]]
         assert {name: names.count(name) for name in names} == {kind.name: kind.weight for kind in KINDS}
     assert [leg.number for leg in first] == list(range(3 * count))
+    assert {leg.topics for leg in first} == set(TOPIC_KINDS)
 
 
 def test_it_passes_where_every_leg_did() -> None:
