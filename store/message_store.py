@@ -41,7 +41,7 @@ from .integrity.damage import Damage
 from .integrity.damaged_units import DamagedUnits
 from .integrity.log_check import Checked, LogChecker
 from .integrity.quarantine import overlapping, overlaps
-from .integrity.queue_check import QueueChecker
+from .integrity.queue_check import QueueChecker, read_record
 from .integrity.scrub_reader import ScrubReader, check_log
 from .log.chunk_append import ChunkAppender
 from .log.chunk_reader import LogChunk, read_chunk
@@ -501,6 +501,10 @@ class MessageStore:
             except (OffsetOutOfRange, OSError):
                 continue
         return found
+
+    def read_log(self, physical: int, size: int) -> bytes | None:
+        """What the log has there; None if that cannot be a record, or cannot be read. Any thread."""
+        return read_record(self._log, physical, size)
 
     def damaged_at(self, offset: int) -> list[tuple[int, int]]:
         """The damaged ranges of the append with the byte at `offset`, which a client may have named. The append is checked

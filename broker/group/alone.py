@@ -8,7 +8,15 @@ from typing import Any, NoReturn
 
 from ...model.errors import FlushTimeout, UnknownRequest
 from ...model.route import MASTER_ID
-from ...remoting.commands import FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetLogRange, Request
+from ...remoting.commands import (
+    FlushLog,
+    GetBeginning,
+    GetCompactedFiles,
+    GetCompactedRange,
+    GetCompactedRecord,
+    GetLogRange,
+    Request,
+)
 from ...remoting.request_rows import Row, row
 from ...remoting.server import Call, Handler
 from ...store.opening.store_files import StoreLock
@@ -63,7 +71,7 @@ class Alone:
 
     def serve_replicas(self, _workers: WorkerPool, _look_again: Callable[[], None]) -> list[Row]:
         """There is no other replica that could ask."""
-        asked = (FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetLogRange)
+        asked = (FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetCompactedRecord, GetLogRange)
         return [row(one, _refuse) for one in asked]
 
     def start(self) -> None:

@@ -15,7 +15,14 @@ from ...model.errors import ReplicaTimeout, StoreNotWriteable
 from ...model.groups.group import FlushMode, GroupSettings, KnownGroup
 from ...model.security.principals import ANY
 from ...model.security.rights import Action, Resource
-from ...remoting.commands import FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetLogRange
+from ...remoting.commands import (
+    FlushLog,
+    GetBeginning,
+    GetCompactedFiles,
+    GetCompactedRange,
+    GetCompactedRecord,
+    GetLogRange,
+)
 from ...remoting.request_rows import Row, row
 from ...remoting.security.door import Door
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
@@ -23,6 +30,7 @@ from ...store.opening.store_files import StoreLock
 from ..config import BrokerConfig
 from ..metrics.replica_status import ReplicaStatus
 from ..repair.compacted_copy import CompactedSource
+from ..repair.compacted_repairs import CompactedRepairs
 from ..repair.repairs import Repairs
 from ..replication.replica_files import ReplicaFiles
 from ..replication.sockets import ZeroMqSockets
@@ -104,12 +112,15 @@ class InGroup:
         )
         ground.store.damage.on_change = repairs.on_change
         repairs.start()
+        compacted = CompactedRepairs(ground.store, ground.loop, ground.client, workers, member)
+        ground.store.compacted.on_damage = compacted.on_damage
         copies = CompactedSource(ground.loop, ground.store, workers, member.check_question)
         return [
             row(FlushLog, member.on_flush_log),
             row(GetBeginning, member.beginning_source.on_get_beginning),
             row(GetCompactedFiles, copies.on_list),
             row(GetCompactedRange, copies.on_range),
+            row(GetCompactedRecord, compacted.on_get),
             row(GetLogRange, repairs.on_get_log_range),
         ]
 

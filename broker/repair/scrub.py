@@ -5,7 +5,8 @@
                    |                       not name their records are rewritten
                    '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
 
-`store/integrity/scrub_plan.py` decides what to read, how fast and when. Loop thread, except the worker's functions.
+Behind a round over the log come compacted files (compacted_scrub). `store/integrity/scrub_plan.py` decides what to read, how
+fast and when. Loop thread, except the worker's functions.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ...store.opening.snapshot import read_snapshot, write_snapshot
 from ...store.queues.queue_engine import WrongUnit
 from ..config import SCRUB_RATE_MIN, BrokerConfig
 from ..worker_pool import WorkerPool
+from .compacted_scrub import CompactedScrub
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,8 @@ class Scrub:
             interval_ms=config.scrub_interval_ms,
             now_ms=clock.now_ms(),
         )
+        self.compacted = CompactedScrub(store, clock, workers)
+        self._rate = self._asked_rate = config.scrub_bytes_per_second
         self._checkers = store.log_checker(), store.queue_checker()
         self._kept_ms = clock.monotonic_ms()
         self._kept_last: ScrubRound | None = self._plan.last
@@ -82,6 +86,7 @@ class Scrub:
         rate = request.bytes_per_second
         if rate and rate < SCRUB_RATE_MIN:
             raise InvalidParameter("bytes_per_second", rate, f"0 (as configured), or {SCRUB_RATE_MIN} and more")
+        self._asked_rate = rate or self._rate
         self._plan.ask(
             self._clock.now_ms(),
             bytes_per_second=request.bytes_per_second,
@@ -99,6 +104,7 @@ class Scrub:
             "is_waiting_for_calm": plan.is_waiting_for_calm,
             "last": None if plan.last is None else asdict(plan.last),
             "next_due_ms": plan.next_due_ms(),
+            "compacted": self.compacted.document(),
         }
 
     # ---- a step
@@ -111,6 +117,9 @@ class Scrub:
             self._workers.run_aside(lambda: self._check(step), lambda checked: self._on_checked(step, checked))
         if plan.last is not self._kept_last:
             self._tell_result(plan.last)
+            is_asked = plan.last is not None and plan.last.is_asked
+            self.compacted.begin(self._asked_rate if is_asked else self._rate, is_asked=is_asked)
+        self.compacted.on_tick(is_busy=self._is_busy)
         is_stale = plan.current is not None and self._clock.monotonic_ms() >= self._kept_ms + KEEP_EACH_MS
         if plan.last is not self._kept_last or is_stale:
             self._keep()

@@ -147,6 +147,19 @@ DAMAGE_STAYS: Final = _kind(
     "damage_stays", ERROR, "begin end peer why", "damage not mended",
     "Damaged bytes could not be replaced.",
 )  # fmt: skip
+COMPACTED_DAMAGE_FOUND: Final = _kind(
+    "compacted_damage_found", ERROR, "topic queue offset what why", "a compacted file is damaged",
+    "A record of a compacted file is not what was written, or the file's rows (no `offset`) cannot be read; `what`: the file."
+    " Our log's record is written again, or another replica's.",
+)  # fmt: skip
+COMPACTED_DAMAGE_MENDED: Final = _kind(
+    "compacted_damage_mended", WARNING, "topic queue offset why", "a compacted record is made whole",
+    "A damaged record of a compacted file was replaced; `why`: where its bytes came from.",
+)  # fmt: skip
+COMPACTED_DAMAGE_STAYS: Final = _kind(
+    "compacted_damage_stays", ERROR, "topic queue offset why", "compacted damage not mended",
+    "No replica has the record: readers are told that it is lost, and files of its queue are not merged.",
+)  # fmt: skip
 MESSAGE_HELD: Final = _kind(
     "message_held", WARNING, "what due_ms offset why", "a waiting message is held up by damage",
     "A delayed or half message cannot be read where the log is damaged; it is tried again until it is mended.",

@@ -134,6 +134,7 @@ from .pulling import PullReply as PullReply
 from .replicas import GetBeginning as GetBeginning
 from .replicas import GetCompactedFiles as GetCompactedFiles
 from .replicas import GetCompactedRange as GetCompactedRange
+from .replicas import GetCompactedRecord as GetCompactedRecord
 from .replicas import GetLogRange as GetLogRange
 from .replicas import LogRangeReply as LogRangeReply
 from .replicas import ReplicaQuestion as ReplicaQuestion

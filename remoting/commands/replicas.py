@@ -60,6 +60,19 @@ class GetCompactedRange(ReplicaQuestion, RequestFor[LogRangeReply]):
     begin: int
 
 
+@request(9152, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(as_replica(""),))
+@dataclass(frozen=True, slots=True)
+class GetCompactedRecord(ReplicaQuestion, RequestFor[LogRangeReply]):
+    """The record at a queue offset of a compacted topic, which has rotted in the sender's compacted files: from the receiver's
+    files, or from the place in the log where it was, if that is still there. MessageNotFound if neither has it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+
+
 @request(9008, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(as_replica(""),))
 @dataclass(frozen=True, slots=True)
 class GetLogRange(ReplicaQuestion, RequestFor[LogRangeReply]):

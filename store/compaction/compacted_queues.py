@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from operator import attrgetter
 from typing import Final
@@ -20,7 +20,7 @@ from ...model.errors import SystemFault
 from ..queues.deleted_queues import purge, restore, set_aside
 from .compacted_files import CompactedReader, read_manifest
 from .compacted_manifest import Manifest
-from .compacted_rows import CompactedRow
+from .compacted_rows import CompactedRow, DamagedRow
 
 COMPACTED_FOLDER: Final = "compacted"
 QUEUES_FOLDER: Final = "queues"
@@ -60,6 +60,9 @@ class CompactedQueues:
         self._base = os.path.join(directory, COMPACTED_FOLDER)
         self._lock = threading.Lock()
         self._forgotten: dict[str, int] = {}  # {topic: how often it was deleted}
+        self.on_damage: Callable[[DamagedRow], None] = (
+            _ask_nobody  # told of a record that has rotted and that the log lacks
+        )
         self.manifests: dict[QueueKey, Manifest] = {
             key: read_manifest(self.folder(key)) for key in compacted_queues(directory)
         }
@@ -173,3 +176,7 @@ class CompactedQueues:
     @staticmethod
     def _too_fast(key: QueueKey) -> SystemFault:
         return SystemFault(f"compacted files of {key[0]} queue {key[1]} are replaced as fast as they are read")
+
+
+def _ask_nobody(_found: DamagedRow) -> None:
+    """There is no other replica."""

@@ -57,6 +57,19 @@ class CompactedRow:
         return bool(self.flags & TOMBSTONE)
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedRow:
+    """A record of a compacted file that is not what its row says. `path`: of the file."""
+
+    key: tuple[str, int]
+    path: str
+    row: CompactedRow
+
+    def is_whole(self, record: bytes) -> bool:
+        """Whether these are the bytes that the row names."""
+        return len(record) == self.row.size and zlib.crc32(record) == self.row.crc
+
+
 def key_digest(key: str, offset: int) -> bytes:
     """The digest under which a record counts; `key` "": it has none."""
     text = b"k" + key.encode() if key else b"o" + offset.to_bytes(8, "big")

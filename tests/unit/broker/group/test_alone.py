@@ -64,6 +64,7 @@ def test_it_answers_nothing_that_only_another_replica_asks(tmp_path: Path) -> No
         c.GetBeginning,
         c.GetCompactedFiles,
         c.GetCompactedRange,
+        c.GetCompactedRecord,
         c.GetLogRange,
     }
     for one in rows:
