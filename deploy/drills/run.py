@@ -366,7 +366,7 @@ class _DrillRun:
                 broker.name: read_back.of_replica(broker.address, timeout_ms=READ_MS)
                 for broker in cluster.members(cluster.all_groups()[number])
             }
-        return check(acknowledged, replicas)
+        return check(acknowledged, replicas, is_compacted=self._options.topics == COMPACTED)
 
     def _faults(self) -> Iterator[Fault]:
         if not self._drill.is_random:

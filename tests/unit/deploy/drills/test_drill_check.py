@@ -57,6 +57,18 @@ def counts(verdict: Verdict) -> dict[str, int]:
     return {name: getattr(verdict, name) for name in names if getattr(verdict, name)}
 
 
+def test_in_a_compacted_topic_only_what_was_acknowledged_must_be_in_its_place() -> None:
+    """The copy of a send that the client repeated by itself may be gone, at one replica before another."""
+    rows = stored_run(4, 50)
+    twice = rows.copy()
+    twice["queue_offset"] += (rows["queue_offset"] >= 20).astype(np.uint64)  # in each queue, place 20 had such a copy
+    held = dict(zip(NAMES, (twice, twice, twice), strict=True))
+    assert counts(check(acknowledged(twice), held)) == {"holes": 2}
+    assert check(acknowledged(twice), held, is_compacted=True).is_clean
+    held[NAMES[0]] = twice[1:]
+    assert counts(check(acknowledged(twice), held, is_compacted=True)) == {"lost": 1}
+
+
 def test_a_run_without_damage_is_clean() -> None:
     rows = stored_run(3, 20)
     verdict = check(acknowledged(rows), three(rows))
