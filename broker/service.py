@@ -59,6 +59,7 @@ from .metrics.flows import Flows
 from .metrics.lag_survey import LagSurvey
 from .registration import BrokerIdentity, NameServerRegistration
 from .repair.scrub import Scrub
+from .security.row_spreading import RowSpreading
 from .stage_clock import StageClock
 from .state.admission import queue_count
 from .state.client_registry import ClientRegistry
@@ -316,6 +317,14 @@ class Broker:
         self._scrub = Scrub(self._store, loop, clock, self._workers, config)
         self._serve(part.serve_replicas(self._workers, self._handlers.pulls.look_again))
         self._scrub.start()
+        RowSpreading(
+            self._handlers.security,
+            self._client,
+            loop,
+            clock,
+            servers=(*config.namesrv, *config.controllers),
+            leads=part.leads,
+        ).start()
         delays.start()
         transactions.start()
         loop.every(FAST_TICK_MS, self._on_fast_tick)

@@ -26,6 +26,7 @@ from ..model.events.event_ring import EventRing, events_document
 from ..model.events.table import CONTROLLER_LEADS, CONTROLLER_YIELDS, ZOOKEEPER_BACK, ZOOKEEPER_LOST
 from ..model.events.telling import tell
 from ..model.groups.group import GroupNode, GroupSettings
+from ..model.security.access_rows import AccessRows
 from ..remoting.commands import (
     AlterInSync,
     ChangeGroup,
@@ -46,6 +47,7 @@ from ..remoting.commands import (
     ServedBy,
 )
 from ..remoting.request_rows import check_rows, row
+from ..remoting.security.rows_handler import RowsHandler
 from ..remoting.server import Call, Handler
 from ..remoting.timers import Timer
 from .cluster_naming import ClusterNaming
@@ -147,6 +149,7 @@ class Campaign:
         self._history = GroupHistory(ground.worker, ground.clock, node=address)
         self._ring = EventRing(role="controller", node=address)
         self.elections: dict[tuple[str, bool], int] = {}  # {(group, forced): since the start}
+        self.security = RowsHandler(AccessRows(), ground.clock)
         self._serve()
 
     # ---- for metrics, from any thread
@@ -218,8 +221,9 @@ class Campaign:
             row(GetGroup, self._led(LeadershipTerm.on_get_group)),
             row(GetGroupEvents, self._led(self._on_get_group_events)),
             row(GetControllerEvents, self._on_get_events),
+            *self.security.served(),
         )
-        check_rows(rows, (ServedBy.CONTROLLER, ServedBy.LEADING_CONTROLLER))
+        check_rows(rows, (ServedBy.CONTROLLER, ServedBy.LEADING_CONTROLLER, ServedBy.EVERY_SERVER))
         for one in rows:
             self._loop.handle(one.request_class, one.handler)
 

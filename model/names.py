@@ -30,9 +30,10 @@ STATE_TOPICS: Final = (
     "rmq_sys_zenit_locks",
     "rmq_sys_zenit_queries",
     "rmq_sys_zenit_pops",
+    "rmq_sys_zenit_security",
 )
-"""Ours: topics, groups, consumer offsets, queue locks, the offsets that queries began at and what is popped, as records of
-the log (architecture.md section 2)."""
+"""Ours: topics, groups, consumer offsets, queue locks, the offsets that queries began at, what is popped, and users and roles,
+as records of the log (docs/formats/state-events.md)."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {

@@ -21,6 +21,7 @@ from ..model.events.event_ring import EventRing
 from ..model.events.table import BROKER_LEFT, BROKER_REGISTERED, BROKER_SILENT
 from ..model.events.telling import kept_by, tell
 from ..model.route import TopicRoute
+from ..model.security.access_rows import AccessRows
 from ..remoting.commands import (
     AddWritePermission,
     BrokerHeartbeat,
@@ -53,6 +54,7 @@ from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.request_rows import check_rows, row
 from ..remoting.security.door import Door
 from ..remoting.security.opened_security import open_security
+from ..remoting.security.rows_handler import RowsHandler
 from ..remoting.server import Call, Publisher, RequestLoop
 from .config import NameServerConfig
 from .key_directory import KeyDirectory
@@ -90,6 +92,7 @@ class NameServer:
             self._publisher = opened.enter_context(_open_publisher(config, self._loop.port, door))
             self._keys = KeyDirectory(secured) if secured is not None else None
             self._opened = opened.pop_all()
+        self.security = RowsHandler(AccessRows(), self._clock)
         self.address = self._loop.address
         self.port = self._loop.port
         self.publish_port = self._publisher.port
@@ -137,8 +140,9 @@ class NameServer:
             row(AddWritePermission, self._on_add_write_permission),
             row(DeleteTopicRoute, self._on_delete_topic),
             row(GetNameServerEvents, self._on_get_events),
+            *self.security.served(),
         )
-        check_rows(rows, (ServedBy.NAME_SERVER,))
+        check_rows(rows, (ServedBy.NAME_SERVER, ServedBy.EVERY_SERVER))
         for one in rows:
             self._loop.handle(one.request_class, one.handler)
 

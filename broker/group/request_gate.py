@@ -15,6 +15,7 @@ from ...remoting.server import Call, Handler
 
 TAKEOVER_RETRY_MS: Final = 50
 
+_ANY: Final = frozenset({ServedBy.ANY_REPLICA, ServedBy.EVERY_SERVER})
 _IN_SYNC: Final = frozenset({ServedBy.MASTER_IN_SYNC, ServedBy.MASTER_CONFIRMED_IN_SYNC})
 _CONFIRMED: Final = frozenset({ServedBy.MASTER_CONFIRMED, ServedBy.MASTER_CONFIRMED_IN_SYNC})
 
@@ -57,7 +58,7 @@ class RequestGate:
     def guarded(self, row: Row) -> Handler:
         """The row's handler, after the check that this replica may answer such a request now."""
         replica, request_class, handler = self._replica, row.request_class, row.handler
-        if request_class.served_by is ServedBy.ANY_REPLICA:
+        if request_class.served_by in _ANY:
             return handler
         if request_class.served_by is ServedBy.MASTER_IN_SYNC:  # sends: `check` without its other checks
 
@@ -78,7 +79,7 @@ class RequestGate:
     def check(self, request_class: type[Request]) -> None:
         """Raises the reason why this replica may not answer now: NotMaster, NotEnoughReplicas, BrokerBusy."""
         served_by = request_class.served_by
-        if served_by is ServedBy.ANY_REPLICA:
+        if served_by in _ANY:
             return
         master = self._replica.master
         if master is None:

@@ -16,6 +16,7 @@ from ..metrics.handler_counts import HandlerCounts
 from ..pop.leases import Leases
 from ..pop.pop_handler import PopHandler
 from ..pop.receipt_handler import ReceiptHandler
+from ..security.security_handler import SecurityHandler
 from ..statistics import BrokerStatistics
 from ..transaction.transaction_handler import TransactionHandler
 from ..watching.watch_handler import WatchHandler
@@ -207,6 +208,7 @@ class Handlers(PlainHandlers):
         self.watches = WatchHandler(parts)
         self._query_offsets = QueryOffsetHandler(parts)
         self._holds = HoldHandler(parts)
+        self.security = SecurityHandler(parts)
         store.hold(self._holds.holds)
         self._lite = LiteHandlers(parts, self._conditions, self._leases, self.pops)
         self._heartbeats.on_left = self._lite.subscribing.on_client_left
@@ -258,6 +260,7 @@ class Handlers(PlainHandlers):
             row(commands.HoldMessages, self._holds.on_hold),
             row(commands.RenewHold, self._holds.on_renew),
             row(commands.ReleaseHold, self._holds.on_release),
+            *self.security.served(),
         ]
 
     def counts(self) -> HandlerCounts:

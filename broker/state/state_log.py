@@ -1,5 +1,5 @@
-"""The state log: topics, groups, offsets, queue locks, query offsets, what is popped and producers' sequences, derived from
-the log, and their snapshots under config/.
+"""The state log: topics, groups, offsets, queue locks, query offsets, what is popped, users and producers' sequences, derived
+from the log, and their snapshots under config/.
 
 The log comes before the answer: a handler stages an event (`stage`), the commit writes it, and the dispatch of the commit
 passes it to `on_run`, which alone changes the tables. A start loads the snapshots and replays the
@@ -30,6 +30,8 @@ from ...store.opening.snapshot import read_snapshot, write_snapshot
 from ...store.queues.dispatch import Run
 from ..json_reply import encode_document
 from ..pop.dead_letters import leases_ended_by
+from ..security.security_table import FILE_NAME as SECURITY_FILE
+from ..security.security_table import MERGED, SecurityTable
 from ..waiting.copies import real_queue
 from .group_table import GroupTable
 from .offset_table import COMMITTED, RESET, STARTED, OffsetTable, offsets_of
@@ -45,7 +47,7 @@ from .unknown_events import is_passed_over, unknown_event
 if TYPE_CHECKING:
     from ...store.message_store import Placed
 
-TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES, POPS = STATE_TOPICS
+TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES, POPS, SECURITY = STATE_TOPICS
 SEQUENCES: Final = "#sequences"  # not a valid topic name: they have no topic
 
 FILE_NAMES: Final = {
@@ -53,6 +55,7 @@ FILE_NAMES: Final = {
     QUERIES: "queryOffsets.json",
     SEQUENCES: SEQUENCES_FILE,
     POPS: POPS_FILE,
+    SECURITY: SECURITY_FILE,
     TOPICS: "topics.json",
     GROUPS: "subscriptionGroup.json",
     OFFSETS: "consumerOffset.json",
@@ -67,9 +70,10 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     LOCKS: (LOCKED, UNLOCKED, RENEWED),
     QUERIES: (KEPT, DROPPED),
     POPS: POP_EVENTS,
+    SECURITY: (MERGED,),
 }
 """The events of each topic that this version knows (docs/formats/state-events.md)."""
-LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES, POPS})
+LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES, POPS, SECURITY})
 """RocketMQ and some older brokers of ours do not have these: if such a file is missing beside others, the log that those
 reflect has nothing of its kind."""
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log beside it
@@ -84,7 +88,7 @@ PAUSES_MIN: Final = 2
 PAUSED_BYTES: Final = 1 << 30  # the log may grow so far between two snapshots; retention waits for them
 
 
-Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable | PopTable
+Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable | PopTable | SecurityTable
 
 
 class RecordStage(Protocol):
@@ -131,6 +135,7 @@ class StateLog:
         self.queue_locks = QueueLockTable(lock_lease_ms)
         self.query_offsets = QueryOffsets()
         self.pop_table = PopTable()
+        self.security_table = SecurityTable()
         self.producer_table = producers
         self.on_topic_changed: Callable[[str], None] = _nothing_of_it
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and the end of its record in the log
@@ -147,12 +152,16 @@ class StateLog:
             QUERIES: self.query_offsets,
             SEQUENCES: self.producer_table,
             POPS: self.pop_table,
+            SECURITY: self.security_table,
         }
         self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
-        self._plain: dict[str, OffsetTable | QueueLockTable | QueryOffsets] = {  # topics whose events have no listener
+        self._plain: dict[
+            str, OffsetTable | QueueLockTable | QueryOffsets | SecurityTable
+        ] = {  # whose events concern no other
             OFFSETS: self.offset_table,
             LOCKS: self.queue_locks,
             QUERIES: self.query_offsets,
+            SECURITY: self.security_table,
         }
         self._staged_pops: dict[int, tuple[bytes, Document]] = {}  # by the end of the record: it need not be parsed
         self._clock = clock

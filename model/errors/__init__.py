@@ -114,7 +114,16 @@ from .pipeline import (
     UnknownOption,
     UnwritableColumn,
 )
-from .security import AccessDenied, AuthenticationFailed, KeyFileRefused, ServerKeyUnknown
+from .security import (
+    AccessDenied,
+    AuthenticationFailed,
+    KeyFileRefused,
+    SecurityRowChanged,
+    SecurityRowNotFound,
+    SecurityRowTrusted,
+    ServerKeyUnknown,
+    TooManySecurityRows,
+)
 from .sending import (
     FlushTimeout,
     MessageIllegal,
@@ -247,6 +256,9 @@ __all__ = [
     "RequestTimeout",
     "RequesterGone",
     "RequirementMissing",
+    "SecurityRowChanged",
+    "SecurityRowNotFound",
+    "SecurityRowTrusted",
     "SegmentsDiffer",
     "SendFailed",
     "SequenceKnownInPart",
@@ -272,6 +284,7 @@ __all__ = [
     "TooManyLostGroups",
     "TooManyQueries",
     "TooManyRequests",
+    "TooManySecurityRows",
     "TopicExists",
     "TopicMadeAnew",
     "TopicNotFound",

@@ -65,3 +65,65 @@ class KeyFileRefused(ZenitError):
 
     def __str__(self) -> str:
         return f"key file {self.path}: {self.reason}"
+
+
+class SecurityRowChanged(ZenitError):
+    """Somebody else changed the user or role since it was read. Args: row ("user/app"), version, expected."""
+
+    code, retriable = 9210, True
+
+    def __init__(self, row: str, version: int, expected: int) -> None:
+        super().__init__(row, version, expected)
+        self.row = row
+        self.version = version
+        self.expected = expected
+
+    def __str__(self) -> str:
+        kind, _, name = self.row.partition("/")
+        if not self.expected:
+            return f"{kind} {name!r} exists already; see it: zenit {kind} show {name}"
+        return (
+            f"{kind} {name!r} was changed meanwhile (version {self.version}, not {self.expected}); look and try again"
+        )
+
+
+class SecurityRowNotFound(ZenitError):
+    """There is no such user or role. Args: row ("user/app")."""
+
+    code = 9211
+
+    def __init__(self, row: str) -> None:
+        super().__init__(row)
+        self.row = row
+
+    def __str__(self) -> str:
+        kind, _, name = self.row.partition("/")
+        return f"there is no {kind} {name!r}; those that there are: zenit {kind} list"
+
+
+class SecurityRowTrusted(ZenitError):
+    """The user stands in the trusted file of the servers, which no request changes. Args: name."""
+
+    code = 9212
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"user {self.name!r} stands in the trusted file of the servers; change it there and restart each"
+
+
+class TooManySecurityRows(ZenitError):
+    """The cluster has as many users and roles as it may have, deleted ones of the last 30 days among them. Args: limit."""
+
+    code = 9213
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"the cluster has {self.limit} users and roles, with those deleted in the last 30 days; put several in one"
+        )

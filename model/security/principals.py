@@ -138,7 +138,7 @@ class UserRole:
 
 def check_user(user: User) -> User:
     """The user. Raises InvalidParameter for a name, key, rule, binding or limit that is none."""
-    _check_name("user", user.name)
+    check_name("user", user.name)
     if len(user.keys) > KEYS_MAX or len(set(user.keys)) != len(user.keys):
         raise InvalidParameter("keys", str(len(user.keys)), f"at most {KEYS_MAX} different keys")
     for key in user.keys:
@@ -146,7 +146,7 @@ def check_user(user: User) -> User:
     if len(user.roles) > ROLES_MAX:
         raise InvalidParameter("roles", str(len(user.roles)), f"at most {ROLES_MAX}")
     for role in user.roles:
-        _check_name("role", role)
+        check_name("role", role)
     if (user.kind is UserKind.SERVER) != (user.binding is not None):
         raise InvalidParameter("binding", user.name, "a server names its cluster, group and replica, others none")
     limits = user.limits
@@ -161,7 +161,7 @@ def check_user(user: User) -> User:
 
 def check_role(role: UserRole) -> UserRole:
     """The role. Raises InvalidParameter."""
-    _check_name("role", role.name)
+    check_name("role", role.name)
     _check_rules(role.rules)
     return role
 
@@ -190,17 +190,19 @@ def check_public_key(key: str) -> str:
     return key
 
 
+def check_name(what: str, name: object) -> str:
+    """The name of a user or role. Raises InvalidParameter."""
+    if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or _NAME.fullmatch(name) is None:
+        expected = f"letters, digits, '.', '_' and '-', 1 to {NAME_LENGTH_MAX}, a letter or digit first"
+        raise InvalidParameter(what, str(name)[:80], expected)
+    return name
+
+
 def _check_rules(rules: tuple[Rule, ...]) -> None:
     if len(rules) > RULES_MAX:
         raise InvalidParameter("rules", str(len(rules)), f"at most {RULES_MAX}")
     for rule in rules:
         check_rule(rule)
-
-
-def _check_name(what: str, name: str) -> None:
-    if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or _NAME.fullmatch(name) is None:
-        expected = f"letters, digits, '.', '_' and '-', 1 to {NAME_LENGTH_MAX}, a letter or digit first"
-        raise InvalidParameter(what, str(name)[:80], expected)
 
 
 def _is_within(address: str, networks: tuple[str, ...]) -> bool:

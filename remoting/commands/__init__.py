@@ -141,6 +141,16 @@ from .replicas import ReplicaQuestion as ReplicaQuestion
 from .replies import PushReply as PushReply
 from .replies import ReplyStored as ReplyStored
 from .replies import SendReplyMessage as SendReplyMessage
+from .security import ChangedRowReply as ChangedRowReply
+from .security import DeleteSecurityRow as DeleteSecurityRow
+from .security import ExchangeReply as ExchangeReply
+from .security import ExchangeSecurity as ExchangeSecurity
+from .security import ExplainReply as ExplainReply
+from .security import ExplainRight as ExplainRight
+from .security import GetSecurityRows as GetSecurityRows
+from .security import PutSecurityRow as PutSecurityRow
+from .security import SecurityRowsReply as SecurityRowsReply
+from .security import TakeSecurityRows as TakeSecurityRows
 from .sending import DelayedReply as DelayedReply
 from .sending import RecallMessage as RecallMessage
 from .sending import RecallReply as RecallReply

@@ -40,6 +40,8 @@ class ServedBy(enum.Enum):
     """After the log that the master inherited is confirmed: the request reads state derived from it (rule R3)."""
     MASTER_CONFIRMED_IN_SYNC = "master, log confirmed, enough in sync"
     """Both."""
+    EVERY_SERVER = "every server"
+    """Name servers, controllers and all replicas: each knows users and roles."""
     CLIENT = "client"
     """The client that sent the last heartbeat or registration on that connection: the server pushes the request, one way."""
 
@@ -51,6 +53,7 @@ SERVED_BY_BROKERS: Final = frozenset(
         ServedBy.MASTER_IN_SYNC,
         ServedBy.MASTER_CONFIRMED,
         ServedBy.MASTER_CONFIRMED_IN_SYNC,
+        ServedBy.EVERY_SERVER,
     }
 )
 

@@ -16,6 +16,7 @@ from store_kit import StillClock
 from zenitmq.broker.delay.rewriting import delivered_record, rolled_record, waiting_record
 from zenitmq.broker.delay.timing import DelayRules, due_of, waiting_properties
 from zenitmq.broker.group.cluster_file import decode_cluster_file, encode_cluster_file
+from zenitmq.broker.security.security_table import SecurityTable, event_merged
 from zenitmq.broker.state.group_table import GroupTable
 from zenitmq.broker.state.offset_table import OffsetTable
 from zenitmq.broker.state.pop_table import Popped, PopTable
@@ -68,6 +69,7 @@ from zenitmq.store.queues.dispatch import Run
 
 from .kernel_targets import properties
 from .mutation import document_bytes, mutated, mutated_document
+from .security_targets import SECURITY_ROWS
 from .target import Target
 from .wire_targets import instance_of
 
@@ -197,6 +199,7 @@ _EVENTS: dict[str, list[Any]] = {
         PopTable.event_ended("g", "orders", [(0, 6)]),
         PopTable.event_signed(bytes(32)),
     ],
+    STATE_TOPICS[6]: [event_merged(SECURITY_ROWS)],
 }
 
 
@@ -253,6 +256,7 @@ _SNAPSHOTS: dict[str, Any] = {
         "eraTable": {"orders@g": {"0": 9}},
     },
     "queueLocks.json": {"lockTable": {"g": {"orders": {"0": "client"}}}},
+    "security.json": {"rows": event_merged(SECURITY_ROWS)["rows"]},
     "queryOffsets.json": {"queryTable": {"q": {"document": "{}", "keptAtMs": 5}}},
     "producerSequences.json": {"producers": [["p", "orders", 0, 5, 100, 7, [[0, 5, 0, 0, False]]]]},
     "popLeases.json": _popped(),
@@ -262,6 +266,7 @@ _TABLES: dict[str, Callable[[], Any]] = {
     "subscriptionGroup.json": GroupTable,
     "consumerOffset.json": OffsetTable,
     "queueLocks.json": QueueLockTable,
+    "security.json": SecurityTable,
     "queryOffsets.json": QueryOffsets,
     "producerSequences.json": lambda: ProducerTable(entries_max=100, retention_ms=1000),
     "popLeases.json": PopTable,

@@ -20,6 +20,7 @@ EXAMPLES = {
     ServedBy.MASTER_IN_SYNC: c.SendMessages,
     ServedBy.MASTER_CONFIRMED: c.QueryConsumerOffset,
     ServedBy.MASTER_CONFIRMED_IN_SYNC: c.SendBack,
+    ServedBy.EVERY_SERVER: c.GetSecurityRows,
 }
 
 
@@ -64,7 +65,10 @@ def test_a_master_serves_all() -> None:
 
 @pytest.mark.parametrize("known", [KnownGroup(NODE, 3), None])
 def test_a_slave_serves_what_any_replica_does(known: KnownGroup | None) -> None:
-    assert refusals(Replica(None, known)) == dict.fromkeys(EXAMPLES, NotMaster) | {ServedBy.ANY_REPLICA: None}
+    assert refusals(Replica(None, known)) == dict.fromkeys(EXAMPLES, NotMaster) | {
+        ServedBy.ANY_REPLICA: None,
+        ServedBy.EVERY_SERVER: None,
+    }
 
 
 def test_a_master_without_enough_in_sync_stores_nothing() -> None:

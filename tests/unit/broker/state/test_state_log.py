@@ -12,7 +12,17 @@ import pytest
 from zenitmq.broker.json_reply import encode_document
 from zenitmq.broker.state import state_log
 from zenitmq.broker.state.producer_table import ProducerTable
-from zenitmq.broker.state.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog, pauses_at
+from zenitmq.broker.state.state_log import (
+    EVERYTHING,
+    GROUPS,
+    LOCKS,
+    OFFSETS,
+    QUERIES,
+    SECURITY,
+    TOPICS,
+    StateLog,
+    pauses_at,
+)
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
@@ -133,7 +143,7 @@ def test_the_oldest_of_the_snapshots_says_where_to_replay_from(tmp_path: Path, c
     assert open_state(tmp_path, clock).reflected() == 0
 
 
-@pytest.mark.parametrize("name", ["queueLocks.json", "queryOffsets.json", "producerSequences.json"])
+@pytest.mark.parametrize("name", ["queueLocks.json", "queryOffsets.json", "producerSequences.json", "security.json"])
 def test_a_store_from_before_there_was_such_state_is_not_replayed_for_it(
     tmp_path: Path, clock: ManualClock, name: str
 ) -> None:
@@ -157,6 +167,27 @@ def test_query_offsets_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, cloc
     assert again.query_offsets.text("q") == '{"t": 1}'
     again.on_run(run_of(QUERIES, b'{"event":"dropped","query":"q"}', run.end))
     assert again.query_offsets.text("q") is None
+
+
+def test_users_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, clock: ManualClock) -> None:
+    state = open_state(tmp_path, clock)
+    row = {"kind": "user", "name": "app", "version": 7, "fields": {"kind": "super"}}
+    changed: list[int] = []
+    state.security_table.on_changed = lambda: changed.append(len(state.security_table.rows))
+    run = run_of(SECURITY, json.dumps({"event": "merged", "rows": [row]}).encode())
+    state.on_run(run)
+    state.on_run(run)
+    assert changed == [1]
+    state.is_closing = True
+    state.persist()
+    again = open_state(tmp_path, clock)
+    assert list(again.security_table.rows.table().users) == ["app"]
+    gone = {"kind": "user", "name": "app", "version": 8, "deleted": True}
+    again.on_run(run_of(SECURITY, json.dumps({"event": "merged", "rows": [gone]}).encode(), run.end))
+    assert not again.security_table.rows.table().users
+    for wrong in ({"event": "merged", "rows": [{"kind": "king"}]}, {"event": "merged"}, {"event": "other", "rows": []}):
+        with pytest.raises(StoreFormatError, match="does not know the event"):
+            again.on_run(run_of(SECURITY, json.dumps(wrong).encode(), run.end + 1000))
 
 
 def test_locks_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, clock: ManualClock) -> None:

@@ -1,0 +1,145 @@
+"""What each server answers about users and roles, and how it learns of changes. Loop thread.
+
+A name server or controller keeps the rows in its memory: after a restart it has those of its trusted file, and gets the rest
+from the masters within a second. A broker keeps them in its log (broker/security).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, TypeVar
+
+from ...model.clock import Clock
+from ...model.errors import InvalidParameter, SecurityRowNotFound
+from ...model.security.access_rows import AccessRows, parse_rows
+from ...model.security.access_table import AccessTable
+from ...model.security.principals import GIVEN, GIVEN_ON
+from ...model.security.row_codec import RowKind, SecurityRow, encode_row, row_key, row_of
+from ...model.security.trusted_file import StaticRow
+from ..commands import (
+    Done,
+    ExchangeReply,
+    ExchangeSecurity,
+    ExplainReply,
+    ExplainRight,
+    GetSecurityRows,
+    SecurityRowsReply,
+    TakeSecurityRows,
+)
+from ..request_rows import Row, row
+from ..server import Call
+from .row_exchange import answer
+
+log = logging.getLogger(__name__)
+
+EXPIRE_MS: Final = 60_000
+
+_E = TypeVar("_E", bound=Enum)
+
+
+class RowsHandler:
+    """`table`: who may do what, by the trusted file and the rows."""
+
+    def __init__(self, rows: AccessRows, clock: Clock) -> None:
+        self.rows = rows
+        self.trusted: tuple[StaticRow, ...] = ()
+        self.table = AccessTable((), ())
+        self._clock = clock
+        self._on_table: Callable[[AccessTable], None] = _tell_nobody
+        self._expired_at_ms = clock.monotonic_ms()
+        self._unread_told = False
+
+    def begin(self, trusted: tuple[StaticRow, ...], on_table: Callable[[AccessTable], None]) -> None:
+        """Calls `on_table` with the present table now, and with the next one after each change."""
+        self.trusted = trusted
+        self._on_table = on_table
+        self.refresh()
+
+    def refresh(self) -> None:
+        """The rows have changed."""
+        self.table = self.rows.table(self.trusted)
+        self._on_table(self.table)
+
+    def take(self, rows: list[SecurityRow]) -> None:
+        """Makes rows count that are later than what is here. A broker stages them instead."""
+        self._expire()
+        if self.rows.merge(rows):
+            self.refresh()
+
+    def served(self) -> list[Row]:
+        """The requests that are answered here."""
+        return [
+            row(TakeSecurityRows, self.on_take),
+            row(GetSecurityRows, self.on_get),
+            row(ExplainRight, self.on_explain),
+            row(ExchangeSecurity, self.on_exchange),
+        ]
+
+    def on_take(self, call: Call[TakeSecurityRows]) -> Done:
+        """Raises InvalidParameter for what is no row."""
+        rows, refused = parse_rows(call.request.rows)
+        if refused:
+            raise refused[0]
+        self.take(self.rows.later(rows, self._clock.now_ms()))
+        return Done()
+
+    def on_get(self, call: Call[GetSecurityRows]) -> SecurityRowsReply:
+        """One page."""
+        after = call.request.after
+        page, more = self.rows.page(after)
+        trusted = () if after else tuple(encode_row(row_of(each.user)) for each in self.trusted)
+        return SecurityRowsReply(page, trusted, more)
+
+    def on_explain(self, call: Call[ExplainRight]) -> ExplainReply:
+        """Decides as the guard would. Raises SecurityRowNotFound, InvalidParameter."""
+        request = call.request
+        action = _member("action", request.action, GIVEN)
+        resource = _member("resource", request.resource, GIVEN_ON)
+        if request.address:
+            _check_address(request.address)
+        user = self.table.users.get(request.user)
+        if user is None:
+            raise SecurityRowNotFound(row_key(RowKind.USER, request.user[:80]))
+        decision = self.table.decide(user, action, resource, request.name, request.address)
+        return ExplainReply(decision.allowed, decision.reason, decision.of)
+
+    def on_exchange(self, call: Call[ExchangeSecurity]) -> ExchangeReply:
+        """Takes what is later, and tells what differs. Raises InvalidParameter."""
+        rows, refused = parse_rows(call.request.rows)
+        self.note_unread(len(refused))
+        self.take(self.rows.later(rows, self._clock.now_ms()))
+        return answer(self.rows, call.request)
+
+    def note_unread(self, count: int) -> None:
+        """Another server told rows of a later version: they do not count here until this one is upgraded too."""
+        if count and not self._unread_told:
+            self._unread_told = True
+            log.warning("users or roles of a newer version do not count here; upgrade this server; count=%s", count)
+
+    def _expire(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._expired_at_ms >= EXPIRE_MS:
+            self._expired_at_ms = now_ms
+            self.rows.expire(self._clock.now_ms())
+
+
+def _member(what: str, value: str, known: frozenset[_E]) -> _E:
+    for each in known:
+        if each.value == value:
+            return each
+    expected = ", ".join(sorted(str(each.value) for each in known))
+    raise InvalidParameter(what, value[:80], f"one of {expected}")
+
+
+def _check_address(text: str) -> None:
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError as error:
+        raise InvalidParameter("address", text[:80], "an IP address") from error
+
+
+def _tell_nobody(_: AccessTable) -> None:
+    """Where security is off."""
