@@ -39,6 +39,7 @@ from ..store.message_store import MessageStore, request_arena
 from ..store.opening.small_file import needs_room
 from ..store.worker_threads import WorkerThreads
 from .acknowledgements import Acknowledgements
+from .audit.audit_writer import AuditWriter
 from .config import BrokerConfig
 from .delay.delays import Delays
 from .delay.pace import Pace
@@ -310,6 +311,11 @@ class Broker:
                 flows=self._flows,
             )
         )
+        self._audit: AuditWriter | None = None
+        if self._secured is not None:
+            self._handlers.security.guard(self._secured, loop)
+            self._audit = AuditWriter(self._store, self._state, loop, clock, leads=part.leads)
+            self._audit.begin(self._secured.door)
         self._registration = self._new_registration()
         self._state.on_topic_changed = self._registration.on_topic_changed
         self._state.on_topic_deleted = self._on_topic_deleted
@@ -424,8 +430,10 @@ class Broker:
             row(commands.ScrubLog, self._scrub.on_scrub),
         ]
         check_rows(rows, commands.SERVED_BY_BROKERS)
+        audit = self._audit
         for one in rows:
-            self._loop.handle(one.request_class, self._part.guarded(one))
+            handler = self._part.guarded(one)
+            self._loop.handle(one.request_class, handler if audit is None else audit.watched(one, handler))
 
     def _mark_clean(self) -> None:
         """Called last, after the store is closed."""
@@ -478,6 +486,8 @@ class Broker:
         now_ms = self._clock.monotonic_ms()
         self._handlers.on_fast_tick(now_ms)
         self._acknowledgements.on_tick(now_ms)
+        if self._audit is not None:
+            self._audit.on_tick()
 
     def _on_slow_tick(self) -> None:
         self._handlers.on_slow_tick(self._clock.monotonic_ms())

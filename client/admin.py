@@ -15,6 +15,7 @@ from .administration.admin_events import EventAdmin
 from .administration.admin_groups import GroupAdmin
 from .administration.admin_lite import LiteAdmin
 from .administration.admin_messages import MessageAdmin
+from .administration.admin_security import SecurityAdmin
 from .administration.admin_topics import TopicAdmin
 from .administration.admin_transactions import TransactionAdmin
 from .connection.connection import Connection
@@ -22,7 +23,15 @@ from .connection.waiting import Blocking, Waits, blocking
 
 
 class AdminCore(
-    TopicAdmin, GroupAdmin, LiteAdmin, DeadLetterAdmin, MessageAdmin, TransactionAdmin, BrokerAdmin, EventAdmin
+    TopicAdmin,
+    GroupAdmin,
+    LiteAdmin,
+    DeadLetterAdmin,
+    MessageAdmin,
+    TransactionAdmin,
+    SecurityAdmin,
+    BrokerAdmin,
+    EventAdmin,
 ):
     """The administration client without its way of waiting.
 
@@ -70,6 +79,11 @@ class Admin(AdminCore):
     transaction = blocking(AdminCore._transaction)
     commit_transaction = blocking(AdminCore._commit_transaction)
     rollback_transaction = blocking(AdminCore._rollback_transaction)
+    security_rows = blocking(AdminCore._security_rows)
+    security_row = blocking(AdminCore._security_row)
+    put_security_row = blocking(AdminCore._put_security_row)
+    delete_security_row = blocking(AdminCore._delete_security_row)
+    explain_right = blocking(AdminCore._explain_right)
     cluster = blocking(AdminCore._cluster)
     events = blocking(AdminCore._events)
     broker_statistics = blocking(AdminCore._broker_statistics)

@@ -95,6 +95,8 @@ class Controller:
             self._loop.times = LoopTimes()
             metrics.serve(ControllerReader(self._loop, self._campaign, cluster=config.cluster))
             self._opened.callback(metrics.serve, None)
+        if secured is not None:
+            self._campaign.security.guard(secured, self._loop)
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 UNDECIDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+AUDIT_TOPIC: Final = "ZENIT_AUDIT"
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 
 STATE_TOPICS: Final = (
@@ -49,6 +50,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
         UNDECIDED_TOPIC,
         TRACE_TOPIC,
+        AUDIT_TOPIC,
         "CHECKPOINT_TOPIC",
         *STATE_TOPICS,
     }
@@ -65,8 +67,8 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_routed_topic(topic: str) -> bool:
-    """True for topics that clients find through the name servers: all except the system's own, but with the trace topic."""
-    return topic == TRACE_TOPIC or not is_system_topic(topic)
+    """True for topics that clients find through the name servers: all except the system's own; traces and the audit, too."""
+    return topic in (TRACE_TOPIC, AUDIT_TOPIC) or not is_system_topic(topic)
 
 
 def topic_length_max(topic: str) -> int:

@@ -27,8 +27,9 @@ Times are monotonic milliseconds. Owned by one thread.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
+from itertools import islice
 from typing import Any, Final
 
 from ..model.cluster_id import Standing, check_cluster_id
@@ -317,13 +318,20 @@ class RouteTable:
         """How many topics they have. Any thread."""
         return len(self._serving)
 
-    def topics_after(self, after: str, count_max: int) -> tuple[tuple[str, ...], bool]:
-        """(those behind a name, at most so many or, for 0, all; whether there are more). Raises InvalidParameter."""
+    def topics_after(
+        self, after: str, count_max: int, is_seen: Callable[[str], bool] | None = None
+    ) -> tuple[tuple[str, ...], bool]:
+        """(those behind a name that are seen, at most so many or, for 0, all; whether there are more). Raises
+        InvalidParameter."""
         _check_range("count_max", count_max, 0, 1 << 31)
         topics = self.topics()
         begin = bisect_right(topics, after)
-        end = begin + count_max if count_max else len(topics)
-        return topics[begin:end], end < len(topics)
+        if is_seen is None:
+            end = begin + count_max if count_max else len(topics)
+            return topics[begin:end], end < len(topics)
+        seen = filter(is_seen, islice(topics, begin, None))
+        page = tuple(islice(seen, count_max or None))
+        return page, bool(count_max) and next(seen, None) is not None
 
     def cluster_info(self, now_ms: int) -> dict[str, Any]:
         """The document of GetClusterInfo."""

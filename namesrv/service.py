@@ -22,6 +22,7 @@ from ..model.events.table import BROKER_LEFT, BROKER_REGISTERED, BROKER_SILENT
 from ..model.events.telling import kept_by, tell
 from ..model.route import TopicRoute
 from ..model.security.access_rows import AccessRows
+from ..model.security.rights import Resource
 from ..remoting.commands import (
     AddWritePermission,
     BrokerHeartbeat,
@@ -53,6 +54,7 @@ from ..remoting.loop_times import LoopTimes
 from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.request_rows import check_rows, row
 from ..remoting.security.door import Door
+from ..remoting.security.listing import visible
 from ..remoting.security.opened_security import open_security
 from ..remoting.security.rows_handler import RowsHandler
 from ..remoting.server import Call, Publisher, RequestLoop
@@ -93,6 +95,8 @@ class NameServer:
             self._keys = KeyDirectory(secured) if secured is not None else None
             self._opened = opened.pop_all()
         self.security = RowsHandler(AccessRows(), self._clock)
+        if secured is not None:
+            self.security.guard(secured, self._loop)
         self.address = self._loop.address
         self.port = self._loop.port
         self.publish_port = self._publisher.port
@@ -204,7 +208,8 @@ class NameServer:
         return ServerKeysReply(self._keys.all() if self._keys is not None else ())
 
     def _on_get_topic_list(self, call: Call[GetTopicList]) -> TopicListReply:
-        return TopicListReply(*self._routes.topics_after(call.request.after, call.request.count_max))
+        is_seen = visible(call, Resource.TOPIC) if self._loop.guard is not None else None
+        return TopicListReply(*self._routes.topics_after(call.request.after, call.request.count_max, is_seen))
 
     def _on_get_events(self, call: Call[GetNameServerEvents]) -> None:
         document = self._ring.document(call.request.since_ms)

@@ -9,8 +9,10 @@ from ...model.clock import Clock
 from ...model.errors import GroupNotFound, InvalidParameter
 from ...model.names import check_group
 from ...model.route import TopicConfig
+from ...model.security.rights import Resource
 from ...model.topics.light_queues import is_light_queue
 from ...remoting.commands import CreateGroup, DeleteGroup, Done, GetConsumeStatistics, GetGroups
+from ...remoting.security.listing import visible
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
@@ -62,6 +64,7 @@ class GroupHandler:
 
     def on_list(self, call: Call[GetGroups]) -> None:
         """All groups, their members and the topics that they consume."""
+        is_seen = visible(call, Resource.GROUP)
         groups = [
             {
                 "name": group,
@@ -70,6 +73,7 @@ class GroupHandler:
                 "attributes": self._state.group_table.documents.get(group, {}),
             }
             for group in sorted(self._known_groups())
+            if is_seen(group)
         ]
         reply_json(self._loop, call, {"groups": groups})
 

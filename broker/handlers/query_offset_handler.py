@@ -10,6 +10,7 @@ import logging
 
 from ...model.errors import QueryOffsetsNotFound
 from ...model.names import check_query
+from ...model.security.rights import Resource
 from ...remoting.commands import (
     Done,
     DropQueryOffsets,
@@ -20,6 +21,7 @@ from ...remoting.commands import (
     Reply,
     Request,
 )
+from ...remoting.security.listing import visible
 from ...remoting.server import Call
 from ..json_reply import encode_document
 from ..state.query_offsets import check_document
@@ -71,7 +73,9 @@ class QueryOffsetHandler:
 
     def on_list(self, call: Call[GetQueries]) -> None:
         """The queries with a document here."""
-        self._answer(call, JsonReply(), encode_document({"queries": self._table.listed()}))
+        is_seen = visible(call, Resource.QUERY)
+        queries = [query for query in self._table.listed() if is_seen(query["query"])]
+        self._answer(call, JsonReply(), encode_document({"queries": queries}))
 
     def _kept(self, query: str) -> bytes:
         text = self._table.text(query)

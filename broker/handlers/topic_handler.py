@@ -7,9 +7,11 @@ from collections.abc import Callable
 from ...model.errors import InvalidParameter, NoPermission, TopicNotFound
 from ...model.names import check_topic, is_system_topic
 from ...model.route import CLEANUP_ATTRIBUTE, TYPE_ATTRIBUTE, TopicConfig
+from ...model.security.rights import Resource
 from ...model.topics.lite_settings import LITE, is_lite_parent
 from ...model.topics.topic_attributes import check_attribute
 from ...remoting.commands import CompactTopic, CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
+from ...remoting.security.listing import visible
 from ...remoting.server import Call, RequestLoop
 from ...store.compaction.compacted_manifest import Manifest
 from ...store.message_store import MessageStore
@@ -108,6 +110,7 @@ class TopicHandler:
 
     def on_list(self, call: Call[GetTopics]) -> None:
         """All topics and their settings."""
+        is_seen = visible(call, Resource.TOPIC)
         topics = [
             {
                 "name": config.name,
@@ -119,7 +122,8 @@ class TopicHandler:
                 "incarnation": config.incarnation,
                 "system": is_system_topic(config.name),
             }
-            for _, config in sorted(self._state.topic_table.configs.items())
+            for name, config in sorted(self._state.topic_table.configs.items())
+            if is_seen(name)
         ]
         reply_json(self._loop, call, {"topics": topics})
 

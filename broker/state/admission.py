@@ -14,7 +14,7 @@ from ...model.errors import (
     TopicNotFound,
     ZenitError,
 )
-from ...model.names import check_topic, is_routed_topic
+from ...model.names import AUDIT_TOPIC, check_topic, is_routed_topic
 from ...model.properties import KEYS
 from ...model.route import PERMISSION_READ, PERMISSION_WRITE, TopicConfig
 from ...model.topics.light_queues import is_light_queue, settled_topic
@@ -24,7 +24,7 @@ from .topic_table import TopicTable
 
 def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
     """The reason why a batch for a queue missing in `write_queues` is refused. Raises InvalidName for an invalid topic name."""
-    if not is_routed_topic(topic):
+    if not is_routed_topic(topic) or topic == AUDIT_TOPIC:
         return NoPermission(f"system topic {topic}", "sending")
     config = topics.configs.get(check_topic(topic))
     if config is None:

@@ -53,6 +53,11 @@ class Admin(AdminCore):
     transaction = AdminCore._transaction
     commit_transaction = AdminCore._commit_transaction
     rollback_transaction = AdminCore._rollback_transaction
+    security_rows = AdminCore._security_rows
+    security_row = AdminCore._security_row
+    put_security_row = AdminCore._put_security_row
+    delete_security_row = AdminCore._delete_security_row
+    explain_right = AdminCore._explain_right
     cluster = AdminCore._cluster
     events = AdminCore._events
     broker_statistics = AdminCore._broker_statistics

@@ -7,6 +7,7 @@ ours: `query` for what Spark keeps of its queries, `security` for users, roles a
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from ..plain_dataclass import dataclass
 
@@ -40,6 +41,10 @@ class Resource(enum.Enum):
     """A replica, as "broker name/its name", or a whole group, as "broker name": the server must be it. No policy names it."""
 
 
+LISTED: Final = "*"
+"""As a right's field: each thing that the answer tells. The handler leaves out what the sender may not see."""
+
+
 @dataclass(frozen=True, slots=True)
 class Right:
     """`field`: the field of the request that names the resource; if it is a tuple, each element, or the first item of each
@@ -53,6 +58,8 @@ class Right:
     replica_field: str = ""
 
     def __str__(self) -> str:
+        if self.field == LISTED:
+            return f"{self.action.value}: each {self.resource.value}"
         return f"{self.action.value}: {self.field or self.resource.value}"
 
 
@@ -64,6 +71,11 @@ def on_topic(action: Action, field: str = "topic") -> Right:
 def on_group(action: Action, field: str = "group") -> Right:
     """On the group, or groups, named by `field`."""
     return Right(action, Resource.GROUP, field)
+
+
+def listed(resource: Resource) -> Right:
+    """On each thing that the answer tells: who asks is not refused, and sees what it may."""
+    return Right(Action.LIST, resource, LISTED)
 
 
 def on_query(action: Action) -> Right:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, on_cluster, on_topic
+from ...model.security.rights import Action, Resource, listed, on_cluster, on_topic
 from .base import Done, JsonReply, Lane, RequestFor, ServedBy, request
 
 
@@ -31,7 +31,7 @@ class DeleteTopic(RequestFor[Done]):
     topic: str
 
 
-@request(21, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.LIST),))
+@request(21, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(listed(Resource.TOPIC),))
 @dataclass(frozen=True, slots=True)
 class GetTopics(RequestFor[JsonReply]):
     """GET_ALL_TOPIC_CONFIG: {"topics": [{name, read_queues, write_queues, permission, order, attributes, system}]}."""

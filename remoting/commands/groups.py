@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, on_cluster, on_group
+from ...model.security.rights import Action, Resource, listed, on_group
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 
 
@@ -100,7 +100,7 @@ class CreateGroup(RequestFor[Done]):
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@request(201, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.LIST),))
+@request(201, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(listed(Resource.GROUP),))
 @dataclass(frozen=True, slots=True)
 class GetGroups(RequestFor[JsonReply]):
     """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: {"groups": [{name, members, topics, ...}]}."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, as_replica, on_cluster, on_topic
+from ...model.security.rights import Action, Resource, as_replica, listed, on_cluster, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 
 
@@ -169,7 +169,7 @@ class TopicListReply(Reply):
     has_more: bool = False
 
 
-@request(206, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.LIST),))
+@request(206, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(listed(Resource.TOPIC),))
 @dataclass(frozen=True, slots=True)
 class GetTopicList(RequestFor[TopicListReply]):
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER. The topics behind `after`, at most `count_max` (0: all, if a header has room)."""

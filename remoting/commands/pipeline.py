@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, on_cluster, on_query, on_topic
+from ...model.security.rights import Action, Resource, listed, on_query, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 
 
@@ -34,7 +34,7 @@ class DropQueryOffsets(RequestFor[Done]):
     query: str
 
 
-@request(9143, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.LIST),))
+@request(9143, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(listed(Resource.QUERY),))
 @dataclass(frozen=True, slots=True)
 class GetQueries(RequestFor[JsonReply]):
     """{"queries": [{query, kept_at_ms, size_bytes}]}: the queries with stored objects."""

@@ -42,6 +42,7 @@ class Doorkeeper:
         self._rate = handshakes_per_second
         self._has_open_port = has_open_port
         self._spent: dict[str, tuple[float, int]] = {}  # IP address: (handshakes that count against it, at this time)
+        self.on_let_in: Callable[[str, str, str], None] = _nothing  # user, key, address; in the thread that asks
         self.let_in = 0
         self.refused = 0
         self.put_off = 0
@@ -63,6 +64,7 @@ class Doorkeeper:
         if only_servers and user.kind is not UserKind.SERVER:
             return self._refuse("only servers")
         self.let_in += 1
+        self.on_let_in(user.name, key, address)
         return Admission(WELCOME, "OK", key)
 
     def _refuse(self, reason: str) -> Admission:
@@ -81,3 +83,7 @@ class Doorkeeper:
         has_room = spent + 1 <= self._rate
         self._spent[address] = (spent + 1 if has_room else spent, now_ms)
         return has_room
+
+
+def _nothing(_: str, __: str, ___: str) -> None:
+    """Nobody notes who comes in."""

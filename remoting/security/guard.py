@@ -12,7 +12,7 @@ from ...model.errors import AccessDenied
 from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessDecision, AccessTable
 from ...model.security.principals import User
-from ...model.security.rights import Resource, Right
+from ...model.security.rights import LISTED, Resource, Right
 from ..commands import Request
 from .admission import OPEN_KEY
 
@@ -59,6 +59,8 @@ class Guard:
                 key, user.name if user is not None else UNKNOWN, address, type(request).__name__, None, "", None
             )
         for right in request.needs:
+            if right.field == LISTED:
+                continue
             for name in self._names(right, request):
                 decision = self.table.decide(user, right.action, right.resource, name, address)
                 if not decision.allowed:

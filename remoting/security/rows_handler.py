@@ -30,12 +30,14 @@ from ..commands import (
     TakeSecurityRows,
 )
 from ..request_rows import Row, row
-from ..server import Call
+from ..server import Call, RequestLoop
+from .opened_security import Secured, TrustedWatch
 from .row_exchange import answer
 
 log = logging.getLogger(__name__)
 
 EXPIRE_MS: Final = 60_000
+LOOK_MS: Final = 1000  # at the trusted file
 
 _E = TypeVar("_E", bound=Enum)
 
@@ -57,6 +59,12 @@ class RowsHandler:
         self.trusted = trusted
         self._on_table = on_table
         self.refresh()
+
+    def guard(self, secured: Secured, loop: RequestLoop) -> None:
+        """From now on the loop decides by these users and rights, and by the trusted file whenever that changes."""
+        self.begin(secured.rows, loop.set_access)
+        watch = TrustedWatch(secured, lambda rows: self.begin(rows, loop.set_access))
+        loop.every(LOOK_MS, watch.look)
 
     def refresh(self) -> None:
         """The rows have changed."""

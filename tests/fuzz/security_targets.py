@@ -10,6 +10,7 @@ from zenitmq.model.errors import InvalidParameter
 from zenitmq.model.security.access_rows import AccessRows, parse_rows
 from zenitmq.model.security.principals import Binding, Match, Rule, RuleEffect, User, UserKind, UserLimits, UserRole
 from zenitmq.model.security.rights import Action, Resource
+from zenitmq.model.security.rocketmq_acl import import_acl
 from zenitmq.model.security.row_codec import RowKind, SecurityRow, decode_row, encode_row, row_of
 from zenitmq.model.security.trusted_file import StaticRow, encode_trusted, parse_trusted
 
@@ -69,7 +70,52 @@ def check_trusted(data: bytes, _: Random) -> None:
     assert parse_trusted(encode_trusted(rows)) == rows
 
 
+_ACCOUNTS: Final = """\
+globalWhiteRemoteAddresses:
+- 10.10.103.*
+accounts:
+- accessKey: RocketMQ
+  secretKey: '12345678'  # of the example
+  whiteRemoteAddress:
+  defaultTopicPerm: PUB
+  topicPerms:
+  - topicA=DENY
+  - topicB=PUB|SUB
+- accessKey: "boss"
+  admin: true
+"""
+_ACL: Final = [
+    {"username": "app", "userType": "Normal", "userStatus": "enable"},
+    {
+        "subject": "User:app",
+        "policies": [
+            {
+                "policyType": "Custom",
+                "entries": [
+                    {"resource": "Topic:or*", "actions": ["Pub"], "sourceIps": ["192.168.*.*"], "decision": "Deny"},
+                    {"resource": "*", "actions": ["All"], "sourceIps": None, "decision": "Allow"},
+                ],
+            }
+        ],
+    },
+]
+
+
+def _acl(draw: Random) -> bytes:
+    if draw.randrange(2):
+        return bytes(mutated(bytearray(_ACCOUNTS.encode()), draw))
+    return document_bytes(mutated_document(json.loads(json.dumps(_ACL)), draw), draw)
+
+
+def check_acl(data: bytes, _: Random) -> None:
+    """Users that a broker takes."""
+    imported = import_acl(data.decode("utf-8", "replace"))
+    for user in imported.users:
+        assert decode_row(encode_row(row_of(user))).value == user
+
+
 SECURITY_TARGETS = (
+    Target("rocketmq-acl", _acl, check_acl, (InvalidParameter,)),
     Target("security-rows", _rows, check_rows, (InvalidParameter,)),
     Target("trusted-file", _trusted, check_trusted, (InvalidParameter,)),
 )

@@ -610,5 +610,8 @@ def test_topics_are_listed_page_by_page() -> None:
     assert routes.topics_after("", 2) == (("orders", "payments"), True)
     assert routes.topics_after("payments", 2) == (("trades",), False)
     assert routes.topics_after("zzz", 2) == ((), False)
+    assert routes.topics_after("", 1, "orders".__lt__) == (("payments",), True)
+    assert routes.topics_after("payments", 1, "orders".__lt__) == (("trades",), False)
+    assert routes.topics_after("", 0, "orders".__eq__) == (("orders",), False)
     with pytest.raises(InvalidParameter):
         routes.topics_after("", -1)

@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from zenitmq.model.security.rights import Resource
+from zenitmq.model.security.rights import LISTED, Resource
 from zenitmq.remoting.commands import (
     REQUESTS,
     SERVED_BY_BROKERS,
@@ -72,7 +72,7 @@ def test_the_field_of_a_right_names_what_it_is_on(cls: type[Request]) -> None:
     hints = typing.get_type_hints(cls)
     for right in cls.needs:
         assert right.field or right.resource in (Resource.CLUSTER, Resource.SECURITY, Resource.REPLICA)
-        for field in filter(None, (right.field, right.replica_field)):
+        for field in filter(None, (right.field.removeprefix(LISTED), right.replica_field)):
             hint = hints[field]
             while typing.get_origin(hint) is tuple:
                 hint = typing.get_args(hint)[0]

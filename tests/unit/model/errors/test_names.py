@@ -8,6 +8,7 @@ import pytest
 
 from zenitmq.model.errors import InvalidName
 from zenitmq.model.names import (
+    AUDIT_TOPIC,
     STATE_TOPICS,
     SYSTEM_TOPICS,
     TRACE_TOPIC,
@@ -75,8 +76,8 @@ def test_system_topics(topic: str, system: bool) -> None:
     assert is_system_topic(topic) is system
 
 
-def test_of_the_system_topics_clients_find_the_trace_topic_only() -> None:
-    assert [topic for topic in sorted(SYSTEM_TOPICS) if is_routed_topic(topic)] == [TRACE_TOPIC]
+def test_of_the_system_topics_clients_find_traces_and_the_audit_only() -> None:
+    assert [topic for topic in sorted(SYSTEM_TOPICS) if is_routed_topic(topic)] == [TRACE_TOPIC, AUDIT_TOPIC]
     assert is_routed_topic("trades")
     assert is_routed_topic(reply_topic("zenit"))
 

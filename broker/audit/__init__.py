@@ -1,0 +1,1 @@
+"""Who did what: entries of the audit topic, written by brokers only."""

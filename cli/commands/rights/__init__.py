@@ -1,0 +1,1 @@
+"""Commands about users, roles and rules."""

@@ -1,0 +1,161 @@
+"""A broker with keys: rights that change while it runs, what a user sees, and what the audit topic tells of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.broker.conftest import Served, record
+
+from zenitmq.model.errors import AccessDenied, AuthenticationFailed, NoPermission, TopicNotFound
+from zenitmq.model.names import AUDIT_TOPIC
+from zenitmq.model.security.principals import Binding, RuleEffect, User, UserKind
+from zenitmq.model.security.row_codec import encode_row, row_of
+from zenitmq.model.security.rule_text import parse_rule
+from zenitmq.model.security.trusted_file import StaticRow, encode_trusted
+from zenitmq.record.kernel import decode_batch
+from zenitmq.remoting import commands as c
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.security.curve_socket import new_key_pair
+from zenitmq.remoting.security.key_file import KeyFile, write_key_file
+from zenitmq.remoting.security.key_ring import KeyRing
+from zenitmq.remoting.security.security_config import SecurityConfig
+
+BROKER, ROOT, APP = new_key_pair(), new_key_pair(), new_key_pair()
+TRUSTED = (
+    StaticRow(User("node", (BROKER.public,), UserKind.SERVER, binding=Binding("*", "*", "*"))),
+    StaticRow(User("root", (ROOT.public,), UserKind.SUPER)),
+)
+WAIT_S = 20
+
+
+class Secured:
+    """The broker, and a client for each user."""
+
+    def __init__(self, directory: Path, opened: ExitStack) -> None:
+        write_key_file(str(directory / "broker.key"), KeyFile("node", BROKER, {}))
+        self.trusted = directory / "trusted.toml"
+        self.trusted.write_text(encode_trusted(TRUSTED))
+        self.trusted.chmod(0o600)
+        security = SecurityConfig(key=str(directory / "broker.key"), trusted=str(self.trusted))
+        self.served = Served(directory / "store", security=security)
+        opened.callback(self.served.close)
+        keys = {self.served.address: BROKER.public}
+        self._clients = {
+            name: opened.enter_context(RemotingClient(keys=KeyRing(pair, keys)))
+            for name, pair in (("root", ROOT), ("app", APP))
+        }
+
+    def ask(self, user: str, request: Any, payload: bytes | None = None) -> Any:
+        """The reply, or its document."""
+        reply, body = self._clients[user].call(self.served.address, request, payload, timeout_ms=5000)
+        return json.loads(body) if isinstance(reply, c.JsonReply) else reply
+
+    def put(self, **fields: Any) -> None:
+        self.ask("root", c.PutSecurityRow(encode_row(row_of(User("app", (APP.public,), **fields)))))
+
+    def send(self, user: str, topic: str) -> None:
+        self.ask(user, c.SendMessages(topic, 0, 1), record(topic))
+
+    def audit(self) -> list[dict[str, Any]]:
+        request = c.PullMessages(
+            topic=AUDIT_TOPIC, queue_id=0, queue_offset=0, suspend_ms=0, group="g", max_messages=100, max_bytes=1 << 20
+        )
+        try:
+            _, body = self._clients["root"].call(self.served.address, request, timeout_ms=5000)
+        except TopicNotFound:  # made with the first entry
+            return []
+        return [json.loads(message.body) for message in decode_batch(body)]  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with ExitStack() as opened:
+        yield Secured(tmp_path_factory.mktemp("secured"), opened)
+
+
+def eventually(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + WAIT_S
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return value
+
+
+def test_rights_count_from_the_moment_they_are_given_to_when_they_are_taken(secured: Secured) -> None:
+    for topic in ("orders", "trades"):
+        secured.ask("root", c.CreateTopic(topic, 1, 1))
+    with pytest.raises(AuthenticationFailed):
+        secured.ask("app", c.GetTopics())
+    secured.put(rules=(parse_rule(RuleEffect.ALLOW, "pub", "topic:orders"),))
+    eventually(lambda: is_let_in(secured))
+    secured.send("app", "orders")
+    with pytest.raises(AccessDenied, match="may not pub on topic:trades"):
+        secured.send("app", "trades")
+    assert [topic["name"] for topic in secured.ask("app", c.GetTopics())["topics"]] == ["orders"]
+    assert {"orders", "trades"} <= {topic["name"] for topic in secured.ask("root", c.GetTopics())["topics"]}
+    assert secured.ask("app", c.GetGroups())["groups"] == []
+    for request in (c.GetSecurityRows(), c.PutSecurityRow("{}"), c.TakeSecurityRows(()), c.ExchangeSecurity((), ())):
+        with pytest.raises(AccessDenied):
+            secured.ask("app", request)
+    secured.put(disabled=True)
+    with pytest.raises((AccessDenied, AuthenticationFailed)):
+        secured.send("app", "orders")
+
+
+def is_let_in(secured: Secured) -> bool:
+    try:
+        return bool(secured.ask("app", c.GetTopics()))
+    except AuthenticationFailed:
+        return False
+
+
+def test_the_audit_tells_changes_refusals_logins_and_lookups(secured: Secured) -> None:
+    secured.put(rules=(parse_rule(RuleEffect.ALLOW, "pub", "topic:orders"),))
+    eventually(lambda: is_let_in(secured))
+    for _ in range(3):
+        with pytest.raises(AccessDenied):
+            secured.ask("app", c.DeleteTopic("audited"))
+    secured.ask("root", c.CreateTopic("audited", 1, 1))
+    secured.ask("root", c.DeleteTopic("audited"))
+    secured.ask("root", c.QueryMessages("orders", "o-17"))
+    entries = eventually(lambda: (found := secured.audit()) and found[-1]["kind"] == "read" and found)
+    told = [entry for entry in entries if entry.get("fields", {}).get("topic") == "audited"]
+    assert [(entry["user"], entry["request"], entry["outcome"]) for entry in told] == [
+        ("root", "CreateTopic", "accepted"),
+        ("root", "DeleteTopic", "accepted"),
+    ]
+    assert told[0]["before"] is None
+    assert told[1]["before"]["topicName"] == "audited"
+    assert [entry["count"] for entry in entries if entry.get("what") == "delete on topic:audited"] == [1]
+    assert {entry["user"] for entry in entries if entry["kind"] == "login"} == {"root", "app"}
+    assert any(
+        entry["request"] == "PutSecurityRow" and entry["before"] for entry in entries if entry["kind"] == "change"
+    )
+    assert ROOT.secret not in json.dumps(entries)
+
+
+def test_nobody_but_brokers_writes_the_audit(secured: Secured) -> None:
+    eventually(secured.audit)
+    for forged in (
+        lambda: secured.send("root", AUDIT_TOPIC),
+        lambda: secured.ask("root", c.CreateTopic(AUDIT_TOPIC, 1, 1)),
+        lambda: secured.ask("root", c.DeleteTopic(AUDIT_TOPIC)),
+        lambda: secured.ask("root", c.SendDelayed(AUDIT_TOPIC, 0, 1), record(AUDIT_TOPIC)),
+    ):
+        with pytest.raises(NoPermission):
+            forged()
+
+
+def test_the_trusted_file_counts_again_when_it_has_changed(secured: Secured) -> None:
+    other = new_key_pair()
+    more = StaticRow(User("second", (other.public,), UserKind.SUPER))
+    secured.trusted.write_text(encode_trusted((*TRUSTED, more)))
+    eventually(lambda: len(secured.ask("root", c.GetSecurityRows()).trusted) == 3)
+    with RemotingClient(keys=KeyRing(other, {secured.served.address: BROKER.public})) as client:
+        assert client.call(secured.served.address, c.GetTopics(), timeout_ms=5000)
