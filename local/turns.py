@@ -108,6 +108,7 @@ class Turns(RequestLoop):
         self.arena = arena
         self.cluster_id = ""
         self.on_other_cluster = _any_cluster
+        self.times = None  # an engine's requests are calls of this process: nobody measures them
         self.address = bind
         self.port = int(bind.rpartition(":")[2])
         self.on_run: Callable[[], None] = _nothing
