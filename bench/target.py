@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..client.admin import Admin
+from ..client.connection.client_keys import key_path, new_remoting
 from ..client.connection.cluster import name_servers
 from ..client.connection.connection import connect, release
 from ..client.connection.engine_url import EMBEDDED, is_engine, parse_engine
@@ -154,8 +155,8 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
         with _engine(options, report) as target:
             yield target
         return
-    with RemotingClient() as client:
-        found = () if own else name_servers(options.namesrv)
+    found = () if own else name_servers(options.namesrv)
+    with new_remoting(key_path(None, found), found) as client:
         if found and _answers(client, found[0]):
             with _topic(client, options, ",".join(found)) as target:
                 if "flush" in bench_options(options.work):

@@ -1,7 +1,8 @@
 """Measures what keys cost: `python -m zenitmq.cli.bench.secured_pairs [--rounds N] [--seconds S]`.
 
-Two clusters of one broker run side by side, one of them secured. By turns each is measured: batches of 256 messages of 1 KiB as
-fast as they are taken, and single sends one after the other. Prints JSON: of each round the ratios, and their medians.
+Two clusters of one broker run side by side, one of them secured. First very many clients connect at once. Then each is
+measured by turns: batches of 256 messages of 1 KiB as fast as they are taken, and single sends one after the other. Prints JSON: of each
+round the ratios secured / open, and their medians.
 """
 
 from __future__ import annotations
@@ -19,11 +20,17 @@ from typing import Any, Final
 
 from ...bench.environment import environment
 from ...client.connection.client_keys import ENVIRONMENT_KEY
-from ...deploy.cluster_keys import ADMINISTRATOR
+from ...deploy.cluster_keys import ADMINISTRATOR, administrator
 from ...deploy.cluster_plan import key_path
-from ...deploy.cluster_record import ClusterRecord
+from ...deploy.cluster_record import BROKER, ClusterRecord
 from ...deploy.local_cluster import ProcessCluster
+from ...model.clock import monotonic_ms, monotonic_ns
+from ...model.errors import RequestTimeout
+from ...remoting.client_socket import ClientContext
+from ...remoting.commands import GetBrokerConfig
+from ...remoting.header import encode_request
 
+NAMES: Final = ("open", "secured")
 RUN_S: Final = 120.0  # limit of one run, beside what it measures
 STORE: Final = ("store.segment_bytes=134217728", "store.retention_bytes=1073741824")
 
@@ -40,16 +47,43 @@ def run_bench(record: ClusterRecord, arguments: Sequence[str], seconds: float) -
     return document
 
 
-def measure(directory: str, rounds: int, seconds: float) -> dict[str, Any]:
+def connect_all(record: ClusterRecord, clients: int) -> float:
+    """Seconds until so many new connections to the broker each have their first answer, as after a failover.
+
+    Raises RequestTimeout after a minute.
+    """
+    address = record.of_role(BROKER)[0].address
+    with administrator(record) as remoting, ExitStack() as opened:
+        context = ClientContext(remoting.keys)
+        opened.callback(context.close)
+        request = encode_request(GetBrokerConfig(), 1, timeout_ms=60_000)
+        began_ns, deadline_ms = monotonic_ns(), monotonic_ms() + 60_000
+        waiting = []
+        for _ in range(clients):
+            dealer = context.dealer(address)
+            opened.callback(dealer.close)
+            dealer.send(request, None)
+            waiting.append(dealer)
+        while waiting:
+            if monotonic_ms() > deadline_ms:
+                raise RequestTimeout(f"{len(waiting)} first answers of {address}", 60_000)
+            waiting = [dealer for dealer in waiting if dealer.receive(1) is None]
+        return (monotonic_ns() - began_ns) / 1e9
+
+
+def measure(directory: str, rounds: int, seconds: float, clients: int) -> dict[str, Any]:
     """All rounds."""
     os.environ["HOME"] = directory  # the user's last cluster stays the last
     batches, sends = [], []
     with ExitStack() as started:
         records = []
-        for name in ("open", "secured"):
+        for name in NAMES:
             cluster = ProcessCluster(os.path.join(directory, name))
-            records.append(cluster.up(settings=STORE, secure=name == "secured"))
+            records.append(cluster.up(settings=STORE, secure=name == NAMES[1]))
             started.callback(cluster.down)
+        reconnected = {
+            name: round(connect_all(record, clients), 3) for name, record in zip(NAMES, records, strict=True)
+        }
         for number in range(rounds):
             found: dict[str, tuple[float, float]] = {}
             for record in records if number % 2 else reversed(records):
@@ -62,6 +96,7 @@ def measure(directory: str, rounds: int, seconds: float) -> dict[str, Any]:
     return {
         "batches": {"ratios": batches, "median": median(batches)},
         "sends": {"ratios": sends, "median": median(sends)},
+        "reconnected": {"clients": clients, "seconds": reconnected},
         "environment": environment(directory),
     }
 
@@ -71,9 +106,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
+    parser.add_argument("--clients", type=int, default=1000, help="that connect at the same time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        print(json.dumps(measure(directory, options.rounds, options.seconds), indent=2))
+        print(json.dumps(measure(directory, options.rounds, options.seconds, options.clients), indent=2))
 
 
 if __name__ == "__main__":

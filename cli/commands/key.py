@@ -1,0 +1,168 @@
+"""`zenit key new | show | rotate`: the files with which users and servers prove who they are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..options import Json, Namesrv, usage_of_values
+from ..output import print_facts, show
+
+if TYPE_CHECKING:
+    from ...remoting.security.key_file import KeyFile
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A key file.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    key_app = typer.Typer()
+    key_app.command("new")(new)
+    key_app.command("show")(show_key)
+    key_app.command("rotate")(rotate)
+    app.add_typer(key_app, name="key")
+
+
+def new(
+    user: Annotated[str, typer.Argument(metavar="USER", help="Whose key it is: a user's or a server's name.")],
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Where to write it; else ~/.zenit/keys/USER.key.")
+    ] = None,
+    servers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT=PUBLIC",
+            help="A name server and its public key; repeatable. Else those of your own key file.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key pair in a file of its own. Nobody knows it yet: `zenit user create --key` or the trusted file grants it."""
+    from ...model.security.principals import User, check_user
+    from ...remoting.security.curve_socket import new_key_pair
+    from ...remoting.security.key_file import KeyFile, write_key_file
+
+    with usage_of_values():
+        check_user(User(user, ()))
+    known = dict(map(_server, servers)) if servers is not None else _own_servers()
+    path = os.path.expanduser(out or os.path.join("~", ".zenit", "keys", f"{user}.key"))
+    key = KeyFile(user, new_key_pair(), known)
+    write_key_file(path, key)
+    _print(path, key, as_json)
+
+
+def show_key(file: File, as_json: Json = False) -> None:
+    """Print whose key a file holds, and its public half; never the secret."""
+    from ...remoting.security.key_file import read_key_file
+
+    _print(file, read_key_file(file), as_json)
+
+
+def rotate(
+    file: File,
+    trusted: Annotated[
+        str | None,
+        typer.Option(
+            "--trusted",
+            metavar="FILE",
+            help="The trusted file that names the key, of a server or the first super user.",
+        ),
+    ] = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Replace the key in a file by a new one, without a pause: the old one stays granted until it is removed.
+
+    The user gets the new key beside the old one; then the file is replaced, and the old one kept as FILE.old. Whoever uses
+    the file restarts when it suits. The last step, which is printed, takes the old key away. Of a server, give the trusted
+    file, and copy it to every server before this one restarts.
+    """
+    from ...remoting.security.curve_socket import new_key_pair
+    from ...remoting.security.key_file import read_key_file, write_key_file
+
+    path = os.path.expanduser(file)
+    old = read_key_file(path)
+    key = replace(old, pair=new_key_pair())
+    if trusted is not None:
+        _grant_in_file(os.path.expanduser(trusted), old, key)
+        last = f"when all use the new key, take {old.pair.public} out of {trusted}"
+    else:
+        _grant(old, key, namesrv)
+        last = f"when all use the new key: zenit user remove-key {old.user} '{old.pair.public}'"
+    write_key_file(f"{path}.old", old, replace=True)
+    write_key_file(path, key, replace=True)
+    document = _document(path, key) | {"old_public": old.pair.public, "old_path": f"{path}.old", "next": last}
+    show(document, as_json, lambda: print_facts(document))
+
+
+def _grant(old: KeyFile, key: KeyFile, namesrv: str | None) -> None:
+    """The user has both keys from now on."""
+    from ...client.admin import Admin
+    from ...model.security.principals import KEYS_MAX, User
+    from ...model.security.row_codec import RowKind
+
+    with Admin(namesrv) as admin:
+        row = admin.security_row(RowKind.USER, old.user)
+        user = row.value
+        assert isinstance(user, User)
+        if old.pair.public not in user.keys:
+            raise typer.BadParameter(f"user {old.user} does not have the key in it", param_hint="FILE")
+        if len(user.keys) >= KEYS_MAX:
+            others = ", ".join(each for each in user.keys if each != old.pair.public)
+            raise typer.BadParameter(
+                f"user {old.user} has two keys already; remove one first (zenit user remove-key): {others}",
+                param_hint="FILE",
+            )
+        keys = (key.pair.public, *user.keys)
+        admin.put_security_row(replace(user, keys=keys), expected_version=row.version)
+
+
+def _grant_in_file(trusted: str, old: KeyFile, key: KeyFile) -> None:
+    from ...deploy.text_file import write_text
+    from ...model.security.principals import KEYS_MAX
+    from ...model.security.trusted_file import encode_trusted
+    from ...remoting.security.opened_security import read_trusted
+
+    rows = list(read_trusted(trusted))
+    for place, row in enumerate(rows):
+        if old.pair.public in row.user.keys:
+            if len(row.user.keys) >= KEYS_MAX:
+                raise typer.BadParameter(
+                    f"{row.user.name} has two keys already; take one out first", param_hint="--trusted"
+                )
+            rows[place] = replace(row, user=replace(row.user, keys=(key.pair.public, *row.user.keys)))
+            write_text(trusted, encode_trusted(rows), mode=0o644)
+            return
+    raise typer.BadParameter(f"no user there has the key {old.pair.public}", param_hint="--trusted")
+
+
+def _server(text: str) -> tuple[str, str]:
+    from ...client.connection.cluster import parse_addresses
+    from ...model.security.principals import check_public_key
+
+    address, _, public = text.partition("=")
+    with usage_of_values():
+        return parse_addresses("--server", address)[0], check_public_key(public)
+
+
+def _own_servers() -> dict[str, str]:
+    """The name servers of the caller's own key file; nothing if there is none."""
+    from ...client.connection.client_keys import key_path
+    from ...client.connection.cluster import name_servers
+    from ...remoting.security.key_file import read_key_file
+
+    path = key_path(None, name_servers(None))
+    return dict(read_key_file(path).servers) if path else {}
+
+
+def _document(path: str, key: KeyFile) -> dict[str, Any]:
+    return {"user": key.user, "public": key.pair.public, "path": path, "servers": dict(key.servers)}
+
+
+def _print(path: str, key: KeyFile, as_json: bool) -> None:
+    document = _document(path, key)
+    show(document, as_json, lambda: print_facts(document))
