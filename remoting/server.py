@@ -39,6 +39,7 @@ from .commands import Lane, Reply, Request
 from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque
 from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
 from .loop_times import LoopTimes
+from .security.budgets import UserBudgets
 from .security.door import Door
 from .security.guard import Guard, denied
 from .server_socket import PubSocket, RouterSocket
@@ -169,6 +170,7 @@ class RequestLoop:
         if door is not None:
             self.guard = door.guard
         self._door = door
+        self._budgets = UserBudgets()
         self._looked_at: set[Call[Any]] = set()  # where there is a guard: what it looks at again when rights change
         self.arena = arena
         self.cluster_id = (
@@ -281,6 +283,8 @@ class RequestLoop:
         large for a header becomes that error."""
         if not self._settle(call):
             return
+        if call.key and self.guard is not None and self.guard.table.has_limits:
+            self._spend(call, sum(map(len, payload)), 0.0)
         try:
             header = encode_reply(reply, call.opaque)
         except MessageTooLarge as error:
@@ -400,19 +404,11 @@ class RequestLoop:
             wrong = request if isinstance(request, ZenitError) else UnknownRequest(request.code)
             self._refuse(identity, opaque, wrong, more)
             return
-        if cluster_id != self.cluster_id and cluster_id:
-            try:
-                self.on_other_cluster(request, cluster_id)  # type: ignore[arg-type]
-            except WrongCluster as error:
-                self._other_cluster += 1
-                self._answer_unheard(identity, opaque, error, more)
-                return
-        key = ""
-        if self.guard is not None:
-            key = self._socket.peer_key
-            refusal = self._refusal(self.guard, key, request)  # type: ignore[arg-type]
-            if refusal is not None:
-                self._answer_unheard(identity, opaque, refusal, more)
+        key = "" if self.guard is None else self._socket.peer_key
+        if self.guard is not None or (cluster_id != self.cluster_id and cluster_id):
+            barred = self._barred(request, cluster_id, key)  # type: ignore[arg-type]
+            if barred is not None:
+                self._answer_unheard(identity, opaque, barred, more)
                 return
         handler, lane, at_once = entry
         deadline_ms = self._now_ms + (timeout_ms if 0 < timeout_ms < CALL_TIMEOUT_MS_MAX else CALL_TIMEOUT_MS_MAX)
@@ -421,6 +417,8 @@ class RequestLoop:
             self._looked_at.add(call)
         lane.in_flight += 1
         if more and not self._receive_payload(call):
+            return
+        if key and not self._is_within_limits(call, len(header)):
             return
         if lane.in_flight > lane.limits.in_flight_max or self._in_flight_bytes > self.in_flight_bytes_max:
             self._refuse_call(call, "requests in flight")
@@ -433,6 +431,37 @@ class RequestLoop:
                 call.payload = bytes(self.arena.view[call.begin : call.end])
             lane.queue.append((call, min(deadline_ms, self._now_ms + lane.limits.deadline_ms)))
             self._queued += 1
+
+    def _barred(self, request: Request, cluster_id: str, key: str) -> ZenitError | None:
+        """Why the request is not heard: it is for another cluster, or its sender may not make it."""
+        if cluster_id != self.cluster_id and cluster_id:
+            try:
+                self.on_other_cluster(request, cluster_id)
+            except WrongCluster as error:
+                self._other_cluster += 1
+                return error
+        return None if self.guard is None else self._refusal(self.guard, key, request)
+
+    def _is_within_limits(self, call: Call[Request], header_bytes: int) -> bool:
+        """Takes what the request costs from its user's budget; refuses it if nothing is left."""
+        assert self.guard is not None
+        user = self.guard.user_of(call.key) if self.guard.table.has_limits else None
+        if user is None:
+            return True
+        bytes_in, now_ms = header_bytes + call.end - call.begin, self._clock.monotonic_ms()
+        retry_after_ms = self._budgets.connect(user, call.identity, now_ms)
+        retry_after_ms = retry_after_ms or self._budgets.take(user, now_ms, bytes_in=bytes_in)
+        if retry_after_ms:
+            call.lane.refused += 1
+            self._refused += 1
+            self.fail(call, BrokerBusy(retry_after_ms, f"the limits of user {user.name}"))
+        return not retry_after_ms
+
+    def _spend(self, call: Call[Request], payload_bytes: int, busy_ms: float) -> None:
+        """What an answer costs its user."""
+        user = self.guard.user_of(call.key) if self.guard is not None else None
+        if user is not None:
+            self._budgets.spend(user, self._clock.monotonic_ms(), bytes_out=payload_bytes, busy_ms=busy_ms)
 
     def _refusal(self, guard: Guard, key: str, request: Request, address: str | None = None) -> AccessDenied | None:
         """None if the owner of `key` may make this request; who is told otherwise is noted."""
@@ -493,6 +522,14 @@ class RequestLoop:
 
     def _run_handler(self, handler: Handler, call: Call[Request]) -> None:
         call.lane.handled += 1
+        if call.key and self.guard is not None and self.guard.table.has_limits:
+            began_ns = monotonic_ns()
+            self._run_asked(handler, call)
+            self._spend(call, 0, (monotonic_ns() - began_ns) / 1e6)
+        else:
+            self._run_asked(handler, call)
+
+    def _run_asked(self, handler: Handler, call: Call[Request]) -> None:
         try:
             reply = handler(call)
         except ZenitError as error:

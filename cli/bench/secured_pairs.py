@@ -1,8 +1,8 @@
 """Measures what keys cost: `python -m zenitmq.cli.bench.secured_pairs [--rounds N] [--seconds S]`.
 
-Two clusters of one broker run side by side, one of them secured. First very many clients connect at once. Then each is
-measured by turns: batches of 256 messages of 1 KiB as fast as they are taken, and single sends one after the other. Prints JSON: of each
-round the ratios secured / open, and their medians.
+Two clusters of one broker run side by side, one of them secured. First very many clients connect at once. Then each is measured
+by turns: batches of 256 messages of 1 KiB as fast as they are taken, and single sends one after the other. Prints JSON: of
+each round the ratios secured / open, and their medians.
 """
 
 from __future__ import annotations

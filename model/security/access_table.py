@@ -15,7 +15,7 @@ from typing import Final
 from ..names import DEAD_LETTER_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, TRACE_TOPIC
 from ..plain_dataclass import dataclass
 from ..topics.light_queues import settled_topic
-from .principals import ANY, Rule, RuleEffect, User, UserKind, UserRole
+from .principals import ANY, NO_LIMITS, Rule, RuleEffect, User, UserKind, UserRole
 from .rights import Action, Resource
 
 DISABLED: Final = "the user is disabled"
@@ -56,6 +56,7 @@ class AccessTable:
             for key in user.keys:
                 self._by_key.setdefault(key, user)
         self._decided: dict[tuple[str, Action, Resource, str, str], AccessDecision] = {}
+        self.has_limits = any(user.limits != NO_LIMITS for user in self.users.values())
         self.asks_address = any(rule.addresses for user in self.users.values() for _, rule in self.rules_of(user))
 
     def user_of(self, key: str) -> User | None:

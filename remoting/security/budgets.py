@@ -1,4 +1,6 @@
-"""What users may take of one server: a token bucket for requests, bytes in, bytes out and the loop's time. Pure.
+"""What users may take of one server: a token bucket for requests, bytes in, bytes out and the loop's time, and connections.
+
+Pure.
 
 Each bucket holds a second's worth. A request is let in while its user owes nothing, and then takes what it needs, even more
 than is there: so a request larger than a second's worth gets through, and those after it wait. What an answer costs is known
@@ -14,6 +16,7 @@ from ...model.security.principals import NO_LIMITS, User, UserLimits
 
 USERS_MAX: Final = 10_000
 RETRY_MS_MAX: Final = 60_000
+CONNECTION_MS: Final = 10_000
 
 
 class UserBudgets:
@@ -36,6 +39,22 @@ class UserBudgets:
             budget.tokens[0] -= requests
             budget.tokens[1] -= bytes_in
         return retry_after_ms
+
+    def connect(self, user: User, connection: bytes, now_ms: float) -> int:
+        """0: this connection of the user is one of as many as it may use. Else in how many milliseconds to try again.
+
+        ZeroMQ does not tell when a connection ends, so one counts as long as it was used within CONNECTION_MS.
+        """
+        if not user.limits.connections:
+            return 0
+        used = self._of(user, now_ms).used
+        if connection not in used and len(used) >= user.limits.connections:
+            for each in [each for each, at_ms in used.items() if now_ms - at_ms >= CONNECTION_MS]:
+                del used[each]
+            if len(used) >= user.limits.connections:
+                return max(1, math.ceil(CONNECTION_MS - (now_ms - min(used.values()))))
+        used[connection] = now_ms
+        return 0
 
     def spend(self, user: User, now_ms: float, *, bytes_out: int = 0, busy_ms: float = 0.0) -> None:
         """Takes what an answer has cost; the next requests wait for it."""
@@ -67,13 +86,14 @@ class UserBudgets:
 class _Budget:
     """Tokens of requests, bytes in, bytes out and busy milliseconds. A rate of 0 has no limit."""
 
-    __slots__ = ("filled_at_ms", "limits", "rates", "tokens")
+    __slots__ = ("filled_at_ms", "limits", "rates", "tokens", "used")
 
     def __init__(self, limits: UserLimits, now_ms: float) -> None:
         self.limits = limits
         self.rates = (limits.requests, limits.bytes_in, limits.bytes_out, limits.busy_ratio * 1000)  # a second
         self.tokens = [float(rate) for rate in self.rates]
         self.filled_at_ms = now_ms
+        self.used: dict[bytes, float] = {}  # connection: when it was used last
 
     def fill(self, now_ms: float) -> None:
         passed_s = max(0.0, now_ms - self.filled_at_ms) / 1000

@@ -11,9 +11,16 @@ import pytest
 
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock, monotonic_ms
-from zenitmq.model.errors import AccessDenied, AuthenticationFailed, ConnectionLost, HandshakeFailed, RequestTimeout
+from zenitmq.model.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    BrokerBusy,
+    ConnectionLost,
+    HandshakeFailed,
+    RequestTimeout,
+)
 from zenitmq.model.security.access_table import AccessTable
-from zenitmq.model.security.principals import Match, Rule, RuleEffect, User, UserKind
+from zenitmq.model.security.principals import Match, Rule, RuleEffect, User, UserKind, UserLimits
 from zenitmq.model.security.rights import Action, Resource
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetClusterInfo, GetMaxOffset, GetRoute, OffsetReply, PullMessages
@@ -66,6 +73,11 @@ def client_of(opened: ExitStack, served: Served, pair: Any, *, server_key: str =
 
 def ask(client: RemotingClient, address: str, topic: str = "t", *, timeout_ms: int = 3000) -> OffsetReply:
     return client.call(address, GetMaxOffset(topic, 0), timeout_ms=timeout_ms)[0]
+
+
+def ask_often(client: RemotingClient, address: str, times: int) -> None:
+    for _ in range(times):
+        ask(client, address)
 
 
 def test_a_known_user_may_do_what_its_rules_say(opened: ExitStack) -> None:
@@ -184,3 +196,21 @@ def test_a_super_user_may_ask_for_everything(opened: ExitStack) -> None:
     assert guard.check(READER.public, "", GetClusterInfo()) is None
     assert guard.check(READER.public, "", GetRoute("anything")) is None
     assert ask(client_of(opened, served, READER), served.loop.address) == OffsetReply(7)
+
+
+def test_a_user_over_its_limits_is_told_when_to_come_again(opened: ExitStack) -> None:
+    limited = User("reader", (READER.public,), rules=(MAY_SEE,), limits=UserLimits(requests=3))
+    served = Served(opened, AccessTable([limited, User("other", (STRANGER.public,), rules=(MAY_SEE,))], ()))
+    client, other = client_of(opened, served, READER), client_of(opened, served, STRANGER)
+    with pytest.raises(BrokerBusy) as busy:
+        ask_often(client, served.loop.address, 20)
+    assert 0 < busy.value.retry_after_ms <= 1000
+    ask_often(other, served.loop.address, 20)
+
+
+def test_an_answer_costs_bytes_and_time(opened: ExitStack) -> None:
+    limited = User("reader", (READER.public,), rules=(MAY_SEE,), limits=UserLimits(busy_ratio=0.001))
+    served = Served(opened, AccessTable([limited], ()))
+    client = client_of(opened, served, READER)
+    with pytest.raises(BrokerBusy):
+        ask_often(client, served.loop.address, 2000)

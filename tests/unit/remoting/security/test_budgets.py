@@ -8,7 +8,7 @@ import pytest
 
 from zenitmq.model.security.principals import User, UserLimits
 from zenitmq.remoting.security import budgets
-from zenitmq.remoting.security.budgets import RETRY_MS_MAX, UserBudgets
+from zenitmq.remoting.security.budgets import CONNECTION_MS, RETRY_MS_MAX, UserBudgets
 
 
 def user(name: str = "u", **limits: float) -> User:
@@ -79,3 +79,13 @@ def test_over_a_long_time_a_user_gets_its_rate(seed: int) -> None:
             requests, received = requests + 1, received + size
     assert requests <= 50 * 61
     assert 10_000 * 58 <= received <= 10_000 * 62
+
+
+def test_a_user_may_use_so_many_connections_at_a_time() -> None:
+    budgets, user = UserBudgets(), User("u", (), limits=UserLimits(connections=2))
+    assert [budgets.connect(user, each, 0) for each in (b"a", b"b", b"a")] == [0, 0, 0]
+    assert budgets.connect(user, b"c", 4000) == CONNECTION_MS - 4000
+    assert budgets.connect(user, b"a", 5000) == 0
+    assert budgets.connect(user, b"c", 10_000) == 0, "the second was not used for so long"
+    assert budgets.connect(user, b"b", 10_000) > 0
+    assert budgets.connect(User("v", ()), b"x", 0) == 0
