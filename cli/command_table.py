@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "transaction": CommandRow("commands.messages.transaction", "List, show and decide transactions that are pending."),
     "dlq": CommandRow("commands.messages.dlq", "List, show and resend messages that groups gave up."),
     "broker": CommandRow("commands.broker", "Run a broker in the foreground, or ask one that runs."),
+    "key": CommandRow("commands.rights.key", "Make, show and replace the key files of users and servers."),
     "user": CommandRow("commands.rights.user", "Create, list, change and delete users, and their keys."),
     "role": CommandRow("commands.rights.role", "Create, list and delete roles: rules for several users."),
     "policy": CommandRow("commands.rights.policy", "Allow and deny, list rules, import RocketMQ's."),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import Json, Namesrv, usage_of_values
-from ..output import print_facts, show
+from ...options import Json, Namesrv, usage_of_values
+from ...output import print_facts, show
 
 if TYPE_CHECKING:
-    from ...remoting.security.key_file import KeyFile
+    from ....remoting.security.key_file import KeyFile
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A key file.")]
 
@@ -42,9 +42,9 @@ def new(
     as_json: Json = False,
 ) -> None:
     """Make a key pair in a file of its own. Nobody knows it yet: `zenit user create --key` or the trusted file grants it."""
-    from ...model.security.principals import User, check_user
-    from ...remoting.security.curve_socket import new_key_pair
-    from ...remoting.security.key_file import KeyFile, write_key_file
+    from ....model.security.principals import User, check_user
+    from ....remoting.security.curve_socket import new_key_pair
+    from ....remoting.security.key_file import KeyFile, write_key_file
 
     with usage_of_values():
         check_user(User(user, ()))
@@ -57,7 +57,7 @@ def new(
 
 def show_key(file: File, as_json: Json = False) -> None:
     """Print whose key a file holds, and its public half; never the secret."""
-    from ...remoting.security.key_file import read_key_file
+    from ....remoting.security.key_file import read_key_file
 
     _print(file, read_key_file(file), as_json)
 
@@ -81,8 +81,8 @@ def rotate(
     the file restarts when it suits. The last step, which is printed, takes the old key away. Of a server, give the trusted
     file, and copy it to every server before this one restarts.
     """
-    from ...remoting.security.curve_socket import new_key_pair
-    from ...remoting.security.key_file import read_key_file, write_key_file
+    from ....remoting.security.curve_socket import new_key_pair
+    from ....remoting.security.key_file import read_key_file, write_key_file
 
     path = os.path.expanduser(file)
     old = read_key_file(path)
@@ -101,9 +101,9 @@ def rotate(
 
 def _grant(old: KeyFile, key: KeyFile, namesrv: str | None) -> None:
     """The user has both keys from now on."""
-    from ...client.admin import Admin
-    from ...model.security.principals import KEYS_MAX, User
-    from ...model.security.row_codec import RowKind
+    from ....client.admin import Admin
+    from ....model.security.principals import KEYS_MAX, User
+    from ....model.security.row_codec import RowKind
 
     with Admin(namesrv) as admin:
         row = admin.security_row(RowKind.USER, old.user)
@@ -122,10 +122,10 @@ def _grant(old: KeyFile, key: KeyFile, namesrv: str | None) -> None:
 
 
 def _grant_in_file(trusted: str, old: KeyFile, key: KeyFile) -> None:
-    from ...deploy.text_file import write_text
-    from ...model.security.principals import KEYS_MAX
-    from ...model.security.trusted_file import encode_trusted
-    from ...remoting.security.opened_security import read_trusted
+    from ....deploy.text_file import write_text
+    from ....model.security.principals import KEYS_MAX
+    from ....model.security.trusted_file import encode_trusted
+    from ....remoting.security.opened_security import read_trusted
 
     rows = list(read_trusted(trusted))
     for place, row in enumerate(rows):
@@ -141,8 +141,8 @@ def _grant_in_file(trusted: str, old: KeyFile, key: KeyFile) -> None:
 
 
 def _server(text: str) -> tuple[str, str]:
-    from ...client.connection.cluster import parse_addresses
-    from ...model.security.principals import check_public_key
+    from ....client.connection.cluster import parse_addresses
+    from ....model.security.principals import check_public_key
 
     address, _, public = text.partition("=")
     with usage_of_values():
@@ -151,9 +151,9 @@ def _server(text: str) -> tuple[str, str]:
 
 def _own_servers() -> dict[str, str]:
     """The name servers of the caller's own key file; nothing if there is none."""
-    from ...client.connection.client_keys import key_path
-    from ...client.connection.cluster import name_servers
-    from ...remoting.security.key_file import read_key_file
+    from ....client.connection.client_keys import key_path
+    from ....client.connection.cluster import name_servers
+    from ....remoting.security.key_file import read_key_file
 
     path = key_path(None, name_servers(None))
     return dict(read_key_file(path).servers) if path else {}
