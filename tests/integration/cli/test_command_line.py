@@ -111,6 +111,32 @@ COMMANDS = [
     "drill campaign",
     "job list",
     "job run",
+    "canary",
+    "explain",
+    "key new",
+    "key rotate",
+    "key show",
+    "policy allow",
+    "policy deny",
+    "policy import",
+    "policy list",
+    "policy remove",
+    "role create",
+    "role delete",
+    "role list",
+    "role show",
+    "topic light-queues",
+    "user add-key",
+    "user add-role",
+    "user create",
+    "user delete",
+    "user disable",
+    "user enable",
+    "user limit",
+    "user list",
+    "user remove-key",
+    "user remove-role",
+    "user show",
 ]
 
 
@@ -156,7 +182,10 @@ def test_help_loads_the_parser_and_the_errors_alone(tmp_path: Path) -> None:
         *("zenitmq.model", "zenitmq.model.clock", "zenitmq.model.times"),
         *(
             "zenitmq.cli",
-            *(f"zenitmq.cli.{name}" for name in ("main", "command_table", "endings", "options", "output", "watch")),
+            *(
+                f"zenitmq.cli.{name}"
+                for name in ("main", "command_table", "endings", "options", "output", "user_option", "watch")
+            ),
         ),
     }
     others = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"zenitmq"}
