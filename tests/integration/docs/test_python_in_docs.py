@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from integration.docs.pages import PAGES, README, blocks, name_of, run_script
+from integration.docs.pages import PAGES, README, SESSION_S, blocks, name_of, user
+from integration.docs.program_runner import ProgramRunner
 from postgresql_kit import postgresql
 
 from zenitmq import Admin
@@ -20,7 +21,6 @@ from zenitmq.testing import LocalCluster
 pytestmark = pytest.mark.timeout(300)
 
 OWN_ENGINES = "in-process.md"  # its programs name theirs
-EACH = "for file in *.py; do python -W error $file; done"
 ALL_IN_ONE = """
 import runpy, sys
 from zenitmq import Admin
@@ -51,6 +51,12 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def runner() -> Iterator[ProgramRunner]:
+    with ProgramRunner() as running:
+        yield running
+
+
 @pytest.fixture
 def emptied(cluster: LocalCluster) -> LocalCluster:
     """With the topic which the pages speak of, and nothing of the page before."""
@@ -77,32 +83,47 @@ def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         yield
 
 
+def run_programs(runner: ProgramRunner, page: Path, home: Path, **environment: str) -> None:
+    """Runs the programs of a page, each by itself, in their order."""
+    files = written(page, home)
+    runner.run([[file] for file in files], user(home) | environment, cwd=home, timeout_s=SESSION_S)
+
+
+def written(page: Path, directory: Path) -> list[str]:
+    """The programs of a page, as files there."""
+    texts = {f"{number:02}.py": text for number, text in enumerate(blocks(page, "python"))}
+    for name, text in texts.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    return list(texts)
+
+
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "python")], ids=name_of)
-def test_the_python_of_a_page_works_as_written(page: Path, emptied: LocalCluster, tmp_path: Path) -> None:
-    for number, text in enumerate(blocks(page, "python")):
-        (tmp_path / f"{number}.py").write_text(text, encoding="utf-8")
+def test_the_python_of_a_page_works_as_written(
+    page: Path, emptied: LocalCluster, runner: ProgramRunner, tmp_path: Path
+) -> None:
     (tmp_path / ".zenit").mkdir()
     (tmp_path / ".zenit" / "last").write_text(f"{emptied.directory}\n")
-    run_script("for file in *.py; do python -W error $file; done", tmp_path, cwd=tmp_path)
+    run_programs(runner, page, tmp_path)
 
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("page", WITHOUT_CLUSTER, ids=name_of)
 @pytest.mark.parametrize("kind", ["memory", "embedded", "local"])
-def test_the_guides_programs_work_without_a_cluster(kind: str, page: Path, tmp_path: Path) -> None:
-    for number, text in enumerate(blocks(page, "python")):
-        (tmp_path / f"{number}.py").write_text(text, encoding="utf-8")
+def test_the_guides_programs_work_without_a_cluster(
+    kind: str, page: Path, runner: ProgramRunner, tmp_path: Path
+) -> None:
     if kind == "memory":  # its messages live as long as the program: so one program runs all
         (tmp_path / "all").write_text(ALL_IN_ONE, encoding="utf-8")
-        run_script("export ZENIT_NAMESRV=memory://guide; python -W error all *.py", tmp_path, cwd=tmp_path)
+        environment = user(tmp_path) | {"ZENIT_NAMESRV": "memory://guide"}
+        runner.run([["all", *written(page, tmp_path)]], environment, cwd=tmp_path, timeout_s=SESSION_S)
         return
     engine = f"{kind}://{tmp_path}/store"
     with Admin(engine) as admin:
         admin.create_topic("trades", queues=4)
     lacking = LACKING.get(page.stem) if kind == "embedded" else None
     if lacking is None:
-        run_script(f"export ZENIT_NAMESRV={engine}; {EACH}", tmp_path, cwd=tmp_path)
+        run_programs(runner, page, tmp_path, ZENIT_NAMESRV=engine)
         return
     with pytest.raises(AssertionError, match=f"EngineLacks: embedded:// has no {lacking}"):
-        run_script(f"export ZENIT_NAMESRV={engine}; {EACH}", tmp_path, cwd=tmp_path)
+        run_programs(runner, page, tmp_path, ZENIT_NAMESRV=engine)
