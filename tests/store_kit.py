@@ -19,8 +19,9 @@ from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record, wr
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import GetResult
 from zenitmq.store.message_store import MessageStore, Placed
+from zenitmq.store.queues.engine_choice import is_rocksdb
 from zenitmq.store.queues.queue_engine import QUEUE_FOLDER
-from zenitmq.store.queues.rows.rocksdb_units import RocksDbUnits, is_rocksdb
+from zenitmq.store.queues.rows.rocksdb_units import RocksDbUnits
 from zenitmq.store.queues.rows.unit_rows import decode_end
 
 HOST = HostAddress.parse("127.0.0.1", 10911)

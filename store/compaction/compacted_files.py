@@ -17,14 +17,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ...model.errors import CorruptRecordError, StoreFormatError
 from ...record.codes import PHYSICAL_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT
 from ..log.segment import make_directory, sync_directory, write_fully
 from ..opening.small_file import SYSTEM_FILES, SmallFiles
 from .compacted_manifest import MANIFEST_BYTES_MAX, ListedFile, Manifest
-from .compacted_rows import ROW_BYTES, CompactedRow, Rows, decode_row, encode_row, rows_of
+from .compacted_rows import ROW_BYTES, CompactedRow, decode_row, encode_row, rows_of
+
+if TYPE_CHECKING:
+    from .compacted_rows import Rows
 
 MANIFEST_FILE: Final = "manifest"
 _SUFFIX: Final = ".compacted"

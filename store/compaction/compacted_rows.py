@@ -17,24 +17,23 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.void]
 
 ROW_BYTES: Final = 72
 TOMBSTONE: Final = 1
 DIGEST_BYTES: Final = 16
 _HEAD: Final = struct.Struct(">qqqIIqiq16s")
-_ROW_TYPE: Final = np.dtype(
-    [
-        ("offset", ">i8"), ("stored_ms", ">i8"), ("physical", ">i8"), ("flags", ">u4"), ("crc", ">u4"),
-        ("position", ">i8"), ("size", ">i4"), ("code", ">i8"), ("high", ">u8"), ("low", ">u8"), ("check", ">u4"),
-    ]
-)  # fmt: skip
+_ROW_TYPE: Final = [
+    ("offset", ">i8"), ("stored_ms", ">i8"), ("physical", ">i8"), ("flags", ">u4"), ("crc", ">u4"),
+    ("position", ">i8"), ("size", ">i4"), ("code", ">i8"), ("high", ">u8"), ("low", ">u8"), ("check", ">u4"),
+]  # fmt: skip
 _BYTES_PER_ROW: Final = 64  # of memory, for each row that is sorted at once
-
-Rows = NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +92,8 @@ def decode_row(data: bytes | memoryview) -> CompactedRow | None:
 
 def rows_of(data: bytes) -> Rows:
     """All rows at once, for `kept_rows`; their checksums are the caller's to check."""
+    import numpy as np  # only a merge needs it
+
     return np.frombuffer(data, dtype=_ROW_TYPE)
 
 
@@ -104,6 +105,8 @@ def kept_rows(
     It keeps the newest of each key, but no tombstone stored before `tombstones_before_ms`. It sorts the digests in as
     many passes as `memory_bytes` asks for; beside that it needs a byte a row, and the rows of one file.
     """
+    import numpy as np
+
     begins = [0]
     for count in row_counts:
         begins.append(begins[-1] + count)

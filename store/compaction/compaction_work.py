@@ -13,7 +13,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ...model.errors import CorruptRecordError
 from ...model.plain_dataclass import dataclass
@@ -24,7 +24,10 @@ from ...record.layout import UNIT
 from ..queues.queue_places import FILLER_SIZE, UNIT_BYTES, QueuePlaces
 from .compacted_files import CompactedReader, CompactedWriter, write_manifest
 from .compacted_manifest import ListedFile, Manifest
-from .compacted_rows import TOMBSTONE, CompactedRow, Rows, kept_rows, key_digest
+from .compacted_rows import TOMBSTONE, CompactedRow, kept_rows, key_digest
+
+if TYPE_CHECKING:
+    from .compacted_rows import Rows
 
 FILE_BYTES: Final = 64 * 1024 * 1024
 _UNITS_AT_ONCE: Final = 256

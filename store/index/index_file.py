@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import astuple, dataclass, replace
-from typing import Final
-
-import numpy as np
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from ...model.errors import StoreFormatError
 from ...record.codes import ENTRY_BYTES, INDEX_HEADER_BYTES
@@ -23,11 +22,20 @@ from ...record.kernel import index_insert, index_search
 from ...record.layout import INDEX_ENTRY, INDEX_HEADER
 from ..log.segment import MappedFile, disk_error
 
+if TYPE_CHECKING:
+    import numpy as np
+
 SLOT_BYTES: Final = 4
 _SAMPLED: Final = 4096  # entries examined to determine a file's slot count
 _ENTRIES_PER_SLOT: Final = (4, 2, 1, 3, 5, 6, 8, 10, 16, 20)
 _DIFFERENCE_MAX: Final = 0x7FFFFFFF
-_ENTRY: Final = np.dtype([("hash", ">u4"), ("offset", ">i8"), ("difference", ">i4"), ("previous", ">u4")])
+
+
+@cache
+def _entry_type() -> np.dtype[np.void]:
+    import numpy as np  # only an opening needs it
+
+    return np.dtype([("hash", ">u4"), ("offset", ">i8"), ("difference", ">i4"), ("previous", ">u4")])
 
 
 def index_file_bytes(slots: int, entries: int) -> int:
@@ -172,9 +180,8 @@ class IndexFile:
         All entries below `offset` must have reached the disk. If a power failure kept others from it, the old bytes are there:
         zeros, or entries of an expired file, which are below all of this one.
         """
-        offsets = self._entries_array(1, self.header.count)["offset"]
-        first = self.header.begin_offset
-        return 1 + bisect_left(offsets, x=True, key=lambda found: not first <= found < offset)
+        first, numbers = self.header.begin_offset, range(1, self.header.count)
+        return 1 + bisect_left(numbers, x=True, key=lambda number: not first <= self.entry_offset(number) < offset)
 
     def entry_offset(self, number: int) -> int:
         """The physical offset in an entry."""
@@ -185,6 +192,8 @@ class IndexFile:
 
         After a crash the slots may refer to entries that never reached the disk: the entries decide.
         """
+        import numpy as np
+
         entries = self._entries_array(1, count)
         slots = np.zeros(self.slots, dtype=">u4")
         slots[entries["hash"] % self.slots] = np.arange(1, count, dtype=np.uint32)  # of equal slots the last one stays
@@ -209,13 +218,17 @@ class IndexFile:
             self._file.populate(self._entry_at(begin), self._entry_at(last), writing=True)
 
     def _entries_array(self, begin: int, end: int) -> np.ndarray:
-        return np.frombuffer(self._file.map, dtype=_ENTRY, count=end - begin, offset=self._entry_at(begin))
+        import numpy as np
+
+        return np.frombuffer(self._file.map, dtype=_entry_type(), count=end - begin, offset=self._entry_at(begin))
 
     def chains_hold(self) -> bool:
         """True if entries are on the chains of the slots that their hashes name: False for a wrong slot count.
 
         After a power failure the slots may refer to more entries than the header.
         """
+        import numpy as np
+
         count = self.header.count
         entries = self._entries_array(1, min(count, _SAMPLED))
         slot_of = entries["hash"] % self.slots

@@ -23,12 +23,13 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final
 
 from ..opening.snapshot import read_snapshot, write_snapshot
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Range = tuple[int, int]
 
@@ -101,7 +102,7 @@ class Quarantine:
         self.awaited: tuple[Range, ...] = ()
         self.sought: tuple[Range, ...] = ()
         self._edges_of: tuple[Range, ...] = ()
-        self._edges = _edges(())
+        self._edges: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def add(self, ranges: Iterable[Range]) -> bool:
         """Adds rotten ranges; False if all of it was already known to be damaged."""
@@ -151,15 +152,17 @@ class Quarantine:
 
     def touched(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of many places [begin, end) touch a range. Loop thread."""
-        if self._edges_of is not self.ranges:
+        if self._edges is None or self._edges_of is not self.ranges:
             self._edges_of, self._edges = self.ranges, _edges(self.ranges)
         lows, highs = self._edges
-        touched: NDArray[np.bool_] = lows[np.searchsorted(highs, begins, side="right")] < ends
+        touched: NDArray[np.bool_] = lows[highs.searchsorted(begins, side="right")] < ends
         return touched
 
 
 def _edges(ranges: Sequence[Range]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The begins of the ranges, with an unreachable one behind, and their ends."""
+    import numpy as np  # a broker without damage need not load it
+
     never = np.iinfo(np.int64).max
     return (
         np.array([*(low for low, _ in ranges), never], dtype=np.int64),

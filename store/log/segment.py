@@ -21,8 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from ...model.errors import StoreFormatError, StoreNotWriteable, StorePoisoned, ZenitError
 
 NAME_DIGITS: Final = 20
@@ -159,10 +157,14 @@ def _madvise_errno(view: memoryview, advice: int) -> int:
     """0, or why it failed."""
     if _libc is None:
         return errno.ENOSYS
-    address = np.frombuffer(view, dtype=np.uint8).ctypes.data
-    skipped = address % mmap.PAGESIZE
-    done = _libc.madvise(address - skipped, len(view) + skipped, advice) == 0
-    return 0 if done else ctypes.get_errno()
+    buffer = _Buffer()
+    _get_buffer(view, buffer, _SIMPLE)
+    try:
+        skipped = buffer.address % mmap.PAGESIZE
+        done = _libc.madvise(buffer.address - skipped, len(view) + skipped, advice) == 0
+        return 0 if done else ctypes.get_errno()
+    finally:
+        _release_buffer(buffer)
 
 
 def page_in(view: memoryview) -> bool:
@@ -179,6 +181,19 @@ def page_in(view: memoryview) -> bool:
     if error:
         zlib.crc32(view)
     return True
+
+
+class _Buffer(ctypes.Structure):
+    """What Python says of the memory of a view, read-only or not (`Py_buffer`): its address, and ten more words."""
+
+    _fields_ = (("address", ctypes.c_size_t), ("others", ctypes.c_void_p * 10))
+
+
+_SIMPLE: Final = 0
+_get_buffer: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Buffer), ctypes.c_int)(
+    ("PyObject_GetBuffer", ctypes.pythonapi)
+)
+_release_buffer: Final = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_Buffer))(("PyBuffer_Release", ctypes.pythonapi))
 
 
 def _load_libc() -> ctypes.CDLL | None:

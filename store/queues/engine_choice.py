@@ -1,4 +1,7 @@
-"""Chooses the engine that keeps a store's consume queues: of existing ones, the one that made them."""
+"""Chooses the engine that keeps a store's consume queues: of existing ones, the one that made them.
+
+What only RocksDB's engine needs is imported where it is chosen: numpy is a sixth of what a broker costs to start.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,6 @@ from .queue_engine import QUEUE_FOLDER, QueueEngine, StoreQueues, UnitSource
 from .queue_pair import QueuePair, is_shadow_whole, shadow_of
 from .queue_places import UNIT_BYTES
 from .queue_table import QueueTable, find_queue_file_bytes, list_queues
-from .rows.rocksdb_units import RocksDbUnits, is_rocksdb
-from .rows.row_source import RowSource
-from .rows.row_table import RowTable
-from .rows.unit_rows import decode_end
 from .unit_files import UnitFiles
 
 FILE: Final = "file"
@@ -37,6 +36,11 @@ def engine_of(directory: str) -> str | None:
     if is_rocksdb(folder):
         return ROCKSDB
     return FILE if os.path.isdir(folder) and os.listdir(folder) else None
+
+
+def is_rocksdb(folder: str) -> bool:
+    """Whether a RocksDB is there."""
+    return os.path.isfile(os.path.join(folder, "CURRENT"))
 
 
 def open_engine(directory: str, config: StoreConfig, *, spare_bytes: int = 0) -> StoreQueues:
@@ -126,6 +130,8 @@ def _open(
     writable: bool = True,
 ) -> QueueEngine:
     if engine == ROCKSDB:
+        from .rows.row_table import RowTable
+
         return RowTable(directory, delays_ms=delays_ms, writable=writable)
     return QueueTable(
         directory,
@@ -144,6 +150,9 @@ def open_source(directory: str) -> Iterator[UnitSource]:
     batch_bytes = find_queue_file_bytes(directory, BATCH_FOLDER, BATCH_UNIT_BYTES) or BATCH_UNIT_BYTES
     batched = BatchSource(batch_folder, file_bytes=batch_bytes)
     if engine_of(directory) == ROCKSDB:
+        from .rows.rocksdb_units import RocksDbUnits
+        from .rows.row_source import RowSource
+
         rows = RocksDbUnits(folder, writable=False)
         try:
             yield BothSources(RowSource(rows), batched)
@@ -158,6 +167,9 @@ def topics_with_queues(directory: str) -> set[str]:
     batched = {topic for topic, _, _ in list_queues(directory, BATCH_FOLDER)}
     if engine_of(directory) != ROCKSDB:
         return batched | {topic for topic, _, _ in list_queues(directory)}
+    from .rows.rocksdb_units import RocksDbUnits
+    from .rows.unit_rows import decode_end
+
     rows = RocksDbUnits(os.path.join(directory, QUEUE_FOLDER), writable=False)
     try:
         ends = (decode_end(key, value) for key, value in rows.ends())

@@ -15,8 +15,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import numpy as np
-
 from ...model.errors import OffsetOutOfRange, SystemFault
 from ...model.get_status import GetStatus
 from ...model.queue import PhysicalOffset, QueueOffset
@@ -39,7 +37,6 @@ _SEARCHES_MAX: Final = 8  # attempts of one search by time; each is restarted if
 HOT_MEMORY_SHARE: Final = 0.4  # this share of memory is assumed to hold the newest part of the log
 
 _NO_END: Final = 1 << 62
-_UNIT_TYPE: Final = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
 _SEARCH_UNITS: Final = 1024  # read at a time in a search by properties
 _SEARCH_READ_BYTES: Final = 1 << 20  # of the log, read ahead of a search if they may have to come from the disk
 
@@ -422,7 +419,9 @@ def _count_lost(units: bytes, quarantine: Quarantine) -> tuple[int, int]:
     Lost are messages in a quarantined range, and filler after the queue's beginning: those records were unreadable when the
     queue was built.
     """
-    table = np.frombuffer(units, dtype=_UNIT_TYPE)
+    import numpy as np  # a broker without damage need not load it
+
+    table = np.frombuffer(units, dtype=[("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
     begin, size = table["physical"].astype(np.int64), table["size"].astype(np.int64)
     is_filler = size == FILLER_SIZE
     lost = (is_filler & (begin > 0)) | (~is_filler & quarantine.touched(begin, begin + size))

@@ -54,11 +54,6 @@ _DELETE_UNITS: Final = "delete units"
 _T = TypeVar("_T")
 
 
-def is_rocksdb(directory: str) -> bool:
-    """Whether a RocksDB is there."""
-    return os.path.isfile(os.path.join(directory, "CURRENT"))
-
-
 class UnitBatch:
     """Changes that are written together, in this order. `count`: how many units and ranges.
 
