@@ -21,6 +21,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+gc.set_threshold(
+    20_000, *gc.get_threshold()[1:]
+)  # tests make much that stays: the usual 700 costs a twentieth of their time
 settings.register_profile("zenitmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("zenitmq")
 

@@ -173,6 +173,8 @@ class Trio(Generic[Life]):
         if slave.is_master:
             slave.depose()
         log, other = slave.log(), master.log()
+        if other.startswith(log):
+            return
         at = 0
         while at < len(log) and log[at : at + (size := _size(log, at))] == other[at : at + size]:
             at += size

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from spark.runner_forks import RunnerForks
 
 from zenitmq.testing import LocalCluster
 
@@ -27,24 +28,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def forks() -> Iterator[RunnerForks]:
+    with RunnerForks() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark(forks: RunnerForks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2], 2 shuffle partitions, no UI, UTC; whatever Spark writes beside it is in a temporary directory."""
     from zenitmq.pipeline.session.session import spark_session
 
     work = tmp_path_factory.mktemp("spark")
-    session = spark_session(
-        "zenit-tests",
-        "local[2]",
-        shuffle_partitions=2,
-        config={
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.warehouse.dir": str(work / "warehouse"),
-            "spark.local.dir": str(work / "local"),
-            "spark.task.maxFailures": "1",
-            "spark.driver.memory": "2g",
-            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        },
-    )
+    config = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.local.dir": str(work / "local"),
+        "spark.task.maxFailures": "1",
+        "spark.driver.memory": "2g",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in forks.environment.items():  # of this Java, not of those that tests start
+            patch.setenv(name, value)
+        session = spark_session("zenit-tests", "local[2]", shuffle_partitions=2, config=config)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from .runner_forks import FORKS, RUNNER
+
 PLACE: Final = Path(sys.prefix, "spark")
 HOME: Final = PLACE / "home"
 CONF: Final = PLACE / "conf"  # stays empty: behind a directory with files in it Java shares no class
@@ -49,10 +51,15 @@ for each in $PYTHONPATH; do
     *) path=${{path+$path:}}$each ;;
   esac
 done
+if [ "${{{FORKS}:-}}" ] && [ "$2" = {RUNNER} ]; then
+  echo $$ 1<>"${FORKS}"
+  exec sleep 3600
+fi
 PYTHONPATH=$path exec {sys.executable} "$@"
 """
 """Spark's Java gives its Python processes a path that begins with Java's own archives. There is no Python in them, but each
-process lists the 6,000 files of one two times or three before it comes to anything else: 50 ms."""
+process lists the 6,000 files of one two times or three before it comes to anything else: 50 ms. Those that plan batches of
+streams are forked, where a test has asked for that: see runner_forks.py."""
 
 WORK: Final = """
 import sys
