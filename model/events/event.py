@@ -32,7 +32,8 @@ REPEATED: Final = "repeated"
 class EventKind:
     """A row of the table. `level`: as `logging` numbers them. `text`: how the line of a text log begins.
 
-    `of_group`: about a replica group, told by a controller, and kept in ZooKeeper.
+    `of_group`: about a replica group, told by a controller, and kept in ZooKeeper. `every_ms`: the same, with the same
+    facts, is told once in this time, then counted.
     """
 
     name: str
@@ -41,6 +42,7 @@ class EventKind:
     fields: tuple[str, ...]
     help: str
     of_group: bool = False
+    every_ms: int = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What was told lately, so that the same event is told once a second and then counted. Pure."""
+"""What was told lately, so that the same event is told once and then counted. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ Told = tuple[EventKind, Facts, int]
 class Repeats:
     """Any thread; a race of two miscounts at worst."""
 
-    def __init__(self, every_ms: int) -> None:
-        self._every_ms = every_ms
+    def __init__(self) -> None:
         self._known: dict[tuple[str, Facts], list[int]] = {}  # -> [let through at, repeated since]; oldest first
         self._kinds: dict[str, EventKind] = {}
 
@@ -27,7 +26,7 @@ class Repeats:
         key = (kind.name, facts)
         self._kinds[kind.name] = kind
         known = self._known.get(key)
-        if known is not None and now_ms - known[0] < self._every_ms:
+        if known is not None and now_ms - known[0] < kind.every_ms:
             known[1] += 1
             return self._expire(now_ms)
         repeated = 0 if known is None else known[1]
@@ -39,8 +38,8 @@ class Repeats:
     def _expire(self, now_ms: int) -> list[Told]:
         told: list[Told] = []
         for (name, facts), (at_ms, count) in list(self._known.items()):
-            if now_ms - at_ms < self._every_ms and len(self._known) < KNOWN_MAX:
-                break
+            if now_ms - at_ms < self._kinds[name].every_ms and len(self._known) < KNOWN_MAX:
+                continue
             if self._known.pop((name, facts), None) is not None and count:
                 told.append((self._kinds[name], facts, count))
         return told

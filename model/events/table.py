@@ -19,10 +19,20 @@ EVENTS: Final[dict[str, EventKind]] = {}
 """Every kind by its name, in the order of the page."""
 
 
-def _kind(name: str, level: int, fields: str, text: str, meaning: str, *, of_group: bool = False) -> EventKind:
+def _kind(
+    name: str, level: int, fields: str, text: str, meaning: str, *, of_group: bool = False, every_ms: int = 1000
+) -> EventKind:
     if name in EVENTS:
         raise ValueError(f"event {name} is given twice")
-    kind = EventKind(name=name, level=level, text=text, fields=tuple(fields.split()), help=meaning, of_group=of_group)
+    kind = EventKind(
+        name=name,
+        level=level,
+        text=text,
+        fields=tuple(fields.split()),
+        help=meaning,
+        of_group=of_group,
+        every_ms=every_ms,
+    )
     EVENTS[name] = kind
     return kind
 
@@ -183,15 +193,19 @@ BROKER_SILENT: Final = _kind(
     "A broker sent no heartbeat for too long; clients are told of no route to it.",
 )  # fmt: skip
 
-# ---- security, told by every role
+# ---- security, told by every role; rarely, so that whoever knocks for hours does not drive out what else is kept
+
+REFUSALS_MS: Final = 60_000
 
 LOGIN_REFUSED: Final = _kind(
     "login_refused", WARNING, "peer user why code", "login refused",
     "A connection was refused: its key is unknown or revoked, or its user is disabled. `peer`: its IP address.",
+    every_ms=REFUSALS_MS,
 )  # fmt: skip
 RIGHT_REFUSED: Final = _kind(
     "right_refused", WARNING, "peer user request resource why code", "right refused",
     "A request was refused: its user has no right to it.",
+    every_ms=REFUSALS_MS,
 )  # fmt: skip
 USER_CHANGED: Final = _kind(
     "user_changed", INFO, "user by what", "user changed", "A user, role or policy was changed by `by`."

@@ -4,8 +4,8 @@
     tell(log, LOGIN_REFUSED, peer="10.0.0.7", user="app", why="its key is revoked", code=9030)
 
 Any thread. The log line is written as `log.level` says; who keeps events gets all of them. With `limit_repeats`, as servers
-set it, what is told again within a second is counted only; the count comes with the next one, or a second later
-with the next event of any kind.
+set it, what is told again within its kind's time, mostly a second, is counted only; the count comes with the next one, or
+after that time with the next event of any kind.
 """
 
 from __future__ import annotations
@@ -70,6 +70,6 @@ def kept_by(keeper: Keeper) -> Iterator[None]:
         _PROCESS.keepers = tuple(left)
 
 
-def limit_repeats(every_ms: int = 1000) -> None:
-    """From now on what is told again within `every_ms` is counted only."""
-    _PROCESS.repeats = Repeats(every_ms)
+def limit_repeats() -> None:
+    """From now on what is told again within its kind's time is counted only."""
+    _PROCESS.repeats = Repeats()

@@ -11,6 +11,8 @@ from typing import Final
 
 from ...model.clock import Clock
 from ...model.errors import ConfigError, InvalidParameter, KeyFileRefused
+from ...model.events.table import LOGIN_REFUSED
+from ...model.events.telling import tell
 from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessTable
 from ...model.security.trusted_file import StaticRow, parse_trusted
@@ -111,9 +113,15 @@ def open_security(
         handshakes_per_second=config.handshakes_per_second,
     )
     opened.enter_context(door)
+    door.security.on_refused = tell_login_refused
     keys = KeyRing(key.pair, key.servers)
     keys.learn(server_keys(rows).items())
     return Secured(door, keys, rows, config.trusted)
+
+
+def tell_login_refused(address: str, _key: str, why: str) -> None:
+    """The event of a connection that was not let in; in the thread of the doorkeeper."""
+    tell(log, LOGIN_REFUSED, peer=address.removeprefix("::ffff:"), why=why)  # as IPv6 writes an address of IPv4
 
 
 def read_trusted(path: str) -> tuple[StaticRow, ...]:

@@ -92,6 +92,8 @@ def test_rights_count_from_the_moment_they_are_given_to_when_they_are_taken(secu
         secured.ask("root", c.CreateTopic(topic, 1, 1))
     with pytest.raises(AuthenticationFailed):
         secured.ask("app", c.GetTopics())
+    told = [one for one in secured.ask("root", c.GetBrokerEvents())["events"] if one["event"] == "login_refused"]
+    assert {(one["peer"], one["why"]) for one in told} == {("127.0.0.1", "the key is not known")}
     secured.put(rules=(parse_rule(RuleEffect.ALLOW, "pub", "topic:orders"),))
     eventually(lambda: is_let_in(secured))
     secured.send("app", "orders")

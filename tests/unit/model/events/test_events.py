@@ -126,20 +126,20 @@ def test_what_repeats_is_told_once_a_second_and_counted(
         tell(LOG, LOGIN_REFUSED, peer="p")
     tell(LOG, LOGIN_REFUSED, peer="q")
     assert [dict(event.facts) for event in kept] == [{"peer": "p"}, {"peer": "q"}]
-    now[0] += 1000
+    now[0] += 60_000
     tell(LOG, ROLE_CHANGED, epoch=1)
     assert [dict(event.facts) for event in kept[2:]] == [{"peer": "p", "repeated": 3}, {"epoch": 1}]
     assert "login refused peer=p repeated=3" in caplog.messages
 
 
 def test_repeats_are_bounded_and_no_count_is_lost() -> None:
-    repeats = Repeats(1000)
+    repeats = Repeats()
     told = []
     for at in range(KNOWN_MAX * 2):
         for _ in range(2):
             told += repeats.on_told(LOGIN_REFUSED, (("peer", str(at)),), 7)
     assert len(repeats._known) <= KNOWN_MAX
-    told += repeats.on_told(ROLE_CHANGED, (), 5000)
+    told += repeats.on_told(ROLE_CHANGED, (), 70_000)
     assert sum(count for _, _, count in told) == KNOWN_MAX * 2
 
 
