@@ -7,7 +7,7 @@ controllers broker-a-1 is always the master, and the others get its address, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -112,11 +112,18 @@ def plan(
     return processes
 
 
-def choose_metrics_port(record: ClusterRecord, process: ProcessRecord, is_free: Callable[[int], bool]) -> int:
-    """The port for a process's metrics: its old one, else the first from 9880 on that is free and no other process's."""
+def choose_metrics_port(
+    record: ClusterRecord, process: ProcessRecord, own: Container[int], is_free: Callable[[int], bool]
+) -> int:
+    """The port for a process's metrics: its old one, else the first from 9880 on that is free, and neither another process's
+    nor one of `own`, which it is about to bind."""
     others = {one.metrics for one in record.processes if (one.role, one.name) != (process.role, process.name)}
     wanted = int(process.metrics.rpartition(":")[2]) if process.metrics else METRICS_PORT
-    return choose_port(wanted, lambda port: is_free(port) and f"{HOST}:{port}" not in others, span=1, step=1)
+
+    def is_its(port: int) -> bool:
+        return is_free(port) and port not in own and f"{HOST}:{port}" not in others
+
+    return choose_port(wanted, is_its, span=1, step=1)
 
 
 def group_names(shape: Shape) -> list[str]:

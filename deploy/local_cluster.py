@@ -283,7 +283,7 @@ class ProcessCluster:
                 port = asked_port(planned.settings) or choose_port(
                     _port_of(planned), port_is_free, span=span, step=step
                 )
-                metrics = choose_metrics_port(record, planned, port_is_free)
+                metrics = choose_metrics_port(record, planned, range(port, port + span), port_is_free)
                 process = replace(planned, address=f"{HOST}:{port}", metrics=f"{HOST}:{metrics}")
                 if process.role == NAME_SERVER:
                     record = replace(record, namesrv=process.address)

@@ -14,6 +14,8 @@ from ..endings import ENDINGS
 from ..options import Json, usage_of_values
 from ..output import note, print_facts, print_table, show
 
+Secure = Annotated[bool, typer.Option("--secure", help="With keys, users and rights.")]
+
 COLUMNS: Final = (
     "run",
     "acknowledged",
@@ -95,6 +97,7 @@ def run_drill(
     topics: Annotated[
         str, typer.Option(metavar="KIND", help="What the load is sent to: topics that are plain, batches or compacted.")
     ] = "plain",
+    secure: Secure = False,
     directory: Annotated[
         str | None,
         typer.Option(
@@ -126,6 +129,7 @@ def run_drill(
             seed=seed,
             minutes=minutes,
             topics=topics,
+            secure=secure,
             directory=directory,
             report_directory=report,
         )
@@ -147,6 +151,7 @@ def run_campaign(
     leg_minutes: Annotated[
         float, typer.Option(**_between("leg_minutes"), help="How long each leg injects faults.")
     ] = 4,
+    secure: Secure = False,
     report: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the account, page and picture there.")
     ] = None,
@@ -160,7 +165,13 @@ def run_campaign(
 
     with usage_of_values():
         options = CampaignOptions(
-            hours=hours, seed=seed, rate=rate, batch=batch, leg_minutes=leg_minutes, report_directory=report
+            hours=hours,
+            seed=seed,
+            rate=rate,
+            batch=batch,
+            leg_minutes=leg_minutes,
+            secure=secure,
+            report_directory=report,
         )
     ENDINGS.take(ignored_too=True)  # a shell makes background processes ignore Ctrl-C
     with _progress() as say:

@@ -19,7 +19,8 @@ from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import ClusterNotStarted, InvalidParameter, NoCluster, RequestTimeout, StoreFormatError
 from ...remoting.client import RemotingClient
 from ...remoting.commands import GetBrokerStatistics
-from ..cluster_keys import administrator
+from ..cluster_keys import ADMINISTRATOR, administrator
+from ..cluster_plan import key_path
 from ..cluster_record import BROKER, CONTROLLER, ProcessRecord
 from ..cluster_status import ask_json
 from ..local_cluster import ProcessCluster
@@ -188,6 +189,11 @@ class DrilledCluster:
     def mended_ranges(self) -> dict[str, int]:
         """How many damaged ranges each answering replica has repaired since its start."""
         return {name: answer.get("repairs", {}).get("mended_ranges", 0) for name, answer in self._statistics().items()}
+
+    @property
+    def key(self) -> str:
+        """The administrator's key file, of a secured cluster."""
+        return key_path(self._local.existing(), ADMINISTRATOR)
 
     def administrator(self) -> RemotingClient:
         """A client that may ask all processes everything."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...client.admin import Admin
+from ...client.connection.client_keys import ENVIRONMENT_KEY
 from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
 from ...model.errors import InvalidParameter, NoCluster, RequirementMissing, SystemFault
 from ..cluster_record import ProcessRecord
@@ -81,7 +82,8 @@ class DrillOptions:
     `topics`: the kind of topic that the load is sent to (topic_kinds). With compacted topics the log keeps little, so `random`
     has no transfers and pops then: their messages would go.
 
-    `directory`: of a running cluster; None = one is started. `report_directory`: for the document and pictures.
+    `secure`: the cluster that is started has keys, users and rights. `directory`: of a running cluster; None = one is started.
+    `report_directory`: for the document and pictures.
     """
 
     drill: str
@@ -100,6 +102,7 @@ class DrillOptions:
     topics: str = PLAIN
     directory: str | None = None
     report_directory: str | None = None
+    secure: bool = False
 
     def __post_init__(self) -> None:
         check_limits(
@@ -116,6 +119,8 @@ class DrillOptions:
             raise InvalidParameter("replicas", self.replicas, f"{least} or more, for {self.drill}")
         if self.directory is None and self.controllers == 0 and drill_named(self.drill).needs_controller:
             raise InvalidParameter("controllers", self.controllers, f"1 or more, for {self.drill}")
+        if self.secure and self.directory is not None:
+            raise InvalidParameter("secure", True, "false with a running cluster: it is secured, or not")
         of_random = (("minutes", self.minutes), ("power", self.power), ("disks", self.disks))
         for name, wished in of_random:
             if wished and not drill_named(self.drill).is_random:
@@ -247,6 +252,7 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
             groups=options.groups,
             settings=settings if options.directory is None else (),
             is_given=options.directory is not None,
+            secure=options.secure,
         )
         tools = Tools(seed=options.seed)
         stores = os.path.join(cluster.directory, STORE_PREFIX)
@@ -258,11 +264,27 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
             say("starting a cluster")
             unwind.callback(cluster.down)
             cluster.up(tools.environment())
+        if options.secure:
+            unwind.enter_context(_as_administrator(cluster))
         cluster.wait_healthy()
         if is_apart:
             partition.start_apart(cluster)
             tools.is_apart = True
         yield cluster, tools, place
+
+
+@contextmanager
+def _as_administrator(cluster: DrilledCluster) -> Iterator[None]:
+    """Within, this process and those that it starts come to the cluster with the administrator's key."""
+    before = os.environ.get(ENVIRONMENT_KEY)
+    os.environ[ENVIRONMENT_KEY] = cluster.key
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ENVIRONMENT_KEY]
+        else:
+            os.environ[ENVIRONMENT_KEY] = before
 
 
 class _DrillRun:

@@ -52,6 +52,7 @@ class CampaignOptions:
     batch: int = BATCH
     leg_minutes: float = LEG_MINUTES
     report_directory: str | None = None
+    secure: bool = False
 
     def __post_init__(self) -> None:
         check_limits(hours=self.hours, leg_minutes=self.leg_minutes, rate=self.rate, batch=self.batch)
@@ -59,7 +60,8 @@ class CampaignOptions:
     def command(self) -> str:
         """The command that repeats the campaign."""
         drawn = f"--hours {self.hours:g} --seed {self.seed} --leg-minutes {self.leg_minutes:g}"
-        return f"zenit drill campaign {drawn} --rate {self.rate:g} --batch {self.batch}"
+        secured = " --secure" if self.secure else ""
+        return f"zenit drill campaign {drawn} --rate {self.rate:g} --batch {self.batch}{secured}"
 
 
 def run_campaign(options: CampaignOptions, say: Say = lambda _: None) -> dict[str, Any]:
@@ -164,6 +166,7 @@ def _command(leg: Leg, options: CampaignOptions, report: str) -> list[str]:
     command += ["--replicas", str(kind.replicas), "--controllers", str(kind.controllers), "--groups", str(kind.groups)]
     command += ["--seed", str(leg.seed), "--minutes", str(leg.minutes)]
     command += ["--rate", str(options.rate), "--batch", str(options.batch), "--topics", leg.topics]
+    command += ["--secure"] if options.secure else []
     return command + (["--power"] if kind.power else []) + (["--disks"] if kind.disks else [])
 
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from zenitmq.deploy.cluster_plan import arguments_of, check_settings, check_shape, deciding_addresses, plan
+from zenitmq.deploy.cluster_plan import (
+    arguments_of,
+    check_settings,
+    check_shape,
+    choose_metrics_port,
+    deciding_addresses,
+    plan,
+)
 from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape
 from zenitmq.model.errors import InvalidParameter
 
@@ -148,3 +155,12 @@ def test_several_brokers_cannot_have_one_port() -> None:
     for setting in ("replica=x", "controllers=a:1", "replication_port=1", "static_master=a:1"):
         with pytest.raises(InvalidParameter, match="decide"):
             check_settings([setting], Shape())
+
+
+def test_metrics_go_to_no_port_that_the_process_itself_is_about_to_bind() -> None:
+    """The second of two controllers: its usual port is taken by metrics, and the next free one was taken for both."""
+    first = ProcessRecord(role="namesrv", name="namesrv-1", address="127.0.0.1:9876", metrics="127.0.0.1:9880")
+    second = ProcessRecord(role="controller", name="controller-2", address="127.0.0.1:9878")
+    record = ClusterRecord(cluster="c", namesrv=first.address, processes=(first,))
+    assert choose_metrics_port(record, second, range(9882, 9883), lambda port: port != 9881) == 9883
+    assert choose_metrics_port(record, second, range(9878, 9879), lambda _: True) == 9881

@@ -74,7 +74,12 @@ REPLIES: list[tuple[Reply | ZenitError, type[Reply], int, str]] = [
         "980003010701c0960329cf0000000200000000cf0000018bcfe56800c4080a00000100002a9f9000",
     ),
     (LogRangeReply(0x89ABCDEF), LogRangeReply, 5, "980003010501c092ce89abcdefc300"),
-    (PullReply(9000, 9, 0, 20, 0, 0, 7, 4096, 4900), PullReply, 3, "980003010301c09acd2328090014000007cd1000cd1324c200"),
+    (
+        PullReply(9000, 9, 0, 20, 0, 0, 7, 4096, 4900),
+        PullReply,
+        3,
+        "980003010301c09acd2328090014000007cd1000cd1324c200",
+    ),
     (Done(), Done, 1, "980003010101c09000"),
     (
         RouteReply(
