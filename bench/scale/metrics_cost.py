@@ -14,10 +14,12 @@ import http.client
 import json
 import socket
 import statistics
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
@@ -26,7 +28,7 @@ from ...remoting.client_socket import ClientContext
 from ...remoting.commands import CreateGroup, UpdateConsumerOffsets
 from ..environment import environment
 from ..own_cluster import LogFiles, OwnCluster, store_settings
-from .queue_curve import QUEUES_OF_TOPIC, TIMEOUT_MS, CurveLoad, TopicBatches, make_topics, topic_name
+from .queue_curve import QUEUES_OF_TOPIC, TIMEOUT_MS, CurveLoad, TopicBatches, make_topics, topic_name, usage_of
 
 SCRAPE_MS: Final = 5_000
 SCRAPES: Final = 30
@@ -104,13 +106,13 @@ def cpu_us_a_message(seconds: float, batch: int, place: str | None, *, is_measur
     with tempfile.TemporaryDirectory(dir=place) as directory, broker(directory, port=port) as cluster:
         make_topics(cluster.address, 1)
         with load_on(cluster, QUEUES_OF_TOPIC, batch) as load:
-            load.run(SETTLE_MS / 1000, cluster.usage)
+            load.run(SETTLE_MS / 1000, partial(usage_of, cluster))
             before = cluster.usage()["cpu_seconds"]
             if is_measured:
                 with scraped(port):
-                    sent = load.run(seconds, cluster.usage)
+                    sent = load.run(seconds, partial(usage_of, cluster))
             else:
-                sent = load.run(seconds, cluster.usage)
+                sent = load.run(seconds, partial(usage_of, cluster))
             after = cluster.usage()["cpu_seconds"]
     return float((after - before) / sent["messages"] * 1e6)
 
@@ -123,6 +125,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         for is_measured in (number % 2 == 0, number % 2 == 1):
             took[is_measured] = cpu_us_a_message(options.seconds, options.batch, options.dir, is_measured=is_measured)
         pairs.append((took[True], took[False]))
+        print(f"pair {number + 1}: {took[True]:.3f} us with, {took[False]:.3f} without", file=sys.stderr)
     return {
         "pairs": [{"on_us": round(on, 4), "off_us": round(off, 4)} for on, off in pairs],
         "ratio": round(statistics.median(on / off for on, off in pairs), 4),
@@ -137,7 +140,7 @@ def time_scrapes(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=options.dir) as directory, broker(directory, port=port) as cluster:
         make_topics(cluster.address, topics)
         with load_on(cluster, options.queues, 16) as load, RemotingClient() as client:
-            load.run(SETTLE_MS / 1000, cluster.usage)
+            load.run(SETTLE_MS / 1000, partial(usage_of, cluster))
             client.call(cluster.address, CreateGroup(GROUP), timeout_ms=TIMEOUT_MS)
             for topic in map(topic_name, range(topics)):
                 rows = tuple((topic, queue_id, 0) for queue_id in range(QUEUES_OF_TOPIC))
@@ -146,7 +149,7 @@ def time_scrapes(options: argparse.Namespace) -> dict[str, Any]:
             while scrape(port)[1].count(LAG_LINE) < topics and monotonic_ms() < until_ms:
                 sleep_ms(SETTLE_MS)
             idle, text = _scrapes(port)
-            loading = threading.Thread(target=load.run, args=(10.0, cluster.usage))
+            loading = threading.Thread(target=load.run, args=(10.0, partial(usage_of, cluster)))
             loading.start()
             busy, _ = _scrapes(port)
             loading.join(TIMEOUT_MS / 1000)

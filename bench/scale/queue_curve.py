@@ -100,7 +100,7 @@ class CurveLoad:
         self._waiting: deque[int] = deque()
 
     def run(self, seconds: float, usage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Sends for so long; `usage()`: the broker's (`_usage`). {messages, seconds, messages_per_second, stretches, drift}."""
+        """Sends for so long; `usage()`: see `usage_of`. {messages, seconds, messages_per_second, stretches, drift}."""
         begin_ns, before = monotonic_ns(), usage()
         stretches: list[dict[str, float]] = []
         count = max(STRETCHES_MIN, round(seconds / STRETCH_S_MAX))
@@ -167,7 +167,7 @@ def drift(rates: Sequence[float]) -> float:
     return slope * (len(rates) - 1) / (sum(rates) / len(rates))
 
 
-def _usage(cluster: OwnCluster) -> dict[str, Any]:
+def usage_of(cluster: OwnCluster) -> dict[str, Any]:
     """Of the broker, and how much of the disk its store has."""
     taken = 0
     for folder, _, names in os.walk(cluster.store_directory):
@@ -225,7 +225,7 @@ def measure(directory: str, engine: str, queues: int, options: argparse.Namespac
             load = CurveLoad(
                 dealer, TopicBatches(size=options.size, batch=options.batch), queues=queues, batch=options.batch
             )
-            sent = load.run(options.seconds, lambda: _usage(cluster))
+            sent = load.run(options.seconds, lambda: usage_of(cluster))
         finally:
             dealer.close()
             context.close()
