@@ -11,10 +11,10 @@ thread; what they read belongs to the loop, which never waits for them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, Self
 
-from ..model.clock import monotonic_ms
+from ..model.clock import monotonic_ms, thread_cpu_ns
 from .config import MetricsConfig
 from .family import Labels, Reading
 from .http_request import HttpRequest
@@ -23,7 +23,7 @@ from .process_reader import ProcessReader
 from .readiness import STARTING, Readiness, liveness
 from .rocketmq_names import with_old_names
 from .series import limited
-from .table import READY, SERIES_DROPPED
+from .table import READY, SCRAPE_CPU, SERIES_DROPPED
 from .text import OPEN_METRICS, PLAIN, render
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class MetricsEndpoint:
         self._process = ProcessReader(version=version, kernel=kernel)
         self._has_readiness = has_readiness
         self._subject: Subject | None = None
+        self._took_ns = 0  # CPU time of the last scrape
         self._server = HttpServer(config.bind, self._answer)
         self.address = self._server.address
         self._server.start()
@@ -98,12 +99,19 @@ class MetricsEndpoint:
         return HttpAnswer(404, ("no such page; there are:\n", INDEX))
 
     def _metrics(self, subject: Subject | None, request: HttpRequest) -> HttpAnswer:
+        begun_ns = thread_cpu_ns()
         readings = list(self._process.readings())
+        readings.append((SCRAPE_CPU, [((), self._took_ns / 1e9)]))
         if self._has_readiness:
             readings.append((READY, [((), int(_readiness(subject).is_ready))]))
         if subject is not None:
             readings += subject.readings()
-        return self._text(readings, subject, request)
+        answer = self._text(readings, subject, request)
+        return HttpAnswer(answer.status, self._timed(answer.body, begun_ns), answer.content_type)
+
+    def _timed(self, slices: Iterable[str], begun_ns: int) -> Iterator[str]:
+        yield from slices
+        self._took_ns = thread_cpu_ns() - begun_ns
 
     def _detail(self, subject: Subject | None, request: HttpRequest) -> HttpAnswer:
         topic = request.query.get("topic", "")

@@ -94,6 +94,9 @@ OPEN_FILES: Final = _gauge("process_open_fds", "Open file descriptors", (), _ALL
 SERIES_DROPPED: Final = _gauge(
     "zenit_metrics_series_dropped", "Lines that metrics.series_max kept out of this scrape", (), _ALL
 )
+SCRAPE_CPU: Final = _gauge(
+    "zenit_metrics_scrape_cpu_seconds", "CPU time that the last scrape before this one took", (), _ALL
+)
 READY: Final = _gauge("zenit_ready", "1 while /readyz says ready", (), _SERVERS)
 
 # ---- the loop
