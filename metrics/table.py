@@ -102,7 +102,10 @@ READY: Final = _gauge("zenit_ready", "1 while /readyz says ready", (), _SERVERS)
 # ---- the loop
 
 LOOP_TURN: Final = _histogram(
-    "zenit_loop_turn_seconds", "One turn of the request loop, without the wait for work", (), _SERVERS
+    "zenit_loop_turn_seconds",
+    "One turn of the request loop, without the wait for work; one of eight is timed",
+    (),
+    _SERVERS,
 )
 LOOP_FAULTS: Final = _counter(
     "zenit_loop_faults_total", "Requests whose handler failed by a defect of ours", (), _SERVERS
@@ -126,7 +129,7 @@ REPLIES_DROPPED: Final = _counter(
 IN_FLIGHT_BYTES: Final = _gauge("zenit_in_flight_bytes", "Payload of requests that are not answered yet", (), _SERVERS)
 RPC: Final = _histogram(
     "zenit_rpc_seconds",
-    "From the receipt of a request to its answer, waits for the disk, for replicas or for messages among it",
+    "From the receipt of a request to its answer, waits for disk, replicas or messages too; one turn of eight is timed",
     ("request",),
     _SERVERS,
     rocketmq="rocketmq_rpc_latency",

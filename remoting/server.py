@@ -38,7 +38,7 @@ from .base_socket import Pollable, Waiter
 from .commands import Lane, Reply, Request
 from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque
 from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
-from .loop_times import LoopTimes
+from .loop_times import SAMPLE_EVERY, LoopTimes
 from .security.budgets import UserBudgets
 from .security.door import Door
 from .security.guard import Guard, denied
@@ -353,7 +353,8 @@ class RequestLoop:
         self._turns += 1
         times = self.times
         if times is not None:
-            times.begun_ns = monotonic_ns()
+            times.number += 1
+            times.begun_ns = 0 if times.number % SAMPLE_EVERY else monotonic_ns()
         if message is not None:
             self._on_message(*message)
             if self._socket.has_more():
@@ -362,7 +363,7 @@ class RequestLoop:
             self._serve_waiting()
         self._end_turn()
         self._run_timers()
-        if times is not None:
+        if times is not None and times.begun_ns:
             times.on_turn(monotonic_ns())
 
     def _receive_any(self, waiter: Waiter, idle_ms: int) -> tuple[bytes, bytes, bool] | None:
@@ -558,7 +559,7 @@ class RequestLoop:
             self._looked_at.discard(call)
         call.lane.in_flight -= 1
         self._in_flight_bytes -= call.end - call.begin
-        if self.times is not None:
+        if call.begun_ns and self.times is not None:
             self.times.on_settled(type(call.request), call.begun_ns, monotonic_ns())
         return not call.oneway
 

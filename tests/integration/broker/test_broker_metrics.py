@@ -41,7 +41,6 @@ def test_messages_lag_and_deletions(measured: Served, endpoint: MetricsEndpoint,
     assert found.value("zenit_throughput_in_bytes_total", topic="trades") > 500
     assert found.value("zenit_throughput_out_bytes_total") == found.value("zenit_throughput_in_bytes_total")
     assert 0 < found.value("zenit_consumer_lag_latency_seconds", topic="trades", consumer_group="g") < 60
-    assert found.value("zenit_rpc_seconds_count", request="SendMessages") == 1
     assert found.value("zenit_lane_handled_total", lane="send") == 1
     assert found.value("zenit_store_size_bytes") > 500
     assert found.value("zenit_replica_is_master", group="broker-a") == 1
@@ -65,6 +64,8 @@ def test_every_family_of_a_broker_is_read(measured: Served, endpoint: MetricsEnd
     measured.send("trades", record("trades"))
     measured.pull("trades")
     measured.call(commands.UpdateConsumerOffsets("g", (("trades", 0, 0),)))
+    for _ in range(50):  # of which some are timed
+        measured.call(commands.GetTopics())
     with pytest.raises(Exception, match="nowhere"):
         measured.pull("nowhere")
     whole = Scrape.until(endpoint.address, lambda one: "zenit_consumer_lag_messages" in one.families)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zenitmq.remoting.commands import GetRoute, PullMessages
-from zenitmq.remoting.loop_times import LoopTimes
+from zenitmq.remoting.loop_times import SAMPLE_EVERY, LoopTimes
 
 
 def test_a_request_is_timed_from_the_turn_that_received_it() -> None:
@@ -14,10 +14,10 @@ def test_a_request_is_timed_from_the_turn_that_received_it() -> None:
     times.on_settled(GetRoute, 1_000_000, 1_040_000)
     times.on_turn(1_200_000)
     pulls = times.requests[PullMessages].reading()
-    assert (sum(pulls.counts), pulls.counts[-1]) == (2, 1)
-    assert pulls.total == 30.99909
-    assert times.requests[GetRoute].reading().counts[0] == 1
-    assert times.turns.reading().total == 0.0002
+    assert (sum(pulls.counts), pulls.counts[-1]) == (2 * SAMPLE_EVERY, SAMPLE_EVERY)
+    assert pulls.total == 30.99909 * SAMPLE_EVERY
+    assert times.requests[GetRoute].reading().counts[0] == SAMPLE_EVERY
+    assert times.turns.reading().total == 0.0002 * SAMPLE_EVERY
 
 
 def test_failures_are_counted_by_class_and_code() -> None:
