@@ -15,7 +15,7 @@ from typing import Final
 
 from ..errors import InvalidParameter, SecurityRowChanged, SecurityRowNotFound, SecurityRowTrusted, TooManySecurityRows
 from .access_table import AccessTable
-from .principals import User, UserRole
+from .principals import User, UserKind, UserRole
 from .row_codec import (
     ROW_CHARACTERS_MAX,
     VERSION_MAX,
@@ -69,14 +69,18 @@ class AccessRows:
         return page, len(page) < len(behind)
 
     def table(self, trusted: Iterable[StaticRow] = ()) -> AccessTable:
-        """Who may do what. A trusted user wins over a row of the same name, or that has the same key."""
+        """Who may do what. A trusted user wins over a row of the same name, or that has the same key.
+
+        A row that calls itself a server does not count: a server that was broken into could tell of one that is bound to
+        another replica. Servers stand in the trusted file alone.
+        """
         users = [row.user for row in trusted]
         names = {user.name for user in users}
         roles = []
         for _, row in sorted(self._rows.items()):
             if isinstance(row.value, UserRole):
                 roles.append(row.value)
-            elif row.value is not None and row.name not in names:
+            elif row.value is not None and row.name not in names and row.value.kind is not UserKind.SERVER:
                 users.append(row.value)
         return AccessTable(users, roles, version=self._version)
 
@@ -88,11 +92,13 @@ class AccessRows:
         """The row with the version that makes it count; `merge` puts it in. `expected_version`: what the sender saw, 0 = none.
 
         Raises SecurityRowChanged, SecurityRowNotFound (nothing to delete), SecurityRowTrusted, TooManySecurityRows, and
-        InvalidParameter if another user has one of the keys, or the row is too large.
+        InvalidParameter if it is a server, another user has one of the keys, or the row is too large.
         """
         known = self._rows.get(row.key)
         version = known.version if known is not None and known.value is not None else 0
         self._check_trusted(row, trusted)
+        if isinstance(row.value, User) and row.value.kind is UserKind.SERVER:
+            raise InvalidParameter("kind", "server", "normal or super: servers stand in the trusted file alone")
         if row.value is None and not version:
             raise SecurityRowNotFound(row.key)
         if expected_version not in (WHICHEVER, version):

@@ -27,6 +27,8 @@ ONLY_SERVERS: Final = "only servers may"
 EVERYBODY: Final = "everybody may"
 
 DECISIONS_MAX: Final = 100_000
+REMEMBERED_NAME_MAX: Final = 255
+"""The longest name that anything can have. Decisions about longer ones are not kept: a request may be 1 MiB of name."""
 
 _SEEN: Final = (Action.GET, Action.PUB, Action.SUB, Action.UPDATE, Action.DELETE)
 _GIVEN_BY: Final[Mapping[Action, tuple[Action, ...]]] = {Action.GET: _SEEN, Action.LIST: (Action.LIST, *_SEEN)}
@@ -86,6 +88,8 @@ class AccessTable:
 
     def decide(self, user: User, action: Action, resource: Resource, name: str, address: str = "") -> AccessDecision:
         """May `user` do this to the resource `name` from this IP address? Remembered until the table changes."""
+        if len(name) > REMEMBERED_NAME_MAX:
+            return self._decide(user, action, resource, name, address)
         asked = user.name, action, resource, name, address if self.asks_address else ""
         known = self._decided.get(asked)
         if known is None:

@@ -13,7 +13,7 @@ from zenitmq.model.errors import (
 )
 from zenitmq.model.security import access_rows
 from zenitmq.model.security.access_rows import DELETED_KEPT_MS, WHICHEVER, AccessRows, deletion, parse_rows
-from zenitmq.model.security.principals import RULES_MAX, Match, Rule, RuleEffect, User, UserKind, UserRole
+from zenitmq.model.security.principals import RULES_MAX, Binding, Match, Rule, RuleEffect, User, UserKind, UserRole
 from zenitmq.model.security.rights import Action, Resource
 from zenitmq.model.security.row_codec import VERSION_MAX, RowKind, SecurityRow, decode_row, encode_row, row_of
 from zenitmq.model.security.trusted_file import StaticRow
@@ -157,3 +157,15 @@ def test_a_row_that_is_too_large_is_refused_before_it_is_kept() -> None:
     rule = Rule(RuleEffect.ALLOW, frozenset(set(Action) - {Action.SERVE}), Resource.TOPIC, Match.LITERAL, "x" * 255)
     with pytest.raises(InvalidParameter, match="give rules to roles"):
         put(AccessRows(), User("u", (), rules=(rule,) * RULES_MAX))
+
+
+def test_a_server_stands_in_the_trusted_file_alone() -> None:
+    """A server that was broken into may tell of any row. Of one that is another replica too, but that does not count."""
+    rows = AccessRows()
+    server = User("b2", KEYS[:1], UserKind.SERVER, binding=Binding("c", "broker-b", "b2"))
+    with pytest.raises(InvalidParameter, match="trusted file"):
+        put(rows, server)
+    rows.merge([row_of(server, NOW_MS)])
+    assert rows.table().user_of(KEYS[0]) is None
+    assert rows.table().server_keys("broker-b", "b2") == ()
+    assert rows.table([StaticRow(server)]).user_of(KEYS[0]) == server

@@ -146,3 +146,11 @@ def test_roles_give_their_rules_and_say_which_decided() -> None:
 def test_what_is_no_user_is_refused(user: User) -> None:
     with pytest.raises(InvalidParameter):
         check_user(user)
+
+
+def test_names_that_nothing_can_have_are_not_remembered() -> None:
+    """A request has room for a name of 1 MiB, and for another one each time."""
+    table = AccessTable([User("app", ("a" * 40,))], [])
+    for length in (1, 255, 256, 1 << 20):
+        assert not table.decide(table.users["app"], Action.GET, Resource.TOPIC, "n" * length).allowed
+    assert sorted(len(name) for _, _, _, name, _ in table._decided) == [1, 255]
