@@ -15,6 +15,7 @@ tell those of all other servers.
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -95,7 +96,7 @@ def read_secret(path: str) -> str:
 
 def _read_own(path: str) -> str:
     try:
-        with open(os.path.expanduser(path), encoding="utf-8") as file:
+        with open(os.path.expanduser(path), encoding="utf-8", opener=_opened) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise KeyFileRefused(path, "it is no file")
@@ -113,18 +114,23 @@ def _read_own(path: str) -> str:
     return text
 
 
+def _opened(path: str, flags: int) -> int:
+    """Without waiting: a named pipe would wait for its writer, before we could see that it is no file."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def write_key_file(path: str, key: KeyFile, *, replace: bool = False) -> None:
     """Writes the file with mode 600, whole or not at all. Raises KeyFileRefused if it exists and is not to be replaced,
     or cannot be written."""
     path = os.path.expanduser(path)
-    temporary = f"{path}.{os.getpid()}.tmp"
+    temporary = f"{path}.{secrets.token_hex(8)}.tmp"  # others cannot guess it, and lay a file or link there beforehand
     try:
         if not replace and os.path.exists(path):
             raise KeyFileRefused(
                 path, "it exists already, and whoever uses it would be locked out: choose another name"
             )
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
                 file.write(key_file_text(key))

@@ -43,7 +43,8 @@ def server_keys(rows: tuple[StaticRow, ...]) -> dict[str, str]:
 
 
 class TrustedWatch:
-    """Reads the trusted file again when it has changed; a file that is wrong changes nothing. Loop thread."""
+    """Reads the trusted file again when it has changed. A file that is wrong changes nothing, nor does one without this server:
+    it is half-written, or another cluster's, and would lock everybody out. Loop thread."""
 
     def __init__(self, secured: Secured, on_rows: Callable[[tuple[StaticRow, ...]], None]) -> None:
         """`on_rows`: what the file says now."""
@@ -60,6 +61,8 @@ class TrustedWatch:
         self._seen = stamp
         try:
             rows = read_trusted(self._path)
+            if not any(self._keys.pair.public in row.user.keys and row.user.binding is not None for row in rows):
+                raise KeyFileRefused(self._path, "it has no row with this server's key: is it written in part?")
         except KeyFileRefused as error:
             log.warning("the trusted file has changed and counts as before: %s", error)
             return
@@ -68,12 +71,13 @@ class TrustedWatch:
         self._on_rows(rows)
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
+def _stamp(path: str) -> tuple[int, ...] | None:
+    """What changes with the file; its time of change too, since `chmod` changes only that."""
     try:
         found = os.stat(os.path.expanduser(path))
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def open_security(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,23 @@ def test_a_missing_file_names_the_remedy(tmp_path: Path) -> None:
 def test_the_secret_is_never_shown() -> None:
     assert PAIR.secret not in repr(PAIR)
     assert PAIR.secret not in repr(KEY)
+
+
+def test_the_secret_is_written_into_no_file_that_somebody_laid_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of the temporary file is not to be guessed; a link of that name is not followed all the same."""
+    seen = tmp_path / "seen"
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "guessed")
+    for name in ("a.key.guessed.tmp", f"a.key.{os.getpid()}.tmp"):
+        (tmp_path / name).symlink_to(seen)
+    with pytest.raises(KeyFileRefused, match="cannot be written"):
+        write_key_file(str(tmp_path / "a.key"), KEY)
+    assert not seen.exists()
+    assert (tmp_path / "a.key.guessed.tmp").is_symlink(), "it is not ours to remove"
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.key", 0o600)
+    with pytest.raises(KeyFileRefused, match="it is no file"):
+        read_key_file(str(tmp_path / "a.key"))

@@ -1,0 +1,68 @@
+"""The trusted file is read again when it has changed, and only if it can be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from zenitmq.model.security.principals import Binding, User, UserKind
+from zenitmq.model.security.trusted_file import StaticRow, encode_trusted
+from zenitmq.remoting.security.key_file import KeyPair
+from zenitmq.remoting.security.key_ring import KeyRing
+from zenitmq.remoting.security.opened_security import Secured, TrustedWatch
+
+OWN = StaticRow(User("node", ("n" * 40,), UserKind.SERVER, binding=Binding("c", "broker-a", "node")))
+ROOT = StaticRow(User("root", ("r" * 40,), UserKind.SUPER))
+
+
+class Watched:
+    """A trusted file, and what a server made of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write(OWN)
+        keys = KeyRing(KeyPair("n" * 40, "s" * 40))
+        self.told: list[tuple[StaticRow, ...]] = []
+        self.watch = TrustedWatch(Secured(cast("Any", None), keys, (OWN,), str(path)), self.told.append)
+
+    def write(self, *rows: StaticRow, tail: str = "") -> None:
+        self.path.write_text(encode_trusted(rows) + tail)
+        self.path.chmod(0o644)
+
+    def look(self) -> list[tuple[StaticRow, ...]]:
+        self.watch.look()
+        told, self.told[:] = list(self.told), []
+        return told
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path / "trusted.toml")
+
+
+def test_it_is_read_again_when_it_has_changed(watched: Watched) -> None:
+    assert watched.look() == []
+    watched.write(OWN, ROOT)
+    assert watched.look() == [(OWN, ROOT)]
+    assert watched.look() == []
+
+
+def test_a_file_that_is_written_in_part_locks_nobody_out(watched: Watched) -> None:
+    watched.write()
+    assert watched.look() == [], "cut to nothing, as an editor does before it writes"
+    watched.write(ROOT)
+    assert watched.look() == [], "this server is not in it"
+    watched.write(OWN, tail="[[user]]\nname = ")
+    assert watched.look() == []
+    watched.write(OWN, ROOT)
+    assert watched.look() == [(OWN, ROOT)]
+
+
+def test_the_remedy_that_the_refusal_names_helps(watched: Watched) -> None:
+    watched.write(OWN, ROOT)
+    watched.path.chmod(0o664)
+    assert watched.look() == [], "others may write it"
+    watched.path.chmod(0o644)
+    assert watched.look() == [(OWN, ROOT)]
