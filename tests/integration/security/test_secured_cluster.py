@@ -20,8 +20,11 @@ from zenitmq.client.admin import Admin
 from zenitmq.client.consuming.start_from import StartFrom
 from zenitmq.client.producer import Producer
 from zenitmq.client.pull_consumer import PullConsumer
-from zenitmq.model.errors import AuthenticationFailed, HandshakeFailed, KeyFileRefused, ZenitError
+from zenitmq.model.errors import AccessDenied, AuthenticationFailed, HandshakeFailed, KeyFileRefused, ZenitError
 from zenitmq.model.message import Message
+from zenitmq.model.security.principals import RuleEffect, User
+from zenitmq.model.security.row_codec import RowKind
+from zenitmq.model.security.rule_text import parse_rule
 from zenitmq.remoting.security.curve_socket import new_key_pair
 from zenitmq.remoting.security.key_file import KeyFile, read_key_file, write_key_file
 from zenitmq.testing import LocalCluster
@@ -90,6 +93,23 @@ def test_who_has_no_key_is_told_what_is_missing(cluster: LocalCluster, tmp_path:
     done = zenit("topic", "list", "--user", "nobody", home=tmp_path)
     assert done.returncode == 2
     assert "no key file nobody.key" in done.stderr
+
+
+def test_rights_outlive_the_master_that_stored_them(cluster: LocalCluster, tmp_path: Path) -> None:
+    key = a_strangers_key(cluster, tmp_path, "billing")
+    rules = (parse_rule(RuleEffect.ALLOW, "pub", "topic:orders"),)
+    with Admin(namesrv=cluster.namesrv, key=cluster.key(), timeout=20) as admin:
+        change = admin.put_security_row(User("billing", (read_key_file(key).pair.public,), rules=rules))
+        assert change.untold == {}
+        cluster.kill(cluster.master)
+        with Producer(namesrv=cluster.namesrv, key=key, timeout=20) as producer:
+            producer.send(Message("orders", b"from billing"))
+            with pytest.raises(AccessDenied):
+                producer.send(Message("payments", b"x"))
+            cluster.restart()
+            admin.delete_security_row(RowKind.USER, "billing")
+            with pytest.raises((AccessDenied, AuthenticationFailed)):
+                producer.send(Message("orders", b"x"), timeout=2)
 
 
 def test_keys_are_their_owners_alone(cluster: LocalCluster) -> None:
