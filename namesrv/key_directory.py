@@ -13,7 +13,7 @@ from typing import Final
 from ..model.security.trusted_file import StaticRow
 from ..remoting.commands import GetRoute, RegisterBroker, RouteReply
 from ..remoting.security.door import is_open
-from ..remoting.security.opened_security import Secured, server_keys
+from ..remoting.security.opened_security import server_keys
 from ..remoting.server import Call
 
 MARK_BYTES: Final = 8
@@ -23,11 +23,12 @@ ADDRESSES_MAX: Final = 100_000
 class KeyDirectory:
     """Of one name server. Loop thread."""
 
-    def __init__(self, secured: Secured) -> None:
-        self._fixed = server_keys(secured.rows)
+    def __init__(self, secret: str, rows: tuple[StaticRow, ...]) -> None:
+        """`secret`: the name server's own key, of which marks are made. `rows`: of the trusted file."""
+        self._fixed = server_keys(rows)
         self._told: dict[str, str] = {}
         self._open: dict[str, str] = {}  # a broker's address: its address for clients without a key
-        self._marking = hashlib.blake2b(secured.door.security.pair.secret.encode(), digest_size=32).digest()
+        self._marking = hashlib.blake2b(secret.encode(), digest_size=32).digest()
 
     def on_trusted(self, rows: tuple[StaticRow, ...]) -> None:
         """The trusted file has changed."""

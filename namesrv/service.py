@@ -92,11 +92,11 @@ class NameServer:
             self._loop = RequestLoop(bind=f"{config.host}:{config.port}", arena=arena, clock=self._clock, door=door)
             opened.enter_context(self._loop)
             self._publisher = opened.enter_context(_open_publisher(config, self._loop.port, door))
-            self._keys = KeyDirectory(secured) if secured is not None else None
+            self._keys = KeyDirectory(secured.door.security.pair.secret, secured.rows) if secured is not None else None
             self._opened = opened.pop_all()
         self.security = RowsHandler(AccessRows(), self._clock)
         if secured is not None:
-            self.security.guard(secured, self._loop)
+            self.security.guard(secured, self._loop, self._keys.on_trusted if self._keys is not None else None)
         self.address = self._loop.address
         self.port = self._loop.port
         self.publish_port = self._publisher.port

@@ -178,11 +178,11 @@ class GetTopicList(RequestFor[TopicListReply]):
     count_max: int = 0
 
 
-@request(106, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.GET),))
+@request(106, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=())
 @dataclass(frozen=True, slots=True)
 class GetClusterInfo(RequestFor[JsonReply]):
     """GET_BROKER_CLUSTER_INFO: {"clusters": {name: [broker name]}, "brokers": [{cluster, cluster_id, broker_name,
-    broker_id, address, replication_address, epoch, last_heartbeat_ms_ago, writeable}]}."""
+    broker_id, address, replication_address, epoch, last_heartbeat_ms_ago, writeable}]}. For every user: routes tell as much."""
 
 
 @dataclass(frozen=True, slots=True)

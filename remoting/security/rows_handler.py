@@ -60,11 +60,21 @@ class RowsHandler:
         self._on_table = on_table
         self.refresh()
 
-    def guard(self, secured: Secured, loop: RequestLoop) -> None:
-        """From now on the loop decides by these users and rights, and by the trusted file whenever that changes."""
+    def guard(
+        self, secured: Secured, loop: RequestLoop, on_trusted: Callable[[tuple[StaticRow, ...]], None] | None = None
+    ) -> None:
+        """From now on the loop decides by these users and rights, and by the trusted file whenever that changes.
+
+        `on_trusted`: called with what the file says then, too.
+        """
         self.begin(secured.rows, loop.set_access)
-        watch = TrustedWatch(secured, lambda rows: self.begin(rows, loop.set_access))
-        loop.every(LOOK_MS, watch.look)
+
+        def on_rows(rows: tuple[StaticRow, ...]) -> None:
+            self.begin(rows, loop.set_access)
+            if on_trusted is not None:
+                on_trusted(rows)
+
+        loop.every(LOOK_MS, TrustedWatch(secured, on_rows).look)
 
     def refresh(self) -> None:
         """The rows have changed."""

@@ -91,6 +91,7 @@ def test_whatever_stores_sends_or_pulls_needs_a_right() -> None:
         "RenewHold",
         "ReleaseHold",
         "GetServerKeys",
+        "GetClusterInfo",
     }  # the sender has given, or was given, what they name; public keys are for every user
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zenitmq.model.security.access_table import AccessTable
 from zenitmq.model.security.principals import Binding, Match, Rule, RuleEffect, User, UserKind
 from zenitmq.model.security.rights import Action, Resource
-from zenitmq.remoting.commands import GetClusterInfo, GetRoute, UnregisterClient
+from zenitmq.remoting.commands import GetBrokerConfig, GetRoute, UnregisterClient
 from zenitmq.remoting.security.guard import UNKNOWN, Guard, denied
 
 SUB_A = Rule(RuleEffect.ALLOW, frozenset({Action.SUB}), Resource.TOPIC, Match.LITERAL, "a")
@@ -27,6 +27,6 @@ def test_a_stranger_may_nothing_not_even_what_needs_no_right() -> None:
         assert refusal is not None
         assert denied(refusal).user == name
     assert GUARD.check("r" * 40, "", UnregisterClient("id")) is None
-    refusal = GUARD.check("r" * 40, "", GetClusterInfo())
+    refusal = GUARD.check("r" * 40, "", GetBrokerConfig())
     assert refusal is not None
     assert denied(refusal).resource == "cluster"
