@@ -314,6 +314,7 @@ class Broker:
         self._audit: AuditWriter | None = None
         if self._secured is not None:
             self._handlers.security.guard(self._secured, loop)
+            loop.on_access = self._handlers.on_access
             self._audit = AuditWriter(self._store, self._state, loop, clock, leads=part.leads)
             self._audit.begin(self._secured.door)
         self._registration = self._new_registration()

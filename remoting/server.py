@@ -41,7 +41,7 @@ from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneSta
 from .loop_times import SAMPLE_EVERY, LoopTimes
 from .security.budgets import UserBudgets
 from .security.door import Door
-from .security.guard import Guard, denied
+from .security.guard import Guard, Refusal, denied
 from .server_socket import PubSocket, RouterSocket
 from .timers import NEVER_MS, Timer, Timers
 
@@ -62,11 +62,12 @@ class Call(Generic[_R_co]):
     SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, if it was staged, until the turn ends.
     Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection. `on_unsent`:
     called in a later turn if the answer could not be sent, because the peer is gone or does not read. `key`: the public key of
-    the sender, "" where nobody needs one; `begun_ns`: when its turn began, where times are
-    measured.
+    the sender, "" where nobody needs one; `address`: its IP address, "" unless a rule asks for it; `begun_ns`: when its turn
+    began, where times are measured.
     """
 
     __slots__ = (
+        "address",
         "answered",
         "begin",
         "begun_ns",
@@ -93,6 +94,7 @@ class Call(Generic[_R_co]):
         deadline_ms: int,
         request: _R_co,
         key: str = "",
+        address: str = "",
     ) -> None:
         self.loop = loop
         self.lane = lane
@@ -102,6 +104,7 @@ class Call(Generic[_R_co]):
         self.deadline_ms = deadline_ms
         self.request = request
         self.key = key
+        self.address = address
         self.begin = self.end = 0
         self.begun_ns = 0 if loop.times is None else loop.times.begun_ns
         self.payload = b""
@@ -149,6 +152,9 @@ class RequestLoop:
 
     open_address = ""
     """Where those without a key come in; "" = nowhere."""
+
+    on_access: Callable[[AccessTable], None] | None = None
+    """Called with the former users and rights once others count: who keeps something for a user looks at it again."""
 
     def __init__(
         self,
@@ -307,11 +313,19 @@ class RequestLoop:
     def set_access(self, table: AccessTable) -> None:
         """From now on these are the users and their rights. What waits is looked at again: it may be a revoked user's."""
         assert self._door is not None
+        guard = self._door.guard
+        before = guard.table
         self._door.set_access(table)
         for call in list(self._looked_at):
-            denial = self._refusal(self._door.guard, call.key, call.request, address="")
-            if denial is not None:
-                self.fail(call, denial)
+            refusal = guard.check(call.key, call.address, call.request)
+            if refusal is None:
+                continue
+            if guard.knows_too_little(refusal):  # it came before a rule asked from where: its sender asks again
+                self.fail(call, BrokerBusy(RETRY_AFTER_MS, "rules that count from where a request comes"))
+            else:
+                self.fail(call, self._noted(refusal))
+        if self.on_access is not None:
+            self.on_access(before)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         """Runs `callback` once, `delay_ms` from now."""
@@ -405,15 +419,18 @@ class RequestLoop:
             wrong = request if isinstance(request, ZenitError) else UnknownRequest(request.code)
             self._refuse(identity, opaque, wrong, more)
             return
-        key = "" if self.guard is None else self._socket.peer_key
+        key = address = ""
+        if self.guard is not None:
+            key = self._socket.peer_key
+            address = self._socket.peer_address if self.guard.asks_address else ""
         if self.guard is not None or (cluster_id != self.cluster_id and cluster_id):
-            barred = self._barred(request, cluster_id, key)  # type: ignore[arg-type]
+            barred = self._barred(request, cluster_id, key, address)  # type: ignore[arg-type]
             if barred is not None:
                 self._answer_unheard(identity, opaque, barred, more)
                 return
         handler, lane, at_once = entry
         deadline_ms = self._now_ms + (timeout_ms if 0 < timeout_ms < CALL_TIMEOUT_MS_MAX else CALL_TIMEOUT_MS_MAX)
-        call: Call[Request] = Call(self, lane, identity, opaque, oneway, deadline_ms, request, key)  # type: ignore[arg-type]
+        call: Call[Request] = Call(self, lane, identity, opaque, oneway, deadline_ms, request, key, address)  # type: ignore[arg-type]
         if key:
             self._looked_at.add(call)
         lane.in_flight += 1
@@ -433,7 +450,7 @@ class RequestLoop:
             lane.queue.append((call, min(deadline_ms, self._now_ms + lane.limits.deadline_ms)))
             self._queued += 1
 
-    def _barred(self, request: Request, cluster_id: str, key: str) -> ZenitError | None:
+    def _barred(self, request: Request, cluster_id: str, key: str, address: str) -> ZenitError | None:
         """Why the request is not heard: it is for another cluster, or its sender may not make it."""
         if cluster_id != self.cluster_id and cluster_id:
             try:
@@ -441,7 +458,8 @@ class RequestLoop:
             except WrongCluster as error:
                 self._other_cluster += 1
                 return error
-        return None if self.guard is None else self._refusal(self.guard, key, request)
+        refusal = None if self.guard is None else self.guard.check(key, address, request)
+        return None if refusal is None else self._noted(refusal)
 
     def _is_within_limits(self, call: Call[Request], header_bytes: int) -> bool:
         """Takes what the request costs from its user's budget; refuses it if nothing is left."""
@@ -464,13 +482,8 @@ class RequestLoop:
         if user is not None:
             self._budgets.spend(user, self._clock.monotonic_ms(), bytes_out=payload_bytes, busy_ms=busy_ms)
 
-    def _refusal(self, guard: Guard, key: str, request: Request, address: str | None = None) -> AccessDenied | None:
-        """None if the owner of `key` may make this request; who is told otherwise is noted."""
-        if address is None:
-            address = self._socket.peer_address if guard.asks_address else ""
-        refusal = guard.check(key, address, request)
-        if refusal is None:
-            return None
+    def _noted(self, refusal: Refusal) -> AccessDenied:
+        """What the sender is told; it is counted, and told to who writes the audit."""
         self._denied += 1
         if self._door is not None:
             self._door.on_denied(refusal)

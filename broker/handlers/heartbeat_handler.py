@@ -13,6 +13,7 @@ from ...model.clock import Clock
 from ...model.errors import GroupNotFound, InvalidParameter
 from ...model.names import check_group, check_topic, retry_topic
 from ...model.route import TopicConfig
+from ...model.security.access_table import AccessTable
 from ...model.subscription import ExpressionKind, Subscription
 from ...remoting.commands import (
     ConsumerListReply,
@@ -29,7 +30,7 @@ from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
 from ..filter.condition_cache import ConditionCache
 from ..json_reply import reply_json
-from ..state.client_registry import ClientInfo, ClientRegistry
+from ..state.client_registry import ClientInfo, ClientOwner, ClientRegistry
 from ..state.redelivery_topics import wanted_retry_topic
 from ..state.state_log import GROUPS, TOPICS, StateLog
 from .lock_handler import CLIENT_ID_LENGTH_MAX, LockHandler
@@ -98,6 +99,7 @@ class HeartbeatHandler:
                 request.started_at_ms,
                 request.allocation,
             ),
+            owner=ClientOwner(call.user, call.key, call.address),
         )
         self._tell(changed)
         self._on_client(request.client_id)
@@ -117,11 +119,10 @@ class HeartbeatHandler:
         """A client leaves all its groups, and all queues that it had locked."""
         request = call.request
         if not self._registry.is_of(
-            request.client_id, ClientInfo(pid=request.pid, started_at_ms=request.started_at_ms)
+            request.client_id, ClientInfo(pid=request.pid, started_at_ms=request.started_at_ms), call.user
         ):
             return Done()
-        self._tell(self._registry.on_unregister(request.client_id))
-        self.on_left(request.client_id)
+        self._end(request.client_id)
         end = self._locks.on_client_left(request.client_id)
         if not end:
             return Done()
@@ -148,6 +149,31 @@ class HeartbeatHandler:
         """Removes clients that missed their heartbeats. `now_ms`: monotonic."""
         self._note_lead(now_ms)
         self._tell(self._registry.on_tick(now_ms))
+
+    def on_access(self, before: AccessTable) -> None:
+        """Others have rights now than those `before`: clients end that may not send such a heartbeat any more. Until then
+        replies, questions about transactions and notices are pushed to them."""
+        guard = self._loop.guard
+        if guard is None:
+            return
+        changed: dict[str, bool] = {}
+        for client in self._registry.clients():
+            owner = client.owner
+            if owner.user not in changed:
+                changed[owner.user] = not guard.table.gives_the_same(before, owner.user)
+            if not changed[owner.user]:
+                continue
+            request = Heartbeat(client.client_id, client.producers, client.consumers)
+            refusal = guard.check(owner.key, owner.address, request)
+            if refusal is not None and not guard.knows_too_little(refusal):
+                log.info(
+                    "a client ends, its user's rights have changed client=%s user=%s", client.client_id, owner.user
+                )
+                self._end(client.client_id)  # its locks lapse: it may not renew them
+
+    def _end(self, client_id: str) -> None:
+        self._tell(self._registry.on_unregister(client_id))
+        self.on_left(client_id)
 
     def on_deposed(self) -> None:
         """This broker is no longer master: clients send heartbeats to the next one."""

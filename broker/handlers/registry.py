@@ -5,6 +5,7 @@ Those that need no more of a store than queues and state are apart: the embedded
 
 from __future__ import annotations
 
+from ...model.security.access_table import AccessTable
 from ...remoting import commands
 from ...remoting.commands import CancelPop, CreateTopic, Done
 from ...remoting.request_rows import Row, row
@@ -146,6 +147,10 @@ class PlainHandlers:
         return self.pops.on_cancel(call)
 
     # ---- the loop's events
+
+    def on_access(self, before: AccessTable) -> None:
+        """Others have rights now than those `before`."""
+        self._heartbeats.on_access(before)
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """More may be read in these queues than before."""

@@ -118,7 +118,7 @@ class SendBackHandler:
         properties = message.properties
         origin = origin_of(message.topic, message.offset_message_id, properties)
         if request.topic not in (message.topic, origin.topic):
-            raise InvalidParameter("topic", request.topic, f"{message.topic}, which the message there belongs to")
+            raise InvalidParameter("topic", request.topic, "that of the message there")  # which the sender may not know
         group = state.group_table.documents.get(request.group, {})
         delay_ms = retry_delay_ms(
             group,

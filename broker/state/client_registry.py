@@ -43,6 +43,18 @@ UNTOLD = ClientInfo()
 
 
 @dataclass(frozen=True, slots=True)
+class ClientOwner:
+    """Whose client it is: the user, and the key and IP address from which its last heartbeat came; all "" without keys."""
+
+    user: str = ""
+    key: str = ""
+    address: str = ""
+
+
+NOBODY = ClientOwner()
+
+
+@dataclass(frozen=True, slots=True)
 class Client:
     """What a client's last heartbeat said, and when (monotonic). `identity`: its connection, for one-way requests."""
 
@@ -52,6 +64,7 @@ class Client:
     producers: tuple[str, ...]
     consumers: Consumers
     info: ClientInfo = UNTOLD
+    owner: ClientOwner = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +99,17 @@ class ClientRegistry:
         producers: tuple[str, ...],
         consumers: Consumers,
         info: ClientInfo = UNTOLD,
+        owner: ClientOwner = NOBODY,
     ) -> list[str]:
         """A client's heartbeat; returns the groups that changed, sorted.
 
         Raises BrokerBusy over the limit of clients; DuplicateClient if another process has the same id, because both would take
-        the same share (the first one stays until it has missed three heartbeats); AllocationConflict if a member has another
-        allocation, because some queues would have several owners, others none.
+        the same share, or another user, who would get what is pushed to the first (the first one stays until it has missed
+        three heartbeats); AllocationConflict if a member has another allocation, because some queues would have several owners,
+        others none.
         """
         before = self._clients.get(client_id)
-        if before is not None and info.is_another_than(before.info):
+        if before is not None and (info.is_another_than(before.info) or owner.user != before.owner.user):
             raise DuplicateClient(client_id, before.info.host, before.info.pid)
         if before is None and len(self._clients) >= self._clients_max:
             raise BrokerBusy(RETRY_MS, f"more than {self._clients_max} clients")
@@ -103,7 +118,7 @@ class ClientRegistry:
             is_in = client_id in self._groups.get(group, {})
             if before is None or not is_in or before.info.allocation != info.allocation:
                 self._check_allocation(group, model, client_id, info.allocation)
-        self._clients[client_id] = Client(client_id, identity, now_ms, producers, consumers, info)
+        self._clients[client_id] = Client(client_id, identity, now_ms, producers, consumers, info, owner)
         changed: set[str] = set()
         left = {group for group, _, _ in before.consumers} if before is not None else set()
         for group, model, subscriptions in consumers:
@@ -146,10 +161,14 @@ class ClientRegistry:
             self._leave(group, client_id)
         return sorted(left)
 
-    def is_of(self, client_id: str, info: ClientInfo) -> bool:
-        """No client has this id, or only that process."""
+    def is_of(self, client_id: str, info: ClientInfo, user: str = "") -> bool:
+        """No client has this id, or only that process of that user."""
         known = self._clients.get(client_id)
-        return known is None or not info.is_another_than(known.info)
+        return known is None or (user == known.owner.user and not info.is_another_than(known.info))
+
+    def clients(self) -> list[Client]:
+        """All of them."""
+        return list(self._clients.values())
 
     def forget_all(self) -> None:
         """This broker is no longer master: clients send heartbeats to another."""

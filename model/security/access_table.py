@@ -77,6 +77,13 @@ class AccessTable:
             for key in user.keys
         )
 
+    def gives_the_same(self, other: AccessTable, name: str) -> bool:
+        """Whether the user of this name has the same keys, roles and rules in both tables."""
+        user = self.users.get(name)
+        return user == other.users.get(name) and all(
+            self.roles.get(role) == other.roles.get(role) for role in (user.roles if user is not None else ())
+        )
+
     def rules_of(self, user: User) -> Iterable[tuple[str, Rule]]:
         """(user or role, rule) of all that apply to a user."""
         for rule in user.rules:

@@ -115,12 +115,15 @@ class ServerSecurity:
         except Exception:  # the door stays closed, and the thread alive
             log.exception("an admission failed")
             admission = Admission(NO, "a fault of the server")
-        if not admission.key and self.on_refused is not None:
-            self.on_refused(address, key, admission.reason)
         status, reason = admission.status.encode(), admission.reason.encode()
         self._questions.send_multipart(
             [frames[0], b"", VERSION, request_id, status, reason, admission.key.encode(), b""]
         )
+        if not admission.key and self.on_refused is not None:
+            try:
+                self.on_refused(address, key, admission.reason)
+            except Exception:  # without this thread nobody would get in any more
+                log.exception("a refusal was not told")
 
 
 def user_key(frame: zmq.Frame) -> str:

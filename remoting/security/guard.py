@@ -47,6 +47,10 @@ class Guard:
         """Whether decisions depend on the address of the sender."""
         return self.table.asks_address
 
+    def knows_too_little(self, refusal: Refusal) -> bool:
+        """Whether the address of the sender would have mattered, and is not known: it came when no rule asked for it."""
+        return self.table.asks_address and not refusal.address and refusal.decision is not None
+
     def user_of(self, key: str) -> User | None:
         """The user of a connection; None if the key is known no more. Any thread."""
         return self.table.users.get(self._open_user) if key == OPEN_KEY else self.table.user_of(key)

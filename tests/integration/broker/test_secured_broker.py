@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from integration.broker.conftest import Served, record
 
-from zenitmq.model.errors import AccessDenied, AuthenticationFailed, NoPermission, TopicNotFound
+from zenitmq.model.errors import AccessDenied, AuthenticationFailed, DuplicateClient, NoPermission, TopicNotFound
 from zenitmq.model.names import AUDIT_TOPIC
 from zenitmq.model.security.principals import Binding, RuleEffect, User, UserKind
 from zenitmq.model.security.row_codec import encode_row, row_of
@@ -152,6 +152,39 @@ def test_nobody_but_brokers_writes_the_audit(secured: Secured) -> None:
     ):
         with pytest.raises(NoPermission):
             forged()
+
+
+def beat(client_id: str, *groups: str) -> c.Heartbeat:
+    return c.Heartbeat(client_id, (), tuple((group, "CLUSTERING", (("orders", "TAG", "*"),)) for group in groups))
+
+
+def members(secured: Secured) -> tuple[str, ...]:
+    return tuple(client["client_id"] for client in secured.ask("root", c.GetGroupClients("readers"))["clients"])
+
+
+def test_nobody_takes_over_or_signs_off_the_client_of_another_user(secured: Secured) -> None:
+    """Neither request needs a right: whoever has a key could have asked, and got the replies that are pushed to that client."""
+    secured.put()
+    eventually(lambda: is_let_in(secured))
+    secured.ask("root", beat("of-root", "readers"))
+    with pytest.raises(DuplicateClient):
+        secured.ask("app", beat("of-root"))
+    secured.ask("app", c.UnregisterClient("of-root"))
+    assert members(secured) == ("of-root",)
+    secured.ask("root", c.UnregisterClient("of-root"))
+    assert members(secured) == ()
+
+
+@pytest.mark.parametrize("taken", ["the right", "everything"])
+def test_a_revoked_users_clients_end_with_its_rights(secured: Secured, taken: str) -> None:
+    """Else it is pushed replies and questions until it has missed three heartbeats."""
+    secured.put(rules=(parse_rule(RuleEffect.ALLOW, "sub", "group:readers"),))
+    eventually(lambda: is_let_in(secured))
+    secured.ask("root", beat("of-root", "readers"))
+    eventually(lambda: secured.ask("app", beat("of-app", "readers")))
+    assert members(secured) == ("of-app", "of-root")
+    secured.put(disabled=taken == "everything")
+    eventually(lambda: members(secured) == ("of-root",))
 
 
 def test_the_trusted_file_counts_again_when_it_has_changed(secured: Secured) -> None:

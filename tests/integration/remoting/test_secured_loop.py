@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ from zenitmq.remoting.server import Call, RequestLoop
 SERVER, READER, STRANGER = new_key_pair(), new_key_pair(), new_key_pair()
 MAY_SEE = Rule(RuleEffect.ALLOW, frozenset({Action.GET}), Resource.TOPIC, Match.LITERAL, "t")
 MAY_READ = Rule(RuleEffect.ALLOW, frozenset({Action.SUB}), None, Match.ANY, "")
+MAY_READ_HERE = replace(MAY_READ, addresses=("127.0.0.0/8",))
+MAY_READ_ELSEWHERE = replace(MAY_READ, addresses=("10.0.0.0/8",))
 
 
 def table(*rules: Rule, disabled: bool = False, key: str = READER.public) -> AccessTable:
@@ -161,6 +164,51 @@ def test_a_right_that_is_taken_away_ends_only_what_needs_it(opened: ExitStack) -
     assert told.wait(5)
     assert isinstance(errors[0], AccessDenied)
     assert ask(client, served.loop.address) == OffsetReply(7)
+
+
+def parked(client: RemotingClient, served: Served) -> tuple[list[Any], threading.Event]:
+    """A pull that waits in the loop: its errors, and what is set once it has its answer."""
+    errors: list[Any] = []
+    told = threading.Event()
+
+    def on_reply(_: Any, __: bytes, error: Any) -> None:
+        errors.append(error)
+        told.set()
+
+    pull = PullMessages("g", "t", 0, 0, 1, 1, 60_000)
+    client.send_nowait(served.loop.address, pull, None, timeout_ms=60_000, on_reply=on_reply)
+    return errors, told
+
+
+def test_what_waits_by_a_rule_with_addresses_waits_on_when_other_users_change(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE, MAY_READ_HERE))
+    client = client_of(opened, served, READER)
+    errors, told = parked(client, served)
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE, MAY_READ_HERE)))
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    assert errors == []
+    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE, MAY_READ_ELSEWHERE)))
+    assert told.wait(5)
+    assert isinstance(errors[0], AccessDenied)
+
+
+def test_what_came_before_a_rule_asked_from_where_is_asked_again(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE, MAY_READ))
+    client = client_of(opened, served, READER)
+    errors, told = parked(client, served)
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE, MAY_READ_HERE)))
+    assert told.wait(5)
+    assert isinstance(errors[0], BrokerBusy)
+
+
+def test_a_refusal_that_cannot_be_told_closes_the_door_to_nobody_else(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE))
+    served.door.security.on_refused = lambda *_: 1 / 0
+    with pytest.raises(AuthenticationFailed):
+        ask(client_of(opened, served, STRANGER), served.loop.address)
+    assert ask(client_of(opened, served, READER), served.loop.address) == OffsetReply(7)
 
 
 def test_the_open_port_lets_in_who_has_no_key_as_one_user(opened: ExitStack) -> None:

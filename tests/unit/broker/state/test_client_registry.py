@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.broker.state.client_registry import UNTOLD, ClientInfo, ClientRegistry
+from zenitmq.broker.state.client_registry import UNTOLD, ClientInfo, ClientOwner, ClientRegistry
 from zenitmq.model.errors import AllocationConflict, BrokerBusy, DuplicateClient
 
 TRADES = (("trades", "TAG", "*"),)
@@ -259,3 +259,22 @@ def test_who_broadcasts_reads_all_by_itself_and_may_want_something_else(registry
         assert registry.others("b") == others
     registry.on_unregister("b")
     assert registry.disagreements("g") == ()
+
+
+def test_a_client_is_its_users_alone(registry: ClientRegistry) -> None:
+    """Who takes over another user's client id would get the replies and questions that are pushed to it."""
+    ours = ClientOwner("app", "a" * 40)
+    registry.on_heartbeat(
+        0, client_id="a", identity=b"ours", producers=(), consumers=(("g", "CLUSTERING", TRADES),), owner=ours
+    )
+    for owner in (ClientOwner("mallory", "m" * 40), ClientOwner()):
+        with pytest.raises(DuplicateClient):
+            registry.on_heartbeat(1, client_id="a", identity=b"theirs", producers=(), consumers=(), owner=owner)
+        assert not registry.is_of("a", UNTOLD, owner.user)
+    assert registry.identity_of("a") == b"ours"
+    assert registry.members("g") == ("a",)
+    assert registry.is_of("a", UNTOLD, "app")
+    second_key = ClientOwner("app", "b" * 40)
+    registry.on_heartbeat(2, client_id="a", identity=b"anew", producers=(), consumers=(), owner=second_key)
+    assert registry.identity_of("a") == b"anew"
+    assert [client.owner for client in registry.clients()] == [second_key]

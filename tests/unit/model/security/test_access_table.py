@@ -154,3 +154,15 @@ def test_names_that_nothing_can_have_are_not_remembered() -> None:
     for length in (1, 255, 256, 1 << 20):
         assert not table.decide(table.users["app"], Action.GET, Resource.TOPIC, "n" * length).allowed
     assert sorted(len(name) for _, _, _, name, _ in table._decided) == [1, 255]
+
+
+def test_a_table_says_whose_rights_are_as_before() -> None:
+    def made(*rules: Rule, of_role: tuple[Rule, ...] = ()) -> AccessTable:
+        return AccessTable([User("app", ("a" * 40,), roles=("readers",), rules=rules)], [UserRole("readers", of_role)])
+
+    see = Rule(RuleEffect.ALLOW, frozenset({Action.GET}), Resource.TOPIC, Match.ANY, "")
+    assert made(see).gives_the_same(made(see), "app")
+    assert made(see).gives_the_same(made(), "unknown")
+    assert not made(see).gives_the_same(made(), "app")
+    assert not made(of_role=(see,)).gives_the_same(made(), "app")
+    assert not AccessTable([], []).gives_the_same(made(), "app")
