@@ -58,7 +58,7 @@ def application() -> typer.Typer:
     app = typer.Typer(
         cls=CommandLine,
         name="zenit",
-        help="A distributed message queue: clusters, topics, messages, groups, stores.",
+        help=_root.__doc__,
         context_settings={"help_option_names": ["-h", "--help"]},
         **PLAIN,
     )

@@ -24,6 +24,10 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 AUDIT_TOPIC: Final = "ZENIT_AUDIT"
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 
+DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
+COMMAND_GROUP: Final = "zenit-cli"
+"""The group of producers that name none, and of `zenit produce`: everybody may be in them."""
+
 STATE_TOPICS: Final = (
     "rmq_sys_zenit_topics",
     "rmq_sys_zenit_groups",

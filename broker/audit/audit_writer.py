@@ -25,6 +25,7 @@ from ...remoting import commands
 from ...remoting.commands import Lane, Reply, Request
 from ...remoting.request_rows import Row
 from ...remoting.security.door import Door
+from ...remoting.security.guard import Refusal
 from ...remoting.server import Call, Handler, RequestLoop
 from ..json_reply import encode_document
 from ..state.state_log import TOPICS, StateLog
@@ -57,8 +58,12 @@ class AuditWriter:
 
     def begin(self, door: Door) -> None:
         """Hears of refusals and logins from now on."""
-        door.on_denied = lambda refusal: self._log.on_refused(self._clock.now_ms(), refusal)
+        door.on_denied = partial(self._on_denied, door.on_denied)
         door.doorkeeper.on_let_in = self._post_login
+
+    def _on_denied(self, tell_event: Callable[[Refusal], None], refusal: Refusal) -> None:
+        tell_event(refusal)
+        self._log.on_refused(self._clock.now_ms(), refusal)
 
     def watched(self, row: Row, handler: Handler) -> Handler:
         """The handler, with an entry for each call if this request changes something, or looks messages up."""

@@ -7,9 +7,12 @@ change at a time: the next waits for a turn, so that it is compared with the las
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 from typing import Final
 
 from ...model.errors import BrokerBusy, InvalidParameter, MessageIllegal, MessageTooLarge, StoreNotWriteable
+from ...model.events.table import USER_CHANGED
+from ...model.events.telling import tell
 from ...model.security.access_rows import deletion
 from ...model.security.row_codec import RowKind, SecurityRow, decode_row, encode_row
 from ...remoting.commands import ChangedRowReply, DeleteSecurityRow, PutSecurityRow, Request
@@ -82,6 +85,7 @@ class SecurityHandler(RowsHandler):
         self._stage([changed])
         before = encode_row(known) if known is not None and known.value is not None else ""
         reply = ChangedRowReply(encode_row(changed), before)
+        _tell_changed(known, changed, by=call.user)
         self._parts.acknowledgements.staged.append((call, reply, self._staged_end, ()))
 
     def _stage(self, rows: list[SecurityRow]) -> None:
@@ -96,3 +100,24 @@ class SecurityHandler(RowsHandler):
     def _refresh_once(self) -> None:
         self._is_refreshing = False
         self.refresh()
+
+
+def _tell_changed(known: SecurityRow | None, changed: SecurityRow, *, by: str) -> None:
+    """The event of a change."""
+    if changed.value is None:
+        what = "deleted"
+    elif known is None or known.value is None:
+        what = "created"
+    else:
+        before, after = known.value, changed.value
+        what = ",".join(
+            field.name for field in fields(after) if getattr(before, field.name) != getattr(after, field.name)
+        )
+    is_user = changed.kind is RowKind.USER
+    tell(
+        log,
+        USER_CHANGED,
+        user=changed.name if is_user else None,
+        by=by,
+        what=what if is_user else f"{changed.key}: {what}",
+    )

@@ -89,6 +89,7 @@ def up(
         "directory": cluster.directory,
         "processes": [
             {"role": p.role, "name": p.name, "pid": p.pid, "address": p.address, "store_dir": p.store_dir}
+            | ({"metrics": p.metrics} if p.metrics else {})
             for p in record.processes
         ],
     }
@@ -169,8 +170,8 @@ def _watch(cluster: ProcessCluster) -> None:
 
 
 def _print_endpoints(document: dict[str, Any]) -> None:
-    columns = ("role", "name", "address", "pid", "store_dir")
-    print_table(columns, [[process[name] for name in columns] for process in document["processes"]])
+    columns = ("role", "name", "address", "metrics", "pid", "store_dir")
+    print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
 
 
 def _scrub_rows(document: dict[str, Any]) -> Iterator[list[object]]:
@@ -249,7 +250,7 @@ def _print_status(document: dict[str, Any]) -> None:
     if "controller" in document:
         facts["leading controller"] = document["controller"]
     print_facts(facts)
-    columns = ("role", "name", "pid", "address", "up", "store_dir")
+    columns = ("role", "name", "pid", "address", "metrics", "up", "store_dir")
     print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
     names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
     rows = [
@@ -275,8 +276,8 @@ def _print_status(document: dict[str, Any]) -> None:
         for replica in group["replicas"]:
             for line in _replica_lines(group, replica):
                 typer.echo(line)
-    columns = ("replica", "scrub_ended", "scrub_now", "damaged", "mended", "quarantined")
-    print_table(columns, [*_scrub_rows(document)])
+    scrubs = ("replica", "scrub_ended", "scrub_now", "damaged", "mended", "quarantined")
+    print_table(scrubs, [*_scrub_rows(document)])
     shown = ("owner", "queues", "topics", "ends_in_seconds")
     holds = [
         [group["broker_name"], *(hold[name] for name in shown)]

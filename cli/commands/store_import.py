@@ -10,6 +10,7 @@ import typer
 
 from ...model.errors import TopicNotFound, ZenitError
 from ...model.export_line import ExportedMessage
+from ...model.names import COMMAND_GROUP
 from ..options import Json, Namesrv
 from ..output import counted, note, readable_bytes, show
 from ..progress import count_progress
@@ -49,8 +50,8 @@ def import_(
     reached = first
     messages = ((number, said) for number, said in _read(file) if number >= first)
     with (
-        Producer("zenit-cli", namesrv=namesrv, idempotent=True) as once,
-        Producer("zenit-cli", namesrv=namesrv) as batches,  # for batch topics, which take no idempotent messages
+        Producer(COMMAND_GROUP, namesrv=namesrv, idempotent=True) as once,
+        Producer(COMMAND_GROUP, namesrv=namesrv) as batches,  # for batch topics, which take no idempotent messages
         count_progress("messages") as report,
     ):
         for window in _windows(messages):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .base import ZenitError
 
 
@@ -19,6 +21,10 @@ class AuthenticationFailed(ZenitError):
         return f"{self.address} refuses this client: {self.reason}"
 
 
+ANYTHING: Final = "anything"
+"""The resource in AccessDenied of a user that is disabled, or was deleted, while it was connected."""
+
+
 class AccessDenied(ZenitError):
     """The user may not do this, whether or not the thing exists. Args: user, action, resource (as "topic:trades")."""
 
@@ -31,6 +37,11 @@ class AccessDenied(ZenitError):
         self.resource = resource
 
     def __str__(self) -> str:
+        if self.resource == ANYTHING:
+            return (
+                f"user {self.user!r} may not ask anything any more: it is disabled, or its key was taken away; "
+                "an administrator sees which: zenit user list"
+            )
         return (
             f"user {self.user!r} may not {self.action} on {self.resource}; "
             f"`zenit explain {self.user} {self.action} {self.resource}` says why, a super user can allow it"
@@ -49,7 +60,7 @@ class ServerKeyUnknown(ZenitError):
     def __str__(self) -> str:
         return (
             f"the public key of {self.address} is not known: name servers tell those of registered brokers and of controllers; "
-            "those of the name servers themselves are in the key file"
+            "those of the name servers themselves must be in the key file, under [servers]"
         )
 
 

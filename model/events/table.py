@@ -204,9 +204,11 @@ LOGIN_REFUSED: Final = _kind(
 )  # fmt: skip
 RIGHT_REFUSED: Final = _kind(
     "right_refused", WARNING, "peer user request resource why code", "right refused",
-    "A request was refused: its user has no right to it.",
+    "A request was refused: its user has no right to it. Told once a minute for each user and request, of the first"
+    " `resource`.",
     every_ms=REFUSALS_MS,
 )  # fmt: skip
 USER_CHANGED: Final = _kind(
-    "user_changed", INFO, "user by what", "user changed", "A user, role or policy was changed by `by`."
-)
+    "user_changed", INFO, "user by what", "user changed",
+    "A user or role was changed by `by`, at the master that tells it. `what`: which of its parts; of a role, its name too.",
+)  # fmt: skip

@@ -4,7 +4,7 @@ Kafka's rule over RocketMQ's nouns. A disabled user: no. A super user: yes. A ma
 So the order of rules never matters.
 
 What belongs to a group follows from the rights on it: its retry and dead-letter topics. Traces may be sent by everybody
-whom the cluster knows, and replies too.
+whom the cluster knows, and replies too. The group of producers that name none is everybody's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..names import DEAD_LETTER_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, TRACE_TOPIC
+from ..names import (
+    COMMAND_GROUP,
+    DEAD_LETTER_PREFIX,
+    DEFAULT_PRODUCER_GROUP,
+    REPLY_TOPIC_SUFFIX,
+    RETRY_PREFIX,
+    TRACE_TOPIC,
+)
 from ..plain_dataclass import dataclass
 from ..topics.light_queues import settled_topic
 from .principals import ANY, NO_LIMITS, Rule, RuleEffect, User, UserKind, UserRole
@@ -114,7 +121,7 @@ class AccessTable:
             return AccessDecision(True, SUPER)
         if user.kind is UserKind.SERVER:
             return AccessDecision(resource is not Resource.SECURITY or action in (Action.GET, Action.LIST), SERVER)
-        if action is Action.PUB and resource is Resource.TOPIC and _is_everybodys(name):
+        if action is Action.PUB and _is_everybodys(resource, name):
             return AccessDecision(True, EVERYBODY)
         resource, name = _owner(resource, name)
         allowed = AccessDecision(False, NO_RULE)
@@ -138,8 +145,11 @@ def _decide_server(user: User, resource: Resource, name: str) -> AccessDecision:
     return AccessDecision(True, SERVER)
 
 
-def _is_everybodys(topic: str) -> bool:
-    return topic == TRACE_TOPIC or topic.endswith(REPLY_TOPIC_SUFFIX)
+def _is_everybodys(resource: Resource, name: str) -> bool:
+    """Whether everybody may send there, or be a producer of this group."""
+    if resource is Resource.GROUP:
+        return name in (DEFAULT_PRODUCER_GROUP, COMMAND_GROUP)
+    return resource is Resource.TOPIC and (name == TRACE_TOPIC or name.endswith(REPLY_TOPIC_SUFFIX))
 
 
 def _owner(resource: Resource, name: str) -> tuple[Resource, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...model.errors import AccessDenied
+from ...model.errors.security import ANYTHING
 from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessDecision, AccessTable
 from ...model.security.principals import User
@@ -96,7 +97,7 @@ def _first(element: object) -> str:
 def denied(refusal: Refusal) -> AccessDenied:
     """What the sender is told: the same whether or not the resource exists."""
     if refusal.right is None:
-        return AccessDenied(refusal.user, "ask", "anything")
+        return AccessDenied(refusal.user, "ask", ANYTHING)
     resource = refusal.right.resource.value
     return AccessDenied(
         refusal.user, refusal.right.action.value, f"{resource}:{refusal.name}" if refusal.name else resource

@@ -127,7 +127,9 @@ def write_key_file(path: str, key: KeyFile, *, replace: bool = False) -> None:
     try:
         if not replace and os.path.exists(path):
             raise KeyFileRefused(
-                path, "it exists already, and whoever uses it would be locked out: choose another name"
+                path,
+                "it exists already, and whoever uses it would be locked out: move it away, or choose another name; "
+                f"to grant the key in it: zenit user create {key.user} --key PUBLIC",
             )
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -155,4 +157,6 @@ def _key(document: Mapping[str, Any], name: str, path: str) -> str:
     try:
         return check_public_key(document.get(name))  # type: ignore[arg-type]  # what is no text is refused
     except InvalidParameter:
+        if name not in document:
+            raise KeyFileRefused(path, f"it has no {name}; `zenit key new` makes a whole one") from None
         raise KeyFileRefused(path, f"{name[:64]!r} is no key: 40 characters of Z85") from None

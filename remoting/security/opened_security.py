@@ -19,6 +19,7 @@ from ...model.security.trusted_file import StaticRow, parse_trusted
 from .door import Door
 from .key_file import read_key_file
 from .key_ring import KeyRing
+from .refused_rights import RefusedRights
 from .security_config import SecurityConfig
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,7 @@ def open_security(
     )
     opened.enter_context(door)
     door.security.on_refused = tell_login_refused
+    door.on_denied = RefusedRights(clock).on_denied
     keys = KeyRing(key.pair, key.servers)
     keys.learn(server_keys(rows).items())
     return Secured(door, keys, rows, config.trusted)

@@ -19,6 +19,7 @@ import typer
 from ....model.clock import monotonic_ms, sleep_ms
 from ....model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
 from ....model.message import BODY_BYTES_MAX, FailedSend, Message
+from ....model.names import COMMAND_GROUP
 from ...options import Json, Namesrv, complete_topics, parse_duration, parse_moment, parse_pairs
 from ...output import counted, note, readable_bytes, show
 from ...progress import line_progress
@@ -228,7 +229,7 @@ def _producer(namesrv: str | None, trace: bool, tally: Tally) -> Iterator[Produc
         tally.on_failed(len(failed), sum(len(each.body) for each in failed), failed[0].error)
 
     with (
-        Producer("zenit-cli", namesrv=namesrv, trace=trace, on_error=on_error) as producer,
+        Producer(COMMAND_GROUP, namesrv=namesrv, trace=trace, on_error=on_error) as producer,
         _waits_told(producer),
     ):
         yield producer

@@ -9,6 +9,7 @@ import typer
 
 from ....model.errors import NotARequest, RequesterGone, RequestTimeout
 from ....model.message import Message
+from ....model.names import COMMAND_GROUP
 from ...message_text import message_document
 from ...options import Json, Namesrv, complete_groups, complete_topics, parse_pairs, usage_of_values
 from ...output import note, print_json
@@ -55,7 +56,7 @@ def request(
     asked = sys.stdin.buffer.read() if body is None else body.encode()
     from ....client.producer import Producer
 
-    with Producer("zenit-cli", namesrv=namesrv) as producer:
+    with Producer(COMMAND_GROUP, namesrv=namesrv) as producer:
         try:
             answer = producer.request(
                 Message(topic, asked, tags=tags, properties=properties), sharding_key=sharding_key, timeout=timeout
@@ -99,7 +100,7 @@ def reply(
 
     answered = 0
     with (
-        Producer("zenit-cli", namesrv=namesrv) as producer,
+        Producer(COMMAND_GROUP, namesrv=namesrv) as producer,
         PullConsumer(group, namesrv=namesrv, start_from=StartFrom.LAST) as consumer,
     ):
         with usage_of_values():

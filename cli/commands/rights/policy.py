@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ...options import Json, Namesrv, usage_of_values
-from ...output import note, print_table, show
+from ...output import counted, note, print_table, show
 from .changing import ROLE_PREFIX, changed_rules, show_change
 
 if TYPE_CHECKING:
@@ -237,4 +237,4 @@ def _print_import(imported: ImportedAcl, *, is_dry_run: bool) -> None:
     for sentence in (*imported.notes, *imported.differences):
         typer.echo(sentence)
     done = "would be imported" if is_dry_run else "are imported; they have no keys yet: zenit user add-key"
-    typer.echo(f"{len(imported.users)} users {done}")
+    typer.echo(f"{counted(len(imported.users), 'user')} {done}")

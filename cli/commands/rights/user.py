@@ -55,12 +55,15 @@ def create(
     """Create a user, with a new key unless one is given; without a right it may nothing (zenit policy allow)."""
     from ....client.admin import Admin
     from ....model.security.principals import User, UserKind, check_user
+    from ....model.security.row_codec import RowKind
     from ....remoting.security.key_file import read_key_file
 
     kind = UserKind.SUPER if is_super else UserKind.NORMAL
     with usage_of_values():
         user = check_user(User(name, tuple(key or ()), kind, roles=tuple(role or ())))
     with Admin(namesrv) as admin, ExitStack() as undone:
+        for each in user.roles:
+            admin.security_row(RowKind.ROLE, each)  # a name that is mistyped would give nothing
         path = "" if key else _new_key_file(user, namesrv, undone)
         if path:
             user = replace(user, keys=(read_key_file(path).pair.public,))
@@ -124,7 +127,12 @@ def remove_key(name: UserName, key: Key, namesrv: Namesrv = None, as_json: Json 
 
 
 def add_role(name: UserName, role: Role, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Give a user a role."""
+    """Give a user a role, which must exist."""
+    from ....client.admin import Admin
+    from ....model.security.row_codec import RowKind
+
+    with Admin(namesrv) as admin:
+        admin.security_row(RowKind.ROLE, role)
     _change(
         name,
         namesrv,

@@ -99,6 +99,11 @@ def test_rights_count_from_the_moment_they_are_given_to_when_they_are_taken(secu
     secured.send("app", "orders")
     with pytest.raises(AccessDenied, match="may not pub on topic:trades"):
         secured.send("app", "trades")
+    events = secured.ask("root", c.GetBrokerEvents())["events"]
+    (refused,) = [one for one in events if one["event"] == "right_refused"]
+    assert (refused["user"], refused["resource"], refused["why"]) == ("app", "pub on topic:trades", "no rule allows it")
+    changed = [(one["user"], one["by"], one["what"]) for one in events if one["event"] == "user_changed"]
+    assert changed[-1] == ("app", "root", "created")
     assert [topic["name"] for topic in secured.ask("app", c.GetTopics())["topics"]] == ["orders"]
     assert {"orders", "trades"} <= {topic["name"] for topic in secured.ask("root", c.GetTopics())["topics"]}
     assert secured.ask("app", c.GetGroups())["groups"] == []

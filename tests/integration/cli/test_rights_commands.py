@@ -39,6 +39,8 @@ def test_a_user_is_made_changed_explained_and_deleted(zenit: Callable[..., Any])
     zenit("policy", "allow", "role:readers", "get", "*")
     zenit("policy", "deny", "role:readers", "get", "topic:secret")
     zenit("user", "add-role", "billing", "readers")
+    for wrong in (("add-role", "billing", "raeders"), ("create", "b", "--role", "raeders", "--key", KEYS[1])):
+        assert "there is no role 'raeders'" in zenit("user", *wrong, code=1)
     told = zenit("explain", "billing", "pub", "topic:orders", "--address", "10.1.2.3", "--json")
     assert (told["allowed"], told["reason"], told["of"]) == (
         True,

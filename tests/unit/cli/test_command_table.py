@@ -51,3 +51,7 @@ def test_the_help_shows_whole_sentences_and_no_words_of_the_parser(name: str) ->
 def test_a_value_of_another_type_is_refused_in_plain_words(arguments: str, said: str) -> None:
     result = CliRunner().invoke(application(), ["topic", "create", "trades", *arguments.split()])
     assert (result.exit_code, said in result.output) == (2, True)
+
+
+def test_the_help_names_the_option_that_every_command_takes() -> None:
+    assert "--user NAME" in CliRunner().invoke(application(), ["--help"]).output

@@ -127,3 +127,12 @@ def test_a_store_whose_files_go_before_their_age_says_so(capsys: pytest.CaptureF
     told["groups"][0]["replicas"][0]["deletes_early"] = "disk use is 87%: free space"
     _print_status(told)
     assert "broker-a-1: disk use is 87%: free space" in capsys.readouterr().out
+
+
+def test_each_process_is_shown_with_the_port_of_its_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = {"role": "broker", "name": "broker-a", "pid": 7, "address": "h:2", "up": True, "store_dir": "/s"}
+    _print_status(document(processes=[broker | {"metrics": "h:9881"}, broker | {"role": "zookeeper"}]))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (names,) = [line for line in lines if line[:2] == ["role", "name"]]
+    shown = [line[names.index("metrics")] for line in lines if "/s" in line]
+    assert shown == ["h:9881", "-"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 
 import pytest
 
+from zenitmq import Producer
 from zenitmq.model.errors import InvalidParameter
+from zenitmq.model.names import DEFAULT_PRODUCER_GROUP
 from zenitmq.model.security.access_table import AccessTable
 from zenitmq.model.security.principals import (
     Binding,
@@ -166,3 +169,11 @@ def test_a_table_says_whose_rights_are_as_before() -> None:
     assert not made(see).gives_the_same(made(), "app")
     assert not made(of_role=(see,)).gives_the_same(made(), "app")
     assert not AccessTable([], []).gives_the_same(made(), "app")
+
+
+@pytest.mark.parametrize(("group", "allowed"), [("DEFAULT_PRODUCER", True), ("zenit-cli", True), ("shop", False)])
+def test_a_producer_without_a_group_of_its_own_needs_the_right_to_its_topic_alone(group: str, allowed: bool) -> None:
+    rules = [rule("allow topic", PUB, name="orders")]
+    assert allows(rules, PUB, Resource.GROUP, group) is allowed
+    assert not allows(rules, SUB, Resource.GROUP, group)
+    assert inspect.signature(Producer).parameters["group"].default == DEFAULT_PRODUCER_GROUP

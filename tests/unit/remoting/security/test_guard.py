@@ -26,6 +26,8 @@ def test_a_stranger_may_nothing_not_even_what_needs_no_right() -> None:
         refusal = GUARD.check(key, "", UnregisterClient("id"))
         assert refusal is not None
         assert denied(refusal).user == name
+        assert "is disabled, or its key was taken away" in str(denied(refusal))
+        assert "zenit explain" not in str(denied(refusal))
     assert GUARD.check("r" * 40, "", UnregisterClient("id")) is None
     refusal = GUARD.check("r" * 40, "", GetBrokerConfig())
     assert refusal is not None

@@ -52,7 +52,7 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("", "no key"),
+        ("", "it has no public"),
         ("user = 'a'\npublic = 'short'\nsecret = 'short'", "'public' is no key"),
         ("[", "no key file"),
         (key_file_text(KEY).replace("secret", "sekret"), "unknown entry 'sekret'"),
