@@ -1,15 +1,19 @@
 """What a secured name server tells of servers' keys, and how it announces changed routes without naming topics.
 
-A broker's key is the one on whose connection it registered. A change is announced by a mark, a keyed hash of the topic's
+A broker's key is the one on whose connection it registered. No server takes the place of another one that is there: its clients
+would be told a wrong key. A change is announced by a mark, a keyed hash of the topic's
 name, which only who may see the topic is told: so a subscriber learns nothing of the other topics.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from ..model.errors import AccessDenied
+from ..model.security.principals import ANY, User
 from ..model.security.trusted_file import StaticRow
 from ..remoting.commands import GetRoute, RegisterBroker, RouteReply
 from ..remoting.security.door import is_open
@@ -18,6 +22,7 @@ from ..remoting.server import Call
 
 MARK_BYTES: Final = 8
 ADDRESSES_MAX: Final = 100_000
+NAME_MAX: Final = 80  # characters of a name in an error
 
 
 class KeyDirectory:
@@ -25,28 +30,41 @@ class KeyDirectory:
 
     def __init__(self, secret: str, rows: tuple[StaticRow, ...]) -> None:
         """`secret`: the name server's own key, of which marks are made. `rows`: of the trusted file."""
-        self._fixed = server_keys(rows)
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, str]] = {}  # address: (the server's user, its key)
+        self.on_trusted(rows)
         self._open: dict[str, str] = {}  # a broker's address: its address for clients without a key
         self._marking = hashlib.blake2b(secret.encode(), digest_size=32).digest()
 
     def on_trusted(self, rows: tuple[StaticRow, ...]) -> None:
         """The trusted file has changed."""
         self._fixed = server_keys(rows)
+        self._fixed_of = {address: row.user.name for row in rows for address in row.addresses if row.user.keys}
 
-    def on_register(self, key: str, request: RegisterBroker) -> None:
-        """The owner of `key` has registered with these addresses."""
+    def check(self, user: User, request: RegisterBroker, is_living: Callable[[str], bool]) -> None:
+        """`is_living`: whether a broker is registered with an address. Raises AccessDenied if the server is of another cluster,
+        or the address is that of another server."""
+        if user.binding is not None and user.binding.cluster not in (ANY, request.cluster):
+            raise AccessDenied(user.name, "serve", f"cluster:{request.cluster[:NAME_MAX]}")
+        for address in filter(None, (request.address, request.replication_address)):
+            told_of, _ = self._told.get(address, (user.name, ""))
+            is_taken = told_of != user.name and is_living(address)
+            if is_taken or self._fixed_of.get(address, user.name) != user.name:
+                raise AccessDenied(user.name, "serve", f"address:{address[:NAME_MAX]}")
+
+    def on_register(self, user: str, key: str, request: RegisterBroker) -> None:
+        """The user with this key has registered with these addresses."""
         for address in (request.address, request.replication_address):
             if address and (address in self._told or len(self._told) < ADDRESSES_MAX):
-                self._told[address] = key
-        if request.open_address:
+                self._told[address] = user, key
+        if request.open_address and request.address in self._told:
             self._open[request.address] = request.open_address
         else:
             self._open.pop(request.address, None)
 
     def all(self) -> tuple[tuple[str, str], ...]:
         """((address, public key), ...)."""
-        return tuple({**self._told, **self._fixed}.items())
+        told = ((address, key) for address, (_, key) in self._told.items() if address not in self._fixed_of)
+        return (*told, *self._fixed)
 
     def mark_of(self, topic: str) -> str:
         """16 hexadecimal digits."""
@@ -60,7 +78,6 @@ class KeyDirectory:
                 for cluster, name, members in reply.brokers
             )
             return replace(reply, brokers=brokers, publish_port=0)
-        known = {**self._told, **self._fixed}
         addresses = [address for _, _, members in reply.brokers for _, address in members]
-        keys = tuple((address, known[address]) for address in addresses if address in known)
+        keys = tuple(pair for pair in self.all() if pair[0] in addresses)
         return replace(reply, server_keys=keys, mark=self.mark_of(call.request.topic))

@@ -302,6 +302,14 @@ class RouteTable:
             return TopicNotFound(topic)
         return NoRoute(topic, f"{broker_name}, which has it, is not registered now (see zenit status)")
 
+    def holds_address(self, address: str) -> bool:
+        """Whether a member is registered with it, for clients or for replicas."""
+        return any(
+            address in (member.address, member.replication_address)
+            for group in self._groups.values()
+            for member in group.members.values()
+        )
+
     def topics(self) -> tuple[str, ...]:
         """All topics that some broker serves, sorted."""
         if self._sorted is None:

@@ -162,9 +162,13 @@ class NameServer:
 
     def _on_register(self, call: Call[RegisterBroker]) -> RegisterReply:
         request = call.request
+        guard = self._loop.guard
+        user = guard.user_of(call.key) if guard is not None else None
+        if self._keys is not None and user is not None:
+            self._keys.check(user, request, self._routes.holds_address)
         changed = self._routes.on_register(request, self._clock.monotonic_ms())
-        if self._keys is not None:
-            self._keys.on_register(call.key, request)
+        if self._keys is not None and user is not None:
+            self._keys.on_register(user.name, call.key, request)
         if changed:
             tell(
                 log,

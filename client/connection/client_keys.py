@@ -73,7 +73,7 @@ def _find(remoting: RemotingClient, keys: KeyRing, name_servers: tuple[str, ...]
         except ZenitError:  # it is down, or the key file does not name it
             continue
         keys.learn(reply.server_keys)
-        found = tuple(key for at, key in reply.server_keys if at == address)
+        found = tuple(key for at, key in reversed(reply.server_keys) if at == address)  # the newest first
         if found:
             return found
     return ()

@@ -4,7 +4,8 @@ Kafka's rule over RocketMQ's nouns. A disabled user: no. A super user: yes. A ma
 So the order of rules never matters.
 
 What belongs to a group follows from the rights on it: its retry and dead-letter topics. Traces may be sent by everybody
-whom the cluster knows, and replies too. The group of producers that name none is everybody's.
+whom the cluster knows. So may replies, by a request that needs no right and stores them nowhere else. The group of producers
+that name none is everybody's.
 """
 
 from __future__ import annotations
@@ -12,14 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..names import (
-    COMMAND_GROUP,
-    DEAD_LETTER_PREFIX,
-    DEFAULT_PRODUCER_GROUP,
-    REPLY_TOPIC_SUFFIX,
-    RETRY_PREFIX,
-    TRACE_TOPIC,
-)
+from ..names import COMMAND_GROUP, DEAD_LETTER_PREFIX, DEFAULT_PRODUCER_GROUP, RETRY_PREFIX, TRACE_TOPIC
 from ..plain_dataclass import dataclass
 from ..topics.light_queues import settled_topic
 from .principals import ANY, NO_LIMITS, Rule, RuleEffect, User, UserKind, UserRole
@@ -149,7 +143,7 @@ def _is_everybodys(resource: Resource, name: str) -> bool:
     """Whether everybody may send there, or be a producer of this group."""
     if resource is Resource.GROUP:
         return name in (DEFAULT_PRODUCER_GROUP, COMMAND_GROUP)
-    return resource is Resource.TOPIC and (name == TRACE_TOPIC or name.endswith(REPLY_TOPIC_SUFFIX))
+    return resource is Resource.TOPIC and name == TRACE_TOPIC
 
 
 def _owner(resource: Resource, name: str) -> tuple[Resource, str]:

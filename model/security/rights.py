@@ -49,13 +49,15 @@ LISTED: Final = "*"
 class Right:
     """`field`: the field of the request that names the resource; if it is a tuple, each element, or the first item of each
     element. "" for the cluster and its security, of which there is only one, and for the replica group of the server that is
-    asked. `replica_field`: names the replica of a group; "" = any of it.
+    asked. `replica_field`: names the replica of a group; "" = any of it. `is_optional`: a request that names
+    none needs no right on it.
     """
 
     action: Action
     resource: Resource
     field: str
     replica_field: str = ""
+    is_optional: bool = False
 
     def __str__(self) -> str:
         if self.field == LISTED:
@@ -68,9 +70,9 @@ def on_topic(action: Action, field: str = "topic") -> Right:
     return Right(action, Resource.TOPIC, field)
 
 
-def on_group(action: Action, field: str = "group") -> Right:
-    """On the group, or groups, named by `field`."""
-    return Right(action, Resource.GROUP, field)
+def on_group(action: Action, field: str = "group", *, is_optional: bool = False) -> Right:
+    """On the group, or groups, named by `field`; see `Right.is_optional`."""
+    return Right(action, Resource.GROUP, field, is_optional=is_optional)
 
 
 def listed(resource: Resource) -> Right:

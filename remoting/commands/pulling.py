@@ -32,7 +32,9 @@ class PullReply(Reply):
     is_compacted: bool = False
 
 
-@request(11, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.SUB), on_group(Action.SUB)))
+@request(
+    11, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.SUB), on_group(Action.SUB, is_optional=True))
+)
 @dataclass(frozen=True, slots=True)
 class PullMessages(RequestFor[PullReply]):
     """PULL_MESSAGE. If there is nothing and `suspend_ms` > 0, the reply waits for a message at most that long.

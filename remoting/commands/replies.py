@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, on_topic
 from .base import Done, Lane, Reply, RequestFor, ServedBy, request
 
 
@@ -20,7 +19,7 @@ class ReplyStored(Reply):
     is_delivered: bool
 
 
-@request(324, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB),))
+@request(324, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=())
 @dataclass(frozen=True, slots=True)
 class SendReplyMessage(RequestFor[ReplyStored]):
     """SEND_REPLY_MESSAGE.

@@ -82,7 +82,8 @@ class Guard:
         else:
             value = getattr(request, right.field)
             if isinstance(value, str):
-                yield value
+                if value or not right.is_optional:
+                    yield value
             else:
                 yield from {_first(each) for each in value}
 

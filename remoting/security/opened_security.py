@@ -17,7 +17,7 @@ from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessTable
 from ...model.security.trusted_file import StaticRow, parse_trusted
 from .door import Door
-from .key_file import read_key_file
+from .key_file import KeyFile, read_key_file
 from .key_ring import KeyRing
 from .refused_rights import RefusedRights
 from .security_config import SecurityConfig
@@ -38,9 +38,20 @@ class Secured:
     trusted: str
 
 
-def server_keys(rows: tuple[StaticRow, ...]) -> dict[str, str]:
-    """{address: public key} of the servers whose places the trusted file tells."""
-    return {address: row.user.keys[0] for row in rows for address in row.addresses if row.user.keys}
+def server_keys(rows: tuple[StaticRow, ...]) -> tuple[tuple[str, str], ...]:
+    """((address, public key), ...) of the servers whose places the trusted file tells. Of one whose key is being changed both:
+    the older first, as `KeyRing.learn` wants them."""
+    return tuple((address, key) for row in rows for address in row.addresses for key in reversed(row.user.keys))
+
+
+def server_ring(key: KeyFile, rows: tuple[StaticRow, ...]) -> KeyRing:
+    """The keys with which a server connects to others. What the trusted file says of a place counts before its key file, so
+    that a name server's key is changed in one file."""
+    told = server_keys(rows)
+    named = {address for address, _ in told}
+    ring = KeyRing(key.pair, {address: public for address, public in key.servers.items() if address not in named})
+    ring.learn(told)
+    return ring
 
 
 class TrustedWatch:
@@ -68,7 +79,7 @@ class TrustedWatch:
             log.warning("the trusted file has changed and counts as before: %s", error)
             return
         log.info("the trusted file has changed users=%s", len(rows))
-        self._keys.learn(server_keys(rows).items())
+        self._keys.learn(server_keys(rows))
         self._on_rows(rows)
 
 
@@ -120,9 +131,7 @@ def open_security(
     opened.enter_context(door)
     door.security.on_refused = tell_login_refused
     door.on_denied = RefusedRights(clock).on_denied
-    keys = KeyRing(key.pair, key.servers)
-    keys.learn(server_keys(rows).items())
-    return Secured(door, keys, rows, config.trusted)
+    return Secured(door, server_ring(key, rows), rows, config.trusted)
 
 
 def tell_login_refused(address: str, _key: str, why: str) -> None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from zenitmq.model.errors import AccessDenied
 from zenitmq.model.security.principals import Binding, User, UserKind
 from zenitmq.model.security.trusted_file import StaticRow
 from zenitmq.namesrv.key_directory import KeyDirectory
 from zenitmq.remoting.commands import RegisterBroker
 
 CONTROLLER = Binding("c", "", "controller-1")
+OF_A1 = RegisterBroker("c", "broker-a", 0, "h:8", 1, (), "h:9")
+
+
+def living(_: str) -> bool:
+    return True
+
+
+def replica(name: str, cluster: str = "c") -> User:
+    return User(name, ("k" * 40,), UserKind.SERVER, binding=Binding(cluster, "broker-a", name))
 
 
 def controller(key: str, *addresses: str) -> StaticRow:
@@ -21,10 +35,38 @@ def test_a_changed_trusted_file_changes_what_is_told() -> None:
     assert directory.all() == (("h:2", "b" * 40),)
 
 
+def test_while_a_key_is_changed_both_are_told() -> None:
+    row = controller("b" * 40, "h:1")
+    both = replace(row, user=replace(row.user, keys=("b" * 40, "a" * 40)))
+    assert KeyDirectory("s" * 40, (both,)).all() == (("h:1", "a" * 40), ("h:1", "b" * 40))
+
+
 def test_a_broker_that_registers_with_anothers_address_does_not_change_a_trusted_key() -> None:
     directory = KeyDirectory("s" * 40, (controller("a" * 40, "h:1"),))
-    directory.on_register("e" * 40, RegisterBroker("c", "broker-a", 0, "h:1", 1, (), "h:9"))
+    directory.on_register("a1", "e" * 40, RegisterBroker("c", "broker-a", 0, "h:1", 1, (), "h:9"))
     assert dict(directory.all()) == {"h:1": "a" * 40, "h:9": "e" * 40}
+
+
+def test_no_server_takes_the_address_of_another_one_that_is_there() -> None:
+    directory = KeyDirectory("s" * 40, (controller("a" * 40, "h:1"),))
+    directory.on_register("a1", "e" * 40, OF_A1)
+    directory.check(replica("a1"), OF_A1, living)
+    for of, is_living in (("a2", living), ("b1", living)):
+        with pytest.raises(AccessDenied, match="address:h:8"):
+            directory.check(replica(of), OF_A1, is_living)
+    directory.check(replica("b1"), OF_A1, lambda _: False)  # it is gone: its machine has another broker now
+    with pytest.raises(AccessDenied, match="address:h:9"):
+        directory.check(replica("b1"), replace(OF_A1, address="h:7"), living)
+    with pytest.raises(AccessDenied, match="address:h:1"):
+        directory.check(replica("a1"), replace(OF_A1, address="h:1"), lambda _: False)
+
+
+def test_a_server_registers_with_its_own_cluster() -> None:
+    directory = KeyDirectory("s" * 40, ())
+    for cluster in ("c", "*"):
+        directory.check(replica("a1", cluster), OF_A1, living)
+    with pytest.raises(AccessDenied, match="cluster:c"):
+        directory.check(replica("a1", "other"), OF_A1, living)
 
 
 def test_a_mark_says_nothing_to_who_does_not_know_the_secret() -> None:

@@ -86,13 +86,16 @@ def test_only_who_may_change_the_cluster_decides_for_any_producer_group() -> Non
 
 def test_whatever_stores_sends_or_pulls_needs_a_right() -> None:
     free = {cls.__name__ for cls in REQUESTS.values() if not cls.needs and cls.served_by is not ServedBy.CLIENT}
+    # Public keys and brokers are for every user, a reply is kept in one topic and pushed to who asked; of the others the
+    # sender has given, or was given, what they name.
     assert free == {
         "UnregisterClient",
         "RenewHold",
         "ReleaseHold",
         "GetServerKeys",
         "GetClusterInfo",
-    }  # the sender has given, or was given, what they name; public keys are for every user
+        "SendReplyMessage",
+    }
 
 
 def test_a_server_has_a_row_for_each_request_it_serves() -> None:

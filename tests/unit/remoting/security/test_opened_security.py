@@ -9,9 +9,9 @@ import pytest
 
 from zenitmq.model.security.principals import Binding, User, UserKind
 from zenitmq.model.security.trusted_file import StaticRow, encode_trusted
-from zenitmq.remoting.security.key_file import KeyPair
+from zenitmq.remoting.security.key_file import KeyFile, KeyPair
 from zenitmq.remoting.security.key_ring import KeyRing
-from zenitmq.remoting.security.opened_security import Secured, TrustedWatch
+from zenitmq.remoting.security.opened_security import Secured, TrustedWatch, server_ring
 
 OWN = StaticRow(User("node", ("n" * 40,), UserKind.SERVER, binding=Binding("c", "broker-a", "node")))
 ROOT = StaticRow(User("root", ("r" * 40,), UserKind.SUPER))
@@ -66,3 +66,15 @@ def test_the_remedy_that_the_refusal_names_helps(watched: Watched) -> None:
     assert watched.look() == [], "others may write it"
     watched.path.chmod(0o644)
     assert watched.look() == [(OWN, ROOT)]
+
+
+def test_of_a_name_server_whose_key_is_changed_both_are_tried() -> None:
+    """The trusted file says what counts, not what the key file said when it was made."""
+    user = User("ns", ("b" * 40, "a" * 40), UserKind.SERVER, binding=Binding("c", "", "ns"))
+    key = KeyFile("node", KeyPair("n" * 40, "s" * 40), {"h:1": "a" * 40, "h:2": "c" * 40})
+    ring = server_ring(key, (OWN, StaticRow(user, ("h:1",))))
+    tried = [ring.key_of("h:1")]
+    ring.on_failed("h:1")
+    tried.append(ring.key_of("h:1"))
+    assert tried == ["b" * 40, "a" * 40]
+    assert ring.key_of("h:2") == "c" * 40
