@@ -33,6 +33,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Auth
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
@@ -58,6 +59,18 @@ from .group_store import (
 )
 
 log = logging.getLogger(__name__)
+
+
+class _NoSecrets(logging.Filter):
+    """Drops what kazoo logs of its login, at DEBUG: the password is in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for a line about the login."""
+        return not (isinstance(record.args, tuple) and any(isinstance(each, Auth) for each in record.args))
+
+
+kazoo_log: Final = log.getChild("kazoo")
+kazoo_log.addFilter(_NoSecrets())
 
 FIRST_VERSION: Final = 0
 RECORDS_MAX: Final = 10_000
@@ -115,7 +128,7 @@ class ZooKeeperStore:
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             connection_retry=dict(_RECONNECT),
-            logger=log,
+            logger=kazoo_log,
             auth_data=[("digest", login)] if login else None,
             default_acl=self._only_us,
         )
