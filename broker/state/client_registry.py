@@ -220,9 +220,9 @@ class ClientRegistry:
         """Connections of a group's members, each once: members of one process share theirs."""
         return list(dict.fromkeys(member.identity for member in self._groups.get(group, {}).values()))
 
-    def producer_identities(self, group: str) -> list[bytes]:
-        """Connections of the clients that produce for a group, each once."""
-        return list(dict.fromkeys(client.identity for client in self._clients.values() if group in client.producers))
+    def producers(self, group: str) -> list[Client]:
+        """The clients that produce for a group."""
+        return [client for client in self._clients.values() if group in client.producers]
 
     def identity_of(self, client_id: str) -> bytes | None:
         """The connection of a client; None if it is unknown."""

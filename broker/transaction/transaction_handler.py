@@ -12,6 +12,7 @@ from ...model.ids import HostAddress
 from ...model.names import UNDECIDED_TOPIC, check_group
 from ...model.properties import PRODUCER_GROUP, UNIQUE_KEY
 from ...model.route import TopicConfig
+from ...model.security.rights import Action, Resource
 from ...record.kernel import RunKernel, decode_batch, why_refused
 from ...remoting.commands import (
     CheckTransaction,
@@ -31,7 +32,7 @@ from ..handlers.parts import Parts
 from ..json_reply import reply_json
 from ..lite.lite_sends import check_waiting_batch
 from ..state.admission import queues_to_create
-from ..state.client_registry import ClientRegistry
+from ..state.client_registry import Client, ClientRegistry
 from ..state.state_log import TOPICS
 from ..waiting.blocks import BLOCK_BYTES
 from ..waiting.copies import real_queue
@@ -233,7 +234,10 @@ class TransactionHandler:
 
 
 class Asking:
-    """Asks the producer that sent a half message; once it is gone one of its group, each time another."""
+    """Asks the producer that sent a half message; once it is gone one of its group, each time another.
+
+    Only who may send to the topic is asked: the question has the message in it, and everybody may be of some groups.
+    """
 
     def __init__(self, loop: RequestLoop, registry: ClientRegistry, acknowledgements: Acknowledgements) -> None:
         self._loop = loop
@@ -249,7 +253,10 @@ class Asking:
         """Nothing where nobody of the group is connected: it is asked again later."""
         if error is not None:
             return
-        identities = self._registry.producer_identities(question.group)
+        producers = self._registry.producers(question.group)
+        identities = list(
+            dict.fromkeys(each.identity for each in producers if self._may_send(each, question.which.topic))
+        )
         own = self._registry.identity_of(client_of(question.sender))
         if own not in identities:
             if not identities:
@@ -258,6 +265,13 @@ class Asking:
             own = identities[self._turn % len(identities)]
         request = CheckTransaction(question.group, question.which.encode(), question.half_offset, question.sender)
         self._loop.send_to(own, request, (question.record,))
+
+    def _may_send(self, client: Client, topic: str) -> bool:
+        guard, owner = self._loop.guard, client.owner
+        if guard is None:
+            return True
+        user = guard.user_of(owner.key)
+        return user is not None and guard.table.decide(user, Action.PUB, Resource.TOPIC, topic, owner.address).allowed
 
 
 def _resolution(number: int) -> Resolution:
