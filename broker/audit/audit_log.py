@@ -8,6 +8,9 @@ An entry is a JSON object: `at_ms`, `kind`, `user`, and what the kind has beside
     read      `request`, `fields`: messages that were looked up
     dropped   `count`: entries that found no room
 
+Of one user at most TOLD_A_MINUTE different refusals, and as many reads, are told in a minute; of the others entries of the
+request "(others)" tell how many there were. So nobody drives out what the audit says of him by asking much.
+
 Times are milliseconds: `now_ms` since the epoch.
 """
 
@@ -23,6 +26,7 @@ from ...remoting.security.guard import Refusal
 
 PENDING_MAX: Final = 1000
 REFUSALS_MAX: Final = 1000  # different ones that are counted at a time
+TOLD_A_MINUTE: Final = 60
 LOGINS_MAX: Final = 10_000  # keys
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -48,7 +52,8 @@ class AuditLog:
     def __init__(self) -> None:
         self._pending: deque[Entry] = deque()
         self._dropped = 0
-        self._refusals: dict[tuple[str, str, str], _Repeated] = {}
+        self._refusals: dict[tuple[str, str, str], _Repeated] = {}  # and reads beyond TOLD_A_MINUTE
+        self._told: dict[tuple[str, str], tuple[int, int]] = {}  # (kind, user): (since when, how many entries)
         self._logins: dict[str, int] = {}
 
     # ---- what happens
@@ -69,8 +74,11 @@ class AuditLog:
 
     def on_read(self, now_ms: int, user: str, request: Request) -> None:
         """Somebody looks messages up."""
-        entry = {"at_ms": now_ms, "kind": "read", "user": user}
-        self._add(entry | {"request": type(request).__name__, "fields": fields_of(request)})
+        entry: Entry = {"kind": "read", "user": user}
+        if self._is_much(now_ms, "read", user):
+            self._count(now_ms, (user, OTHERS, "read"), entry | {"request": OTHERS, "fields": {}})
+        else:
+            self._add({"at_ms": now_ms, **entry, "request": type(request).__name__, "fields": fields_of(request)})
 
     def on_refused(self, now_ms: int, refusal: Refusal) -> None:
         """The guard refused a request: the first of a minute is told, the others are counted."""
@@ -78,9 +86,26 @@ class AuditLog:
         if refusal.name:
             what = f"{what}:{refusal.name[:256]}"
         kind = refusal.user, refusal.request, what
-        if kind not in self._refusals and len(self._refusals) >= REFUSALS_MAX:
-            kind = OTHERS, OTHERS, ""
+        if kind not in self._refusals and self._is_much(now_ms, "refusal", refusal.user):
+            kind = refusal.user, OTHERS, ""
         entry = {"kind": "refusal", "user": kind[0], "request": kind[1], "what": kind[2], "address": refusal.address}
+        self._count(now_ms, kind, entry)
+
+    def _is_much(self, now_ms: int, kind: str, user: str) -> bool:
+        """Counts one more of this kind; whether this user had as many as are told in a minute."""
+        since_ms, count = self._told.get((kind, user), (now_ms, 0))
+        if now_ms - since_ms >= MINUTE_MS:
+            since_ms, count = now_ms, 0
+        self._told[kind, user] = since_ms, count + 1
+        return count >= TOLD_A_MINUTE
+
+    def _count(self, now_ms: int, kind: tuple[str, str, str], entry: Entry) -> None:
+        """Tells the first of a minute, and counts the others."""
+        if kind not in self._refusals and len(self._refusals) >= REFUSALS_MAX:
+            kind = OTHERS, OTHERS, entry["kind"]
+            entry = entry | {"user": OTHERS, "request": OTHERS}
+            if "what" in entry:
+                entry["what"] = ""
         known = self._refusals.get(kind)
         if known is not None and now_ms - known.since_ms < MINUTE_MS:
             known.more += 1
@@ -106,6 +131,7 @@ class AuditLog:
             if now_ms - repeated.since_ms >= MINUTE_MS:
                 self._tell_repeated(repeated)
                 del self._refusals[kind]
+        self._told = {each: told for each, told in self._told.items() if now_ms - told[0] < MINUTE_MS}
 
     # ---- what is to be written
 

@@ -10,7 +10,7 @@ import pytest
 from zenitmq.broker.audit import audit_log
 from zenitmq.broker.audit.audit_log import HOUR_MS, MINUTE_MS, TEXT_MAX, AuditLog, fields_of
 from zenitmq.model.security.rights import Action, Resource, Right
-from zenitmq.remoting.commands import CreateGroup, DeleteTopic, QueryMessages
+from zenitmq.remoting.commands import CreateGroup, DeleteTopic, QueryMessages, ViewMessage
 from zenitmq.remoting.security.guard import Refusal
 
 NOW_MS = 1_700_000_000_000
@@ -96,3 +96,24 @@ def test_large_fields_are_cut() -> None:
     fields = fields_of(CreateGroup("g" * (TEXT_MAX + 1), tuple((str(n), "v") for n in range(100))))
     assert fields["group"].endswith(f"... ({TEXT_MAX + 1} characters)")
     assert fields["attributes"][-1] == "... (100 in all)"
+
+
+def test_who_asks_much_drives_nothing_out_of_the_audit() -> None:
+    """100,000 entries are kept: a user who looked up a thousand messages a second had erased what it did in two minutes."""
+    log = AuditLog()
+    told: list[audit_log.Entry] = []
+    for number in range(1000):
+        log.on_read(NOW_MS + number, "app", ViewMessage(number))
+        log.on_refused(NOW_MS + number, replace(REFUSAL, name=f"t{number}"))
+        told += log.take(10)
+    log.on_tick(NOW_MS + 2 * MINUTE_MS)
+    told += log.take(10)
+    for kind in ("read", "refusal"):
+        of_kind = [entry for entry in told if entry["kind"] == kind]
+        assert len(of_kind) == audit_log.TOLD_A_MINUTE + 2
+        assert {entry["user"] for entry in of_kind} == {"app"}
+        assert sum(entry.get("count", 1) for entry in of_kind) == 1000, "none is missing from the sum"
+    log.on_read(NOW_MS + 2 * MINUTE_MS, "app", ViewMessage(1))
+    assert [entry["request"] for entry in log.take(10)] == ["ViewMessage"]
+    log.on_tick(NOW_MS + 4 * MINUTE_MS)
+    assert not log._told
