@@ -124,8 +124,8 @@ class ProcessCluster:
 
         Raises ClusterNotStarted with the last line of the log; then everything that this call started is stopped again, and
         the record is restored. Before anything is written: InvalidParameter for a setting that no broker has, or that is
-        decided here, for a port that is taken, and for another shape than the cluster's; ConfigError for the environment;
-        RequirementMissing if ZooKeeper cannot run here.
+        decided here, for a port that is taken, for another shape than the cluster's, and for keys while it runs without;
+        ConfigError for the environment; RequirementMissing if ZooKeeper cannot run here.
         """
         self._planned(shape, settings, namesrv_port, secure)
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
@@ -154,6 +154,9 @@ class ProcessCluster:
         """The record to start from and the wanted processes, after all checks that are possible before a start."""
         record = self._record_of(shape)
         if secure:
+            if not record.keys and any(is_running(process.pid, process.birth) for process in record.processes):
+                expected = f"a cluster that is down first: it runs without keys (zenit down --dir {self.directory})"
+                raise InvalidParameter("--secure", self.directory, expected)
             record = replace(record, keys=os.path.join(self.directory, KEYS))
         check_settings(settings, record.shape)
         planned = plan(self.directory, record, settings, namesrv_port)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..options import Json, Namesrv, complete_topics
-from ..output import print_table, readable_time, show
+from ..output import counted, print_table, readable_time, show
 
 Parent = Annotated[str, typer.Argument(metavar="PARENT", autocompletion=complete_topics)]
 Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="Show at most so many.")]
@@ -39,7 +39,7 @@ def list_lite_topics(parent: Parent, limit: Limit = 1000, namesrv: Namesrv = Non
 
     def tell() -> None:
         print_table(columns, rows)
-        typer.echo(f"{document['count']} lite topics")
+        typer.echo(counted(document["count"], "lite topic"))
 
     show(document, as_json, tell)
 

@@ -10,7 +10,7 @@ import typer
 from ...model.route import CLEANUP_ATTRIBUTE, QUEUE_TYPE_ATTRIBUTE, TYPE_ATTRIBUTE
 from ...model.topics.lite_settings import EXPIRATION, NEVER
 from ..options import Json, Namesrv, complete_topics, pairs_text, parse_duration, parse_pairs
-from ..output import print_table, readable_time, show
+from ..output import counted, print_table, readable_time, show
 from ..watch import watched
 from .lite import register_topics
 
@@ -70,7 +70,7 @@ def create(
         admin.create_topic(name, queues=queues, order=order, attributes=attributes)
         count = queues or max(data.write_queues for data in admin.route(name).queues)
     document = {"topic": name, "queues": count, "order": order, "attributes": attributes}
-    show(document, as_json, lambda: typer.echo(f"topic {name} has {count} queues at each replica group"))
+    show(document, as_json, lambda: typer.echo(f"topic {name} has {counted(count, 'queue')} at each replica group"))
 
 
 def update(
