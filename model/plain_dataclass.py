@@ -37,11 +37,46 @@ else:
         return made
 
     def _init_of(made: type) -> Callable[..., None]:
-        """That of a standard dataclass with the same fields."""
-        fields = [(each.name, each.type, each) for each in dataclasses.fields(made)]
-        after = {name: getattr(made, name) for name in ("__post_init__",) if hasattr(made, name)}
-        twin = dataclasses.make_dataclass(made.__qualname__, fields, namespace=after, repr=False, eq=False)
-        return twin.__init__
+        """That of a standard dataclass with the same fields.
+
+        The standard one is made by `exec` of a text, after which Python forgets that the program is ending by Ctrl-C, and
+        what a signal handler raises meanwhile becomes a RuntimeError. A text that was compiled before does neither.
+        """
+        fields = [each for each in dataclasses.fields(made) if each.init]
+        plain = [each for each in fields if not each.kw_only]
+        named = [each for each in fields if each.kw_only]
+        known: dict[str, object] = {}
+        parameters = ["self", *(_parameter(each, known) for each in plain)]
+        parameters += ["*", *(_parameter(each, known) for each in named)] if named else []
+        lines = [f"self.{each.name} = {_value(each, known)}" for each in dataclasses.fields(made) if _is_set(each)]
+        if hasattr(made, "__post_init__"):
+            lines.append("self.__post_init__()")
+        text = f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"])
+        exec(compile(text, f"<the fields of {made.__qualname__}>", "exec"), known)  # noqa: S102  # of names of fields alone
+        made_init: Callable[..., None] = known["__init__"]
+        made_init.__qualname__ = f"{made.__qualname__}.__init__"
+        return made_init
+
+    def _parameter(each: dataclasses.Field, known: dict[str, object]) -> str:
+        """`name`, or `name=its default`, which is `known` by a name of its own; a factory's is made in the body."""
+        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
+            return each.name
+        known[f"_default_{each.name}"] = each.default  # MISSING if a factory makes it
+        return f"{each.name}=_default_{each.name}"
+
+    def _is_set(each: dataclasses.Field) -> bool:
+        return each.init or each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
+
+    def _value(each: dataclasses.Field, known: dict[str, object]) -> str:
+        """What the field is set to."""
+        if each.default_factory is not dataclasses.MISSING:
+            known[f"_make_{each.name}"] = each.default_factory
+            made = f"_make_{each.name}()"
+            return f"{made} if {each.name} is _default_{each.name} else {each.name}" if each.init else made
+        if each.init:
+            return each.name
+        known[f"_default_{each.name}"] = each.default
+        return f"_default_{each.name}"
 
     def _by_fields(made: type, frozen: bool) -> type:
         fields = dataclasses.fields(made)
