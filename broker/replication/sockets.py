@@ -84,11 +84,15 @@ class ReplicationSockets(Protocol):
         """Closes everything; called last."""
 
 
+def _everybody(_key: str, _replica: str) -> bool:
+    return True
+
+
 class ZeroMqSockets:
     """Real ZeroMQ sockets; only servers are let in where there are keys."""
 
-    def __init__(self, secured: Secured | None, admits: Callable[[str, str], bool]) -> None:
-        """`admits`: see `ReplicationSockets`."""
+    def __init__(self, secured: Secured | None = None, admits: Callable[[str, str], bool] = _everybody) -> None:
+        """`admits`: see `ReplicationSockets`; everybody is admitted where nobody needs a key."""
         self.admits = admits
         self._door = secured.door if secured is not None else None
         self._context = ClientContext(secured.keys if secured is not None else None)
