@@ -66,7 +66,7 @@ zookeeper = ModelZooKeeper()
 zookeeper.cluster_id = "held"
 
 @contextmanager
-def open_store(_, listener):
+def open_store(_config, _login, listener):
     yield zookeeper.store(listener)
 
 service._open_zookeeper = open_store

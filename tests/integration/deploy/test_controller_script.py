@@ -66,7 +66,7 @@ def test_it_leads_waits_and_ends(tmp_path: Path) -> None:
             process.kill()
             stop_zookeeper(server)
     said = log.read_text()
-    assert said.count("the connection with ZooKeeper is lost") == 1
+    assert said.count("the connection is lost, waiting for it") == 1
     assert said.count("leading controllers=") == 2
     assert "Traceback" not in said
     assert len(said.splitlines()) < 25, "what goes on for a while is said once"
