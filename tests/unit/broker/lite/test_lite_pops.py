@@ -10,6 +10,7 @@ from lite_scene import PARENT, LiteScene
 from pop_scene import Asked
 from store_kit import StillClock, light, read_queue, stage
 
+from zenitmq.broker.lite import lite_pops
 from zenitmq.broker.lite.lite_sends import LiteWriters
 from zenitmq.model.errors import (
     InvalidParameter,
@@ -30,6 +31,12 @@ def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiteScene]
         scene.create_parent()
         scene.turn()
         yield scene
+
+
+@pytest.fixture(autouse=True)
+def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look ends when its time is over, which on a busy machine may be after any lite topic."""
+    monkeypatch.setattr(lite_pops, "LOOK_NS", 60_000_000_000)
 
 
 def received(scene: LiteScene, count: int = 32, **fields: object) -> Asked:
