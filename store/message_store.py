@@ -82,7 +82,8 @@ class StoreStatistics:
     """The figures of one moment; offsets physical, `quarantined_bytes` in `quarantined_ranges` places.
 
     `first_quarantined`: the first RANGES_TOLD of them. `refuses_writes`: why no message is accepted; None if they are.
-    `deletes_early`: why files are deleted before their age; None if they are not.
+    `deletes_early`: why files are deleted before their age; None if they are not. `disk_use`: the share of the disk that is
+    used, 0 to 1, when it was looked at last.
     """
 
     begin_offset: int
@@ -101,6 +102,7 @@ class StoreStatistics:
     checksum_entries_lost: int
     refuses_writes: str | None
     deletes_early: str | None
+    disk_use: float
 
 
 def request_arena(config: StoreConfig) -> Arena:
@@ -787,4 +789,5 @@ class MessageStore:
             checksum_entries_lost=self._log.checksums.entries_lost,
             refuses_writes=self.refusal,
             deletes_early=self._upkeep.deletes_early,
+            disk_use=self._upkeep.disk_use,
         )

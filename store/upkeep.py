@@ -102,6 +102,11 @@ class Upkeep:
         return f"disk use is over {ratio:.0%} (store.disk_refuse_ratio): free space, then writes go on by themselves"
 
     @property
+    def disk_use(self) -> float:
+        """The share of the disk that is used, 0 to 1, when it was looked at last."""
+        return self._disk_use
+
+    @property
     def deletes_early(self) -> str | None:
         """Why files are deleted before their age, and what to do; None if they are not."""
         ratio = self._config.disk_force_ratio

@@ -276,8 +276,9 @@ class GroupMember:
         return ReplicaStatus(role.value, replica.epoch, *counts, others, reasons)
 
     def document(self) -> dict[str, Any]:
-        """For statistics: role, epoch and positions, in bytes."""
+        """For statistics: role, epoch, positions in bytes, and the in-sync set as far as this replica has heard of it."""
         written, flushed = self._disk.position()
+        known = self._replica.known
         facts = self.heartbeat_facts()
         return {
             "replica": self.name,
@@ -289,6 +290,8 @@ class GroupMember:
             "hole_at": written if self._replica.log.has_hole else None,
             "halted": self._replica.halted,
             "group_id": self.files.group_id,
+            "in_sync": None if known is None else list(known.node.in_sync),
+            "min_in_sync": None if known is None else known.node.settings.min_in_sync,
             "newest_epoch": facts.newest_epoch,
             "newest_begin": facts.newest_begin,
             "replication_address": self.replication_address,

@@ -116,6 +116,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "metrics/http_server.py HttpServer._send: visit.socket.shutdown",
         "metrics/http_server.py HttpServer._take_new: self._listener.accept",
     ),
+    "`asyncio.wait_for` around it has the deadline": ("cli/top/screen.py show_live: pressed.get",),
     "ps waits for nothing": (
         "deploy/processes.py _birth_by_ps: subprocess.run",
         "deploy/processes.py _parents: subprocess.run",

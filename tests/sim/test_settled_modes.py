@@ -31,5 +31,6 @@ def test_what_was_settled_under_sync_says_nothing_about_the_async_that_follows()
     stage.tick("b")
     stage.hear("a")
     stage.carry_all()
-    assert b.member.document()["epoch"] == stage.node.epoch
+    told = b.member.document()
+    assert (told["epoch"], told["in_sync"]) == (stage.node.epoch, list(stage.node.in_sync))
     assert b.member.files.ran_async

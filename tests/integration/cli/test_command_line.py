@@ -34,6 +34,7 @@ COMMANDS = [
     "controller remove",
     "controller restore",
     "controller settings",
+    "top",
     "topic create",
     "topic list",
     "topic describe",
