@@ -59,6 +59,15 @@ def small(name: str, **more: Any) -> DrillOptions:
     return DrillOptions(**{"drill": name, "rate": 400.0, "seconds": 0.3, "replicas": 1, "controllers": 1, **more})
 
 
+@needs_zookeeper
+def test_a_secured_group_survives_its_masters_death(work: Path) -> None:
+    """With keys, users and rights everywhere the promise is the same."""
+    before = os.environ.get("ZENIT_KEY")
+    told = run(small("kill-master", replicas=3, secure=True))
+    assert told["passed"], told
+    assert os.environ.get("ZENIT_KEY") == before
+
+
 def test_power_that_fails_takes_nothing_that_was_synced(work: Path) -> None:
     told = run(small("power-cut-all", seed=11))
     assert told["passed"], told
