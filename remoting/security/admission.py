@@ -43,7 +43,6 @@ class Doorkeeper:
         self._has_open_port = has_open_port
         self._spent: dict[str, tuple[float, int]] = {}  # IP address: (handshakes that count against it, at this time)
         self.on_let_in: Callable[[str, str, str], None] = _nothing  # user, key, address; in the thread that asks
-        self.let_in = 0
         self.refused = 0
         self.put_off = 0
 
@@ -63,7 +62,6 @@ class Doorkeeper:
             return self._refuse("the user is disabled")
         if only_servers and user.kind is not UserKind.SERVER:
             return self._refuse("only servers")
-        self.let_in += 1
         self.on_let_in(user.name, key, address)
         return Admission(WELCOME, "OK", key)
 

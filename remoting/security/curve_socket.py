@@ -38,11 +38,6 @@ def new_key_pair() -> KeyPair:
     return KeyPair(public.decode(), secret.decode())
 
 
-def public_of(secret: str) -> str:
-    """The public key of a secret one."""
-    return zmq.curve_public(secret.encode()).decode()
-
-
 def secure_client(socket: zmq.Socket[bytes], pair: KeyPair, server_key: str) -> None:
     """Before it connects: the socket proves `pair`, and talks only to who has the secret of `server_key`."""
     socket.set(zmq.CURVE_SERVERKEY, server_key.encode())

@@ -51,10 +51,6 @@ class KeyRing:
         with self._lock:
             self._fixed.setdefault(address, (key,))
 
-    def knows(self, address: str) -> bool:
-        """Whether `key_of` has an answer."""
-        return bool(self._candidates(address))
-
     def key_of(self, address: str) -> str:
         """The public key to expect at this address. Raises ServerKeyUnknown."""
         found = self._candidates(address)

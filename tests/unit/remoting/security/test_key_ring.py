@@ -42,4 +42,5 @@ def test_an_unknown_address_is_asked_about_and_otherwise_an_error_that_a_new_rou
     assert unknown.value.route_stale
     keys.find = lambda address: (OLD,) if address == "a:1" else ()
     assert keys.key_of("a:1") == OLD
-    assert not keys.knows("b:1")
+    with pytest.raises(ServerKeyUnknown):
+        keys.key_of("b:1")
