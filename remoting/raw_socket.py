@@ -12,6 +12,8 @@ from typing import Final, Self
 import zmq
 
 from .base_socket import Pollable, bind_tcp, connect_tcp, new_context, new_socket, plain_send
+from .security.curve_socket import FRAME_OVERHEAD_BYTES, secure_client
+from .security.key_file import KeyPair
 from .server_socket import Payload
 
 _NOBLOCK: Final = int(zmq.NOBLOCK)
@@ -27,10 +29,14 @@ def zmq_version() -> str:
 class RawRouter:
     """Answers requests. Owned by one thread; context manager."""
 
-    def __init__(self, bind: str, frame_bytes_max: int) -> None:
-        """`bind`: "host:port", port 0 = a free one."""
+    def __init__(self, bind: str, frame_bytes_max: int, keys: KeyPair | None = None) -> None:
+        """`bind`: "host:port", port 0 = a free one. `keys`: encrypts, and lets in everybody who knows its public key."""
         self._context = new_context()
-        self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
+        overhead_bytes = 0 if keys is None else FRAME_OVERHEAD_BYTES
+        self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max + overhead_bytes)
+        if keys is not None:
+            self._socket.set(zmq.CURVE_SERVER, 1)
+            self._socket.set(zmq.CURVE_SECRETKEY, keys.secret.encode())
         self._send = plain_send(self._socket)
         self.address = bind_tcp(self._socket, bind)
 
@@ -87,10 +93,12 @@ class RawRouter:
 class RawDealer:
     """Sends requests. Owned by one thread; context manager."""
 
-    def __init__(self, address: str) -> None:
-        """`address`: as RawRouter.address gives it."""
+    def __init__(self, address: str, keys: KeyPair | None = None, server_key: str = "") -> None:
+        """`address`: as RawRouter.address gives it. `keys`: its own, for a server whose public key is `server_key`."""
         self._context = new_context()
         self._socket = new_socket(self._context, "DEALER")
+        if keys is not None:
+            secure_client(self._socket, keys, server_key)
         self._send = plain_send(self._socket)
         connect_tcp(self._socket, address)
 

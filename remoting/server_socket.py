@@ -24,7 +24,7 @@ from .base_socket import (
     unbind_inside,
 )
 from .options import FRAMES_MAX
-from .security.curve_socket import ServerSecurity, peer_address, user_key
+from .security.curve_socket import FRAME_OVERHEAD_BYTES, ServerSecurity, peer_address, user_key
 
 Payload = bytes | memoryview | zmq.Frame
 """One outgoing frame: bytes, which are copied at each send, or a `shared_payload`, which was copied once."""
@@ -61,7 +61,8 @@ class RouterSocket:
         for those without a key."""
         self._security = None if is_inside(bind) else security
         self._context = self._security.context if self._security is not None else _context_for(bind)
-        self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
+        overhead_bytes = 0 if self._security is None else FRAME_OVERHEAD_BYTES
+        self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max + overhead_bytes)
         self._last: zmq.Frame | None = None  # the header of the last message, if its sender matters
         self._wake = new_socket(self._context, "WAKE")
         self._wake_lock = threading.RLock()  # re-entrant: a signal handler may ring while the same thread does

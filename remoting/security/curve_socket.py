@@ -28,6 +28,9 @@ SERVERS_DOMAIN: Final = b"zenit-servers"
 ENDPOINT: Final = "inproc://zeromq.zap.01"
 VERSION: Final = b"1.0"
 IO_THREADS: Final = 2  # encryption runs in them, without Python's lock
+FRAME_OVERHEAD_BYTES: Final = 33
+"""What encryption adds to a frame (ZMTP's CURVE mechanism): the name of the command 8, nonce 8, box 16, flags 1."""
+
 STOP_MS: Final = 5_000
 _STOP: Final = b"stop"
 

@@ -262,3 +262,12 @@ def test_an_answer_costs_bytes_and_time(opened: ExitStack) -> None:
     client = client_of(opened, served, READER)
     with pytest.raises(BrokerBusy):
         ask_often(client, served.loop.address, 2000)
+
+
+def test_the_largest_payload_comes_through_although_encryption_adds_to_its_frame(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE))
+    client = client_of(opened, served, READER)
+    request = GetMaxOffset("t", 0)
+    assert client.call(served.loop.address, request, bytes(1 << 16), timeout_ms=3000)[0] == OffsetReply(7)
+    with pytest.raises(ConnectionLost):
+        client.call(served.loop.address, request, bytes((1 << 16) + 1), timeout_ms=3000)
