@@ -41,6 +41,7 @@ RUN_S: Final = 120.0  # limit of one run, beside what it measures
 APIS: Final = ("post", "send_batch")
 BATCH_BYTES: Final = 256 * 1024
 ROUND_TRIPS: Final = 2_000
+STOP_S: Final = 10.0
 STORE: Final = ("store.segment_bytes=134217728", "store.retention_bytes=1073741824")
 
 
@@ -98,7 +99,7 @@ def bare_round_trip_us(pairs: tuple[KeyPair, KeyPair] | None) -> float:
     finally:
         dealer.close()
         process.terminate()
-        process.join()
+        process.join(STOP_S)
     return round(median(times), 1)
 
 
