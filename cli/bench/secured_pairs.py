@@ -87,6 +87,8 @@ def bare_round_trip_us(pairs: tuple[KeyPair, KeyPair] | None) -> float:
     parent, child = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_answer_bare, args=(child, server), daemon=True)
     process.start()
+    if not parent.poll(STOP_S):
+        raise RequestTimeout("the bare sockets' other process", round(STOP_S * 1000))
     dealer = RawDealer(parent.recv(), client, server.public if server is not None else "")
     times, payload = [], bytes(BATCH_BYTES)
     try:

@@ -53,10 +53,11 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "a worker between messages, which work or the consumer's end wakes": (
         "client/consuming/push/work.py PushWork._wait_ready: ready.wait",
     ),
-    "a socket that has a timeout, or whose peer is in the same process": (
+    "a socket that has a timeout or was polled, or whose peer is in the same process": (
         "cli/bench/hostile_peers.py knock: peer.recv",
         "cli/bench/hostile_peers.py recorded_handshake.take: between.accept",
         "cli/bench/hostile_peers.py recorded_handshake.take: peer.recv",
+        "cli/bench/secured_pairs.py bare_round_trip_us: parent.recv",
     ),
     "a thread between questions, which its process's end wakes": (
         "remoting/security/curve_socket.py ServerSecurity._answer: self._questions.recv_multipart",
