@@ -9,7 +9,7 @@ from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
 from ..model.events.log_config import LogConfig
-from ..model.groups.group_limits import REPLICAS_MAX
+from ..model.groups.group_limits import REPLICAS_MAX, check_host
 from ..model.names import check_topic
 from ..model.plain_dataclass import dataclass
 from ..remoting.security.security_config import SecurityConfig
@@ -30,7 +30,16 @@ class BrokerConfig:
         " controllers or name servers tell, else a new one",
     )
     name: str = setting("broker-a", "broker name: the replica group; unique within the cluster")
-    host: str = setting("127.0.0.1", "IP address that clients are told to connect to; it is written into each message")
+    host: str = setting(
+        "127.0.0.1",
+        "IP address that clients are told to connect to; it is written into each message; auto = the one that this machine's"
+        " own name has, as in a container",
+    )
+    advertised_host: str = setting(
+        "",
+        "DNS name or address that clients, replicas and controllers are told instead of `host`: behind a name a broker may"
+        " come back with another address",
+    )
     listen_host: str = setting("", "IP address to listen on where it is not `host`, such as 0.0.0.0 in a container")
     port: int = setting(10911, "TCP port that clients connect to; 0 takes a free one", minimum=0, maximum=65_535)
     namesrv: tuple[str, ...] = setting(("127.0.0.1:9876",), "name servers to register with, host:port each")
@@ -205,6 +214,8 @@ class BrokerConfig:
             except InvalidName as error:
                 raise ConfigError(key, value, error.rule) from error
         check_cluster_setting(self.cluster_id)
+        if self.advertised_host:
+            check_host("advertised_host", self.advertised_host)
         if not self.store_dir:
             raise ConfigError("store_dir", self.store_dir, "a directory")
         static = (self.static_master,) if self.static_master else ()
@@ -224,6 +235,11 @@ class BrokerConfig:
     def replica_name(self) -> str:
         """This broker's name within its group."""
         return self.replica or self.name
+
+    def address_at(self, port: int) -> str:
+        """What others are told to connect to, "host:port"."""
+        host = self.advertised_host or self.host
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def node(self) -> str:

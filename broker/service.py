@@ -31,6 +31,7 @@ from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.loop_times import LoopTimes
+from ..remoting.own_address import AUTO, own_address
 from ..remoting.request_rows import Row, check_rows, row
 from ..remoting.security.opened_security import open_security
 from ..remoting.server import Call, RequestLoop
@@ -99,6 +100,8 @@ class Broker:
     ) -> None:
         """`new_loop`: makes the loop; an engine has one without sockets. `metrics`: where it is measured; it outlives the
         broker."""
+        if config.host == AUTO:
+            config = replace(config, host=own_address())
         self._config = config
         self._metrics = metrics
         self._new_loop = new_loop
@@ -236,7 +239,8 @@ class Broker:
 
     def _ground(self, started: ExitStack) -> PartGround:
         """What this broker's part in its group uses."""
-        config, address = self._config, str(self._store_host)
+        config = self._config
+        address = config.address_at(self._loop.port)
         keys = self._secured.keys if self._secured is not None else None
         self._client = started.enter_context(RemotingClient(keys=keys))
         self._cluster = ClusterMembership(
@@ -267,7 +271,7 @@ class Broker:
         return BrokerIdentity(
             self._config.cluster,
             self._config.name,
-            str(self._store_host),
+            self._config.address_at(self._loop.port),
             epoch,
             broker_id,
             replication_address=self._part.replication_address,
@@ -277,7 +281,7 @@ class Broker:
     def _open_address(self) -> str:
         """Where clients without a key connect to; "" = nowhere."""
         port = self._loop.open_address.rpartition(":")[2]
-        return f"{self._config.host}:{port}" if port else ""
+        return self._config.address_at(int(port)) if port else ""
 
     def _wire(self, started: ExitStack) -> None:
         config, loop, clock, part = self._config, self._loop, self._clock, self._part

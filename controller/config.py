@@ -71,8 +71,8 @@ class ControllerConfig:
     )
     host: str = setting(
         "127.0.0.1",
-        "IP address that brokers and other controllers' clients are told to connect to. Without [security] who reaches it may"
-        " do everything",
+        "IP address or DNS name that brokers and other controllers' clients are told to connect to. Without [security] who"
+        " reaches it may do everything",
     )
     listen_host: str = setting("", "IP address to listen on where it is not `host`, such as 0.0.0.0 in a container")
     port: int = setting(9878, "TCP port for requests; 0 = a free one", minimum=0, maximum=65535)

@@ -17,6 +17,7 @@ from typing import Final, Self, TypeVar, cast
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, RemoteProtocolError, ZenitError
+from .base_socket import resolve
 from .channel import Channel, OnReply
 from .client_socket import ClientContext, Payload, Subscriber
 from .commands import Reply, Request, RequestFor
@@ -45,7 +46,8 @@ class RemotingClient:
         self._io: IoThread | None = None
         self._channels: dict[str, Channel] = {}
         self._torn: deque[Channel] = deque()  # for the I/O thread to close
-        self._subscribers: list[Subscriber] = []
+        self._subscribers: dict[str, Subscriber] = {}
+        self._heard: dict[str, str] = {}  # a publisher's address: what it resolved to when it was subscribed to
         self._on_request: dict[type[Request], Callable[[str, Request, bytes], None]] = {}
         self._on_lost: Callable[[str], None] | None = None
         self._closed: str | None = None  # why
@@ -131,8 +133,15 @@ class RemotingClient:
 
     def subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
         """Calls `on_message([topic, body])` on the I/O thread for all that "host:port" publishes from now on, over its
-        restarts.
+        restarts. Of a second call for the same address nothing comes, unless its name has another address by now.
+
+        Raises HostNotFound, BufferFull.
         """
+        endpoint = resolve(address)
+        with self._lock:
+            if self._heard.get(address) == endpoint:
+                return
+            self._heard[address] = endpoint
         self._io_thread().post(partial(self._subscribe, address, on_message))
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
@@ -206,14 +215,17 @@ class RemotingClient:
             self._on_lost(channel.address)
 
     def _subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
-        subscriber = self._context.subscriber(address)
-        self._subscribers.append(subscriber)
+        assert self._io is not None
+        before = self._subscribers.pop(address, None)
+        if before is not None:
+            self._io.unwatch(before.fileno())
+            before.close()
+        subscriber = self._subscribers[address] = self._context.subscriber(address)
 
         def on_readable() -> None:
             while (frames := subscriber.receive_nowait()) is not None:
                 on_message(frames)
 
-        assert self._io is not None
         self._io.watch(subscriber.fileno(), on_readable)
 
     def _on_tick(self, now_ms: int) -> bool:
@@ -237,7 +249,7 @@ class RemotingClient:
             channels = [*self._channels.values(), *self._torn]
         for channel in channels:
             channel.end(ClientClosed("client"))
-        for subscriber in self._subscribers:
+        for subscriber in self._subscribers.values():
             subscriber.close()
 
     def _on_pushed(self, address: str, header: bytes, payload: bytes) -> None:

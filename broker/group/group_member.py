@@ -124,7 +124,7 @@ class GroupMember:
             sockets=sockets,
         )
         self._replica.port = self._port
-        self.replication_address = f"{config.host}:{self._port.address.rpartition(':')[2]}"
+        self.replication_address = config.address_at(int(self._port.address.rpartition(":")[2]))
 
     def _found_log(self) -> ReplicaLog:
         """The log as recovery left it; without the rows of epochs that have no byte here."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from ...model.clock import monotonic_ms
 from ...model.errors import InvalidParameter, MessageNotFound, NoRoute, RequestTimeout, TopicNotFound, ZenitError
@@ -23,6 +20,7 @@ from .admin_merge import Document
 from .message_query import Criteria, PageMerge, QueryPage, criteria_of, key_of
 
 MESSAGES_MAX: Final = 1_000_000
+OTHER_GROUP_MS: Final = 1_000  # for the answer of a group whose address is not in an id
 
 
 class MessageAdmin(AdminCalls):
@@ -82,10 +80,10 @@ class MessageAdmin(AdminCalls):
     ) -> StoredMessage:
         """The message with this id: an offset message id, or a unique id, searched in `topic` or else in every topic.
 
-        Raises MessageNotFound.
+        Raises MessageNotFound, or why a group that may have it did not answer.
         """
         deadline_ms = self._deadline(timeout)
-        found = await self._view_by_offset(message_id, deadline_ms)
+        found, failure = await self._view_by_offset(message_id, deadline_ms)
         if found is not None and topic in (None, found.topic):
             return found
         for name in [topic] if topic is not None else await self._topic_names(deadline_ms):
@@ -98,7 +96,7 @@ class MessageAdmin(AdminCalls):
             if page.messages:
                 return page.messages[0]
             _whole(page, 1, name, self._milliseconds(timeout))
-        raise MessageNotFound(f"id {message_id[:64]}")
+        raise failure or MessageNotFound(f"id {message_id[:64]}")
 
     async def _query_by_id(
         self, topic: str, message_id: str, *, max_messages: int = 64, timeout: float | None = None
@@ -120,23 +118,34 @@ class MessageAdmin(AdminCalls):
         finder = Finder(self._view_message, self._query_by_key, self._query_by_id, lambda: self._left_s(deadline_ms))
         return await find_journey(finder, message_id, topic=topic, trace_topic=trace_topic)
 
-    async def _view_by_offset(self, message_id: str, deadline_ms: int) -> StoredMessage | None:
-        """Asks the broker in the id, if it belongs to this cluster and has a message with that id."""
+    async def _view_by_offset(
+        self, message_id: str, deadline_ms: int
+    ) -> tuple[StoredMessage | None, ZenitError | None]:
+        """(the message with that id, why a group that may have it did not answer).
+
+        It asks first the group whose master has the address in the id, then the others: a broker that is reached by a name, or
+        has moved, has written other addresses than the one it is known by. What is no such id may look like one; so the
+        others get little time.
+        """
         try:
             host, offset = parse_offset_message_id(message_id)
         except InvalidParameter:
-            return None
-        for broker_name, address in (await self._masters(deadline_ms)).items():
-            if not _is_at(address, host):
-                continue
+            return None, None
+        masters = (await self._masters(deadline_ms)).items()
+        failure: ZenitError | None = None
+        for broker_name, address in sorted(masters, key=lambda master: not _is_at(master[1], host)):
+            until_ms = deadline_ms if _is_at(address, host) else min(deadline_ms, monotonic_ms() + OTHER_GROUP_MS)
             try:
-                _, payload = await self._call(address, ViewMessage(PhysicalOffset(offset)), deadline_ms)
+                _, payload = await self._call(address, ViewMessage(PhysicalOffset(offset)), until_ms)
             except MessageNotFound:
+                continue
+            except ZenitError as error:
+                failure = failure or error
                 continue
             for message in decode_batch(payload, broker_name):
                 if message.offset_message_id == message_id.upper():
-                    return message
-        return None
+                    return message, None
+        return None, failure
 
     async def _page(self, criteria: Criteria, cursor: str | None, max_messages: int, deadline_ms: int) -> QueryPage:
         route = await self._fresh_route(criteria.topic, deadline_ms)
@@ -179,12 +188,9 @@ def _whole(page: QueryPage, max_messages: int, topic: str, timeout_ms: int) -> l
 
 
 def _is_at(address: str, host: HostAddress) -> bool:
-    """Whether "name:port" is the host and port of an id."""
+    """Whether "host:port" is that of an id. False for a name: what it resolves to now says nothing of then."""
     name, _, port = address.rpartition(":")
-    if int(port) != host.port:
-        return False
     try:
-        found: Sequence[Any] = socket.getaddrinfo(name.strip("[]"), None, type=socket.SOCK_STREAM)
-    except OSError:
+        return HostAddress.parse(name.strip("[]"), int(port)) == host
+    except InvalidParameter:
         return False
-    return any(ipaddress.ip_address(entry[4][0].partition("%")[0]).packed == host.ip for entry in found)

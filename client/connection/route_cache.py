@@ -18,7 +18,7 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms
-from ...model.errors import BufferFull, NoRoute, TopicNotFound, WrongCluster, ZenitError
+from ...model.errors import BufferFull, HostNotFound, NoRoute, TopicNotFound, WrongCluster, ZenitError
 from ...model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from ...model.topics.light_queues import routed_topic
 from ...remoting.client import RemotingClient
@@ -66,7 +66,7 @@ class RouteCache:
         self._routes: dict[str, TopicRoute] = {}
         self._marks: dict[str, str] = {}  # how a secured name server names a topic in public: the topic
         self._fetching: set[str] = set()
-        self._listening: set[str] = set()
+        self._listening: dict[str, int] = {}  # publisher: when it was last looked whether it has another address
         self._refused: set[str] = set()  # other clusters that were logged
         self._watchers: list[Callable[[str], None]] = []
         self._lock = threading.Lock()
@@ -234,21 +234,22 @@ class RouteCache:
         self._listen(address, reply.publish_port)
 
     def _listen(self, address: str, publish_port: int) -> None:
-        """Subscribes to the changes of the name server that answered; once for each."""
+        """Subscribes to the changes of the name server that answered. From time to time again: it may have moved."""
         if not publish_port:
             return
         publisher = f"{address.rpartition(':')[0]}:{publish_port}"
+        now_ms = monotonic_ms()
         with self._lock:
-            if publisher in self._listening:
+            if now_ms < self._listening.get(publisher, now_ms - REFRESH_MS) + REFRESH_MS:
                 return
-            self._listening.add(publisher)
+            self._listening[publisher] = now_ms
         keys = self._remoting.keys
         if keys is not None:
             keys.fix(publisher, keys.key_of(address))
         try:
             self._remoting.subscribe(publisher, self._on_published)
-        except BufferFull:  # the refresh every 30 s is enough
-            log.warning("cannot hear route changes publisher=%s", publisher)
+        except (BufferFull, HostNotFound) as error:  # the refresh every 30 s is enough
+            log.warning("cannot hear route changes publisher=%s error=%s", publisher, error)
 
     def _on_published(self, frames: list[bytes]) -> None:
         """First frame: the topic that changed, or nothing for "any of them"."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final
 
-from ..errors import ForeignLog, InvalidName, InvalidParameter
+from ..errors import ConfigError, ForeignLog, InvalidName, InvalidParameter
 
 REPLICAS_MAX: Final = 16
 LAG_MS_MIN: Final = 500
 LAG_MS_MAX: Final = 3_600_000
 TOKEN_LENGTH_MAX: Final = 64
 ADDRESS_LENGTH_MAX: Final = 255
+HOST_LENGTH_MAX: Final = ADDRESS_LENGTH_MAX - len(":65535")
 COUNT_MAX: Final = (1 << 62) - 1
 SIGHTED_EPOCH_MAX: Final = COUNT_MAX // 2
 """No epoch above it was ever given: a foreign value must leave room for the epochs after a restore."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,126}", re.ASCII)
 _GROUP_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -36,6 +39,22 @@ def check_address(key: str, address: str) -> str:
     if not (host and plain and digits and 1 <= int(port) <= 65535 and len(address) <= ADDRESS_LENGTH_MAX):
         raise InvalidParameter(key, address[:ADDRESS_LENGTH_MAX], "host:port")
     return address
+
+
+def check_host(key: str, host: str) -> str:
+    """Returns the DNS name or IP address; raises ConfigError for anything else, such as one with a port."""
+    is_name = all(_LABEL.fullmatch(label) for label in host.removesuffix(".").split("."))
+    if len(host) > HOST_LENGTH_MAX or not (is_name or (":" in host and _is_ip_address(host))):
+        raise ConfigError(key, host[:HOST_LENGTH_MAX], "a DNS name or an IP address, without a port")
+    return host
+
+
+def _is_ip_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_token(key: str, token: str) -> str:

@@ -75,9 +75,9 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/connection/program_end.py _end_child: join",
     ),
     "the system's resolver has deadlines of its own": (
-        "client/administration/admin_messages.py _is_at: socket.getaddrinfo",
         "client/connection/connection.py local_ip_towards: socket.getaddrinfo",
         "remoting/base_socket.py resolve: system_socket.getaddrinfo",
+        "remoting/own_address.py own_address: socket.getaddrinfo",
     ),
     "with NOBLOCK, after RCVTIMEO was set, or the further frames of a message, which come together": (
         "deploy/embedded_zookeeper.py is_serving: connection.recv",

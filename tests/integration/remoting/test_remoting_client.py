@@ -329,6 +329,27 @@ def test_a_subscription_outlives_its_publisher(client: Any, until: Any) -> None:
         assert until(lambda: publisher.publish(b"t", b"2") or [b"t", b"2"] in got)
 
 
+def test_a_subscription_follows_a_publisher_whose_name_has_another_address(
+    client: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[bytes] = []
+    at = "127.0.0.1"
+    asked = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *rest, **named: asked(at if host == "mover" else host, *rest, **named)
+    )
+    with Publisher("127.0.0.1:0") as before:
+        port = before.address.rpartition(":")[2]
+        with Publisher(f"127.0.0.2:{port}") as after:
+            client.subscribe(f"mover:{port}", lambda frames: got.append(frames[1]))
+            assert until(lambda: before.publish(b"t", b"before") or got)
+            client.subscribe(f"mover:{port}", lambda frames: got.append(b"twice"))  # it is heard already
+            at = "127.0.0.2"
+            client.subscribe(f"mover:{port}", lambda frames: got.append(frames[1]))
+            assert until(lambda: after.publish(b"t", b"after") or b"after" in got)
+            assert set(got) == {b"before", b"after"}
+
+
 def test_a_peer_that_answers_nonsense(raw: Any, client: Any) -> None:
     """A malformed reply to a call is an error of its own; the next call has a new connection."""
     import zmq
