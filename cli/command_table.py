@@ -56,6 +56,7 @@ COMMANDS: Final = {
     "explain": CommandRow("commands.rights.policy", "Say whether a user may do something, and by which rule."),
     "controller": CommandRow("commands.controller", "Run a controller in the foreground, or ask the leader."),
     "config": CommandRow("commands.config", "List the settings of each role."),
+    "sbom": CommandRow("commands.installation.sbom", "List what is installed, and check it against a list."),
     "store": CommandRow("commands.store", "Inspect and change a store's files; check running ones."),
     "query-offsets": CommandRow("commands.query_offsets", "List, show and drop the offsets of Spark queries."),
     "bench": CommandRow("bench.bench", "Measure a cluster, and the raw path of this machine."),

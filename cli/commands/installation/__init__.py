@@ -1,0 +1,1 @@
+"""What this installation is made of."""
