@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from ...model.clock import monotonic_ms
@@ -38,6 +39,7 @@ HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
 TIMEOUT_MS: Final = 3_000
 LEAVE_MS: Final = 1_000
 CONFLICTS_MAX: Final = 1_000
+REFUSALS_MAX: Final = 10_000
 
 OnCheck = Callable[[CheckTransaction, bytes], None]
 """(which transaction, the record of its message). It must not block."""
@@ -75,6 +77,7 @@ class Membership:
         self._known: frozenset[str] = frozenset()  # addresses of brokers that are in no route
         self._due_ms: dict[str, int] = {}
         self._conflicts: set[tuple[str, str, str]] = set()  # told already
+        self._refusals: dict[tuple[str, str], str] = {}  # (broker, client id): why, told already
         self._lock = threading.Lock()
         self._process = this_process()
         remoting.on_request(ConsumersChanged, self._on_changed)
@@ -220,24 +223,39 @@ class Membership:
                 self._beat(address)
 
     def _beat(self, address: str) -> None:
-        def on_reply(reply: HeartbeatReply | None, _payload: bytes, error: ZenitError | None) -> None:
+        def on_reply(
+            member: Member, reply: HeartbeatReply | None, _payload: bytes, error: ZenitError | None
+        ) -> None:
             if reply is not None and reply.heartbeat_ms > 0:
                 self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
                 self._note_conflicts(reply)
+                self._refusals.pop((address, member.client_id), None)
             elif error is not None:
                 self._due_ms[address] = monotonic_ms() + TICK_MS  # it is starting, or becoming master, perhaps
-                level = logging.DEBUG if error.retriable else logging.WARNING
-                log.log(level, "heartbeat failed broker=%s error=%s", address, error)
+                self._note_refusal(address, member, error)
 
         with self._lock:
             members = list(self._members.values())
         for member in members:
+            told = partial(on_reply, member)
             try:
                 self._remoting.send_nowait(
-                    address, self._heartbeat(member), None, timeout_ms=TIMEOUT_MS, on_reply=on_reply
+                    address, self._heartbeat(member), None, timeout_ms=TIMEOUT_MS, on_reply=told
                 )
             except ZenitError as error:
-                on_reply(None, b"", error)
+                told(None, b"", error)
+
+    def _note_refusal(self, address: str, member: Member, error: ZenitError) -> None:
+        """I/O thread: warns of what a retry does not mend once, and again when the reason changes or the member was taken."""
+        if error.retriable:
+            log.debug("heartbeat failed broker=%s error=%s", address, error)
+            return
+        if len(self._refusals) >= REFUSALS_MAX:
+            self._refusals.clear()
+        why = str(error)
+        if self._refusals.get((address, member.client_id)) != why:
+            self._refusals[address, member.client_id] = why
+            log.warning("heartbeat failed broker=%s client=%s error=%s", address, member.client_id, error)
 
     def _note_conflicts(self, reply: HeartbeatReply) -> None:
         """Logs each finding of a broker about a group's members once; limited, as the members may be many."""
