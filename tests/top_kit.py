@@ -42,17 +42,26 @@ def replica(role: str, name: str, *, epoch: int = 2, in_sync: list[str] | None =
     return {"role": role, "replica": name, "epoch": epoch, "in_sync": in_sync, "halted": halted}
 
 
-def topic(name: str, *ends: int) -> Document:
-    queues = [{"broker_name": "broker-a", "queue_id": queue_id, "max_offset": end} for queue_id, end in enumerate(ends)]
+def topic(name: str, *ends: int, incarnation: int = 1) -> Document:
+    queues = [
+        {"broker_name": "broker-a", "queue_id": queue_id, "max_offset": end, "incarnation": incarnation}
+        for queue_id, end in enumerate(ends)
+    ]
     return {"topic": name, "queues": queues}
 
 
 def group(
-    name: str, end: int, committed: int | None, *, lag_seconds: float | None = 0.0, of_topic: str = "t"
+    name: str,
+    end: int,
+    committed: int | None,
+    *,
+    lag_seconds: float | None = 0.0,
+    of_topic: str = "t",
+    incarnation: int = 1,
 ) -> Document:
     lag = None if committed is None else end - committed
     row = {"topic": of_topic, "broker_name": "broker-a", "queue_id": 0, "broker_queue_offset": end, "lag": lag}
-    row |= {"consumer_queue_offset": committed, "lag_seconds": lag_seconds}
+    row |= {"consumer_queue_offset": committed, "lag_seconds": lag_seconds, "incarnation": incarnation}
     return {"group": name, "members": ["m"], "lag": lag, "queues": [row]}
 
 

@@ -104,12 +104,13 @@ class GroupHandler:
         reply_json(self._loop, call, document)
 
     def _rows(self, group: str, config: TopicConfig, now_ms: int) -> list[dict[str, Any]]:
-        return [
+        rows = [
             self._progress(group, config.name, queue_id).document(
                 now_ms, owner=self._state.queue_locks.owner(group, config.name, queue_id)
             )
             for queue_id in range(config.read_queues)
         ]
+        return [{**row, "incarnation": config.incarnation} for row in rows]
 
     def _progress(self, group: str, topic: str, queue_id: int) -> QueueProgress:
         begin, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

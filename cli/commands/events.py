@@ -41,7 +41,8 @@ def events(
 ) -> None:
     """Show what happened: elections, in-sync sets, settings, damage, messages held or lost, refused logins.
 
-    docs/events.md explains each event. With --json a line each. A server that does not answer is named on stderr.
+    docs/events.md explains each event. With --json a line each. A server that does not answer is named on stderr; one
+    that refuses too, and then the exit code is 1.
     """
     from ...client.admin import Admin
 
@@ -51,6 +52,8 @@ def events(
         lines.show(admin.events(group=group, since=begin))
         if follow:
             _follow(admin, lines, group, begin)
+    if lines.has_refusals:
+        raise typer.Exit(1)
 
 
 def _follow(admin: Admin, lines: _Lines, group: str | None, begin: datetime | None) -> None:
@@ -60,7 +63,7 @@ def _follow(admin: Admin, lines: _Lines, group: str | None, begin: datetime | No
         try:
             lines.show(admin.events(group=group, since=soon if begin is None else max(begin, soon)))
         except ZenitError as error:  # it may come back
-            note(f"zenit: {error}")
+            lines.tell([str(error)])
 
 
 class _Lines:
@@ -69,7 +72,9 @@ class _Lines:
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self._shown: dict[str, None] = {}
-        self._silent: list[str] = []
+        self._told: list[str] = []
+        self.has_refusals = False
+        """Whether a server refused to tell its events, the last time."""
 
     def show(self, document: dict[str, Any]) -> None:
         """Prints those of an answer that were not printed yet."""
@@ -81,9 +86,23 @@ class _Lines:
             typer.echo(json_line(event) if self._as_json else text)
         while len(self._shown) > SHOWN_MAX:
             del self._shown[next(iter(self._shown))]
-        if document["silent"] and document["silent"] != self._silent:
-            note(f"zenit: no answer from {', '.join(document['silent'])}: their events are missing")
-        self._silent = document["silent"]
+        self.has_refusals = bool(document["refused"])
+        self.tell(missing_text(document))
+
+    def tell(self, why: list[str]) -> None:
+        """Prints on stderr what is missing, and why; the same not twice in turn."""
+        for line in why if why != self._told else ():
+            note(f"zenit: {line}")
+        self._told = why
+
+
+def missing_text(document: dict[str, Any]) -> list[str]:
+    """Why events are missing, a line a reason."""
+    refusals: dict[str, list[str]] = {}
+    for address, why in document["refused"].items():
+        refusals.setdefault(why, []).append(address)
+    silent = [f"no answer from {', '.join(document['silent'])}: their events are missing"] if document["silent"] else []
+    return silent + [f"the events of {', '.join(each)} are missing: {why}" for why, each in refusals.items()]
 
 
 def event_text(event: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 Each `on_...` takes an answer of `Admin`, and the moment at which it came (monotonic ms). Everything kept is bounded: two
 samples of each broker, topic and group that there is, some lags of a group for its trend, the newest events.
+
+A counter of a queue has the topic's incarnation in its name, so that a topic made anew is not compared with the old one.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class TopicOrGroup(NamedTuple):
 
 
 class SeenBroker:
-    """One replica. `statistics` None: it has not answered yet; `why` it did not answer, or None; `is_hidden`: it did, that the
-    user may not see its figures."""
+    """One replica. `statistics` None: it has not answered yet; `why` it gave no figures, or None; `is_hidden`: it is there, but
+    refuses to tell them."""
 
     def __init__(self, about: Document) -> None:
         self.about = about
@@ -147,18 +149,28 @@ class ClusterFigures:
         broker = self.brokers[address]
         broker.why, broker.is_hidden = why, is_hidden
 
-    def on_topics(self, names: Iterable[str]) -> None:
-        """Which topics there are."""
-        self._topics = {name: self._topics.get(name) or SeenSubject() for name in names}
+    def silent_masters(self) -> dict[str, str]:
+        """{address: broker name} of those that the name servers take for masters, and that do not answer."""
+        brokers = self.brokers.items()
+        return {
+            address: broker.about["broker_name"]
+            for address, broker in brokers
+            if broker.role == "silent" and broker.about["broker_id"] == MASTER_ID
+        }
 
-    def on_groups(self, names: Iterable[str]) -> None:
-        """Which groups there are."""
-        self._groups = {name: self._groups.get(name) or SeenSubject() for name in names}
+    def on_topics(self, names: Iterable[str], *, is_whole: bool = True) -> None:
+        """Which topics there are; not `is_whole`: among others, and those that were known stay."""
+        self._topics = _listed(self._topics, names, is_whole)
+
+    def on_groups(self, names: Iterable[str], *, is_whole: bool = True) -> None:
+        """Which groups there are, likewise."""
+        self._groups = _listed(self._groups, names, is_whole)
 
     def on_topic(self, now_ms: int, document: Document) -> None:
         """The ends of a topic's queues."""
         counts: dict[Hashable, int] = {
-            (row["broker_name"], row["queue_id"]): row["max_offset"] for row in document["queues"]
+            (row["broker_name"], row["queue_id"], row.get("incarnation")): row["max_offset"]
+            for row in document["queues"]
         }
         self._topics[document["topic"]].read(CounterSample(now_ms, counts))
 
@@ -166,11 +178,13 @@ class ClusterFigures:
         """How far a group is in each queue."""
         counts: dict[Hashable, int] = {}
         for row in document["queues"]:
-            queue = row["topic"], row["broker_name"], row["queue_id"]
+            queue = row["topic"], row["broker_name"], row["queue_id"], row.get("incarnation")
             counts["in", *queue] = row["broker_queue_offset"]
             if row["consumer_queue_offset"] is not None:
                 counts["out", *queue] = row["consumer_queue_offset"]
         group = self._groups[document["group"]]
+        if _brokers_of(document) != _brokers_of(group.document):
+            group.lags.clear()  # that of other queues is no trend
         group.document = document
         group.read(CounterSample(now_ms, counts))
         if document["lag"] is not None:
@@ -188,8 +202,9 @@ class ClusterFigures:
         """Events, those that are known already perhaps among them."""
         known = {json.dumps(event, sort_keys=True): event for event in (*self._events, *document["events"])}
         self._events = sorted(known.values(), key=lambda event: str(event["ts"]))[-ROWS_MAX:]
-        silent = ", ".join(document["silent"])
-        self.on_seen("events", f"no answer, or no right to ask: {silent}" if silent else None)
+        missing = [f"no answer from {', '.join(document['silent'])}"] if document["silent"] else []
+        missing += dict.fromkeys(document["refused"].values())
+        self.on_seen("events", "; ".join(missing) or None)
 
     def on_seen(self, what: str, why_not: str | None) -> None:
         """Whether something could be asked for; `why_not`: what is shown instead."""
@@ -336,6 +351,15 @@ class ClusterFigures:
             "lag_per_second": _trend(group.lags),
             "span_seconds": None if group.samples is None else group.samples.span_seconds,
         }
+
+
+def _listed(known: dict[str, SeenSubject], names: Iterable[str], is_whole: bool) -> dict[str, SeenSubject]:
+    listed = {name: known.get(name) or SeenSubject() for name in names}
+    return listed if is_whole else {**known, **listed}
+
+
+def _brokers_of(group: Document) -> set[str]:
+    return {row["broker_name"] for row in group.get("queues", ())}
 
 
 def _written(statistics: Document) -> int:

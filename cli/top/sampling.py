@@ -6,6 +6,7 @@ The asyncio loop's thread. What does not answer, or what the user may not see, i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -14,7 +15,7 @@ from ...client.aio.event_loop import OnLoop
 from ...client.connection.connection import Connection
 from ...client.connection.waiting import Waits
 from ...model.clock import datetime_of_ms, monotonic_ms, now_ms
-from ...model.errors import AccessDenied, ConnectionLost, RequestTimeout, ZenitError
+from ...model.errors import NoRoute, ZenitError, is_silence
 from ...model.route import MASTER_ID
 from ...remoting.client_socket import Payload
 from ...remoting.commands import Reply, RequestFor
@@ -54,7 +55,28 @@ class PacedWaits(OnLoop):
 
 
 class PacedAdmin(Admin):
-    """The administration client, with a limit on its requests a second."""
+    """The administration client, with a limit on its requests a second.
+
+    What is asked of several brokers is not asked of those at `passed_over`, which did not answer just now.
+    """
+
+    passed_over: frozenset[str] = frozenset()
+
+    async def _ask_each(
+        self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int
+    ) -> dict[str, bytes]:
+        return await super()._ask_each(self._present(brokers), request, deadline_ms)
+
+    async def _ask_some(
+        self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int, missing: ZenitError
+    ) -> dict[str, bytes]:
+        return await super()._ask_some(self._present(brokers), request, deadline_ms, missing)
+
+    def _present(self, brokers: Mapping[str, str]) -> dict[str, str]:
+        present = {name: address for name, address in brokers.items() if address not in self.passed_over}
+        if brokers and not present:
+            raise NoRoute("*", f"{', '.join(sorted(brokers))}: no answer")
+        return present
 
     def _new_waits(self, connection: Connection) -> Waits:
         return PacedWaits(connection)
@@ -100,33 +122,39 @@ class Sampling:
 
     async def _ask_brokers(self) -> None:
         """The masters first: slaves are compared with them."""
+        self._admin.passed_over = frozenset()
         known = {address: one.about for address, one in self._figures.brokers.items() if one.gone_ms is None}
         for address in sorted(known, key=lambda each: known[each]["broker_id"] != MASTER_ID):
             try:
                 told = (await self._admin.scrub_statistics([address]))[address]
             except ZenitError as error:
-                self._figures.on_silent(address, str(error), is_hidden=isinstance(error, AccessDenied))
+                self._figures.on_silent(address, str(error), is_hidden=not is_silence(error))
             else:
                 self._figures.on_statistics(monotonic_ms(), address, told)
+        silent = self._figures.silent_masters()
+        self._admin.passed_over = frozenset(silent)
+        names = ", ".join(f"{name} ({address})" for address, name in silent.items())
+        self._figures.on_seen("left out", f"topics, groups and queues at {names}: no answer" if silent else None)
 
     async def _ask_lists(self) -> None:
         try:
             topics = await self._admin.topic_configs()
-            self._figures.on_topics(topic["name"] for topic in topics if not topic["system"])
-            self._figures.on_groups(group["name"] for group in await self._admin.groups())
+            is_whole = not self._admin.passed_over
+            self._figures.on_topics((topic["name"] for topic in topics if not topic["system"]), is_whole=is_whole)
+            self._figures.on_groups((group["name"] for group in await self._admin.groups()), is_whole=is_whole)
         except ZenitError as error:
             self._figures.on_seen("topics and groups", str(error))
         else:
             self._figures.on_seen("topics and groups", None)
 
     async def _ask_subjects(self) -> None:
-        """If a broker does not answer, the others are not asked in this round: each question would wait for it."""
+        """If a broker stops to answer meanwhile, this is all of this round: each question would wait for it."""
         for subject in self._figures.subjects():
             try:
                 await self._ask(subject)
             except ZenitError as error:
                 self._figures.on_refused(monotonic_ms(), subject, str(error))
-                if isinstance(error, RequestTimeout | ConnectionLost):
+                if is_silence(error):
                     return
 
     async def _ask(self, subject: TopicOrGroup) -> None:

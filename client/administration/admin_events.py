@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from ...model.clock import monotonic_ms, ms_of_datetime
-from ...model.errors import InvalidParameter, ZenitError
+from ...model.errors import InvalidParameter, ZenitError, is_silence
 from ...model.events.event import HEAD, time_of_text
 from ...remoting.commands import (
     ControllerReply,
@@ -32,11 +33,13 @@ class EventAdmin(AdminCalls):
     async def _events(
         self, *, group: str | None = None, since: datetime | None = None, timeout: float | None = None
     ) -> Document:
-        """{"events": [...], "silent": [address]}: what happened, oldest first; docs/events.md lists the kinds and
-        their fields. `silent`: servers that did not answer, whose events are missing.
+        """{"events": [...], "silent": [address], "refused": {address: why}}: what happened, oldest first; docs/events.md
+        lists the kinds and their fields. Missing are the events of the servers that are `silent`, and of those that
+        `refused` to tell, with what they said.
 
         `group`: a replica group's only, by its broker name. `since`: from then on. Each server keeps its newest 1,000,
-        ZooKeeper each group's newest 500. Raises what the name servers raise if none answers.
+        ZooKeeper each group's newest 500. Raises what the name servers raise if none answers; AccessDenied and the like if
+        all that answer refuse.
         """
         deadline_ms = self._deadline(timeout)
         since_ms = 0 if since is None else ms_of_datetime(since)
@@ -47,7 +50,10 @@ class EventAdmin(AdminCalls):
         for address in self._connection.addresses:
             await self._take(found, address, GetNameServerEvents(since_ms), deadline_ms)
         await self._ask_controllers(found, brokers, deadline_ms)
-        if group is not None and not found.groups and not found.events:
+        if found.refusal is not None and not found.answers:
+            raise found.refusal
+        is_known = bool(found.groups or found.events)
+        if group is not None and not is_known and not found.silent and not found.refused:
             raise InvalidParameter("group", group, "a replica group, by its broker name (see zenit cluster)")
         return found.document()
 
@@ -65,31 +71,37 @@ class EventAdmin(AdminCalls):
     async def _controllers(self, found: _Found, brokers: list[str], deadline_ms: int) -> ControllerReply | None:
         """Who the controllers are, as the one that leads says; None if there are none, or nobody leads."""
         configured: list[str] = []
+        failed: dict[str, ZenitError] = {}
         for address in brokers:
             try:
                 _, payload = await self._call(address, GetBrokerConfig(), _soon(deadline_ms))
-            except ZenitError:
+            except ZenitError as error:
+                failed[address] = error
                 continue
             configured = [str(each) for each in document_of(payload).get("controllers") or ()]
+            failed = {}
             break
+        found.missed(failed)
         for address in configured:
             try:
                 reply, _ = await self._call(address, GetController(), _soon(deadline_ms))
                 if reply.leader and reply.leader != address:
                     reply, _ = await self._call(reply.leader, GetController(), _soon(deadline_ms))
-            except ZenitError:
+            except ZenitError as error:
+                failed[address] = error
                 continue
             if reply.leader:
                 found.silent.update(set(configured) - set(reply.controllers))
                 return reply
-        found.silent.update(configured)
+        found.silent.update(set(configured) - failed.keys())
+        found.missed(failed)
         return None
 
     async def _take(self, found: _Found, address: str, request: RequestFor[JsonReply], deadline_ms: int) -> None:
         try:
             _, payload = await self._call(address, request, _soon(deadline_ms))
-        except ZenitError:
-            found.silent.add(address)
+        except ZenitError as error:
+            found.missed({address: error})
         else:
             found.add(document_of(payload).get("events"))
 
@@ -103,9 +115,22 @@ class _Found:
         self.events: list[Document] = []
         self.groups: set[str] = set()
         self.silent: set[str] = set()
+        self.refused: dict[str, str] = {}
+        self.refusal: ZenitError | None = None  # the first
+        self.answers = 0
+
+    def missed(self, failed: Mapping[str, ZenitError]) -> None:
+        """What servers answered instead of events, by address."""
+        for address, error in failed.items():
+            if is_silence(error):
+                self.silent.add(address)
+            else:
+                self.refused[address] = str(error)
+                self.refusal = self.refusal or error
 
     def add(self, events: object) -> None:
         """Takes an answer; what is no event in it is passed over."""
+        self.answers += 1
         for event in events if isinstance(events, list) else ():
             if not isinstance(event, dict) or not all(isinstance(event.get(name), str) for name in HEAD):
                 continue
@@ -114,7 +139,7 @@ class _Found:
 
     def document(self) -> Document:
         """The answer, in the order of time."""
-        return {"events": sorted(self.events, key=_time), "silent": sorted(self.silent)}
+        return {"events": sorted(self.events, key=_time), "silent": sorted(self.silent), "refused": self.refused}
 
 
 def _time(event: Document) -> int:

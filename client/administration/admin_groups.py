@@ -48,7 +48,7 @@ class GroupAdmin(AdminCalls):
 
     async def _describe_group(self, group: str, *, timeout: float | None = None) -> Document:
         """{group, members, lag, queues: [{topic, broker_name, queue_id, broker_queue_offset, consumer_queue_offset, lag,
-        lag_seconds, owner}], conflicts: [{topic, subscriptions: [{kind, expression, members}]}]}; None = unknown.
+        lag_seconds, owner, incarnation}], conflicts: [{topic, subscriptions: [{kind, expression, members}]}]}; None = unknown.
 
         Raises GroupNotFound.
         """

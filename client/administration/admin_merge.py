@@ -25,7 +25,7 @@ def merge_topics(documents: Iterable[Document]) -> list[Document]:
 def merge_topic_queues(topic: str, documents: Mapping[str, Document]) -> Document:
     """{topic, queues: [{broker_name, queue_id, ...}]} from {broker name: its statistics of the topic}."""
     rows = [
-        {"broker_name": broker_name, **row}
+        {"broker_name": broker_name, **row, "incarnation": document.get("incarnation")}
         for broker_name, document in sorted(documents.items())
         for row in document["queues"]
     ]

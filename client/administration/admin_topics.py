@@ -163,7 +163,10 @@ class TopicAdmin(AdminCalls):
         )
 
     async def _describe_topic(self, topic: str, *, timeout: float | None = None) -> Document:
-        """{topic, queues: [{broker_name, queue_id, min_offset, max_offset, last_stored_at_ms}]}."""
+        """{topic, queues: [{broker_name, queue_id, min_offset, max_offset, last_stored_at_ms, incarnation}]}.
+
+        `incarnation`: another number once the topic was deleted and made again.
+        """
         deadline_ms = self._deadline(timeout)
         brokers = masters_of(await self._fresh_route(topic, deadline_ms))
         return merge_topic_queues(topic, await self._documents(brokers, GetTopicStatistics(topic), deadline_ms))

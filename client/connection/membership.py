@@ -223,9 +223,7 @@ class Membership:
                 self._beat(address)
 
     def _beat(self, address: str) -> None:
-        def on_reply(
-            member: Member, reply: HeartbeatReply | None, _payload: bytes, error: ZenitError | None
-        ) -> None:
+        def on_reply(member: Member, reply: HeartbeatReply | None, _payload: bytes, error: ZenitError | None) -> None:
             if reply is not None and reply.heartbeat_ms > 0:
                 self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
                 self._note_conflicts(reply)
@@ -239,9 +237,7 @@ class Membership:
         for member in members:
             told = partial(on_reply, member)
             try:
-                self._remoting.send_nowait(
-                    address, self._heartbeat(member), None, timeout_ms=TIMEOUT_MS, on_reply=told
-                )
+                self._remoting.send_nowait(address, self._heartbeat(member), None, timeout_ms=TIMEOUT_MS, on_reply=told)
             except ZenitError as error:
                 told(None, b"", error)
 

@@ -33,6 +33,7 @@ from .calls import (
     WaitsForItself,
     WrongCluster,
     WrongEventLoop,
+    is_silence,
 )
 from .consuming import (
     AllocationConflict,
@@ -305,6 +306,7 @@ __all__ = [
     "ZooKeeperUnavailable",
     "error_classes",
     "error_from_wire",
+    "is_silence",
 ]
 
 

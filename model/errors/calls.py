@@ -160,6 +160,11 @@ class HandshakeFailed(ConnectionLost):
         return f"{self.address} {self.reason}"
 
 
+def is_silence(error: ZenitError) -> bool:
+    """Whether nobody answered. A server that refuses, or answers by another error, is there."""
+    return isinstance(error, RequestTimeout | ConnectionLost) and not isinstance(error, HandshakeFailed)
+
+
 class RemoteProtocolError(ZenitError):
     """The other side broke the protocol. Args: what."""
 

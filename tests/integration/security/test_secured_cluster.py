@@ -112,13 +112,14 @@ def test_rights_outlive_the_master_that_stored_them(cluster: LocalCluster, tmp_p
                 producer.send(Message("orders", b"x"), timeout=2)
 
 
-def test_top_says_what_its_user_may_not_see(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_top_and_events_say_what_their_user_may_not_see(cluster: LocalCluster, tmp_path: Path) -> None:
     key = a_strangers_key(cluster, tmp_path, "viewer")
     rules = (parse_rule(RuleEffect.ALLOW, "list", "topic:*"),)
     with Admin(namesrv=cluster.namesrv, key=cluster.key(), timeout=20) as admin:
         admin.put_security_row(User("viewer", (read_key_file(key).pair.public,), rules=rules))
         arguments = ("top", "--once", "--json", "--interval", "0.5", "--namesrv", cluster.namesrv, "--user", key)
         done = zenit(*arguments, home=tmp_path)
+        events = zenit("events", "--namesrv", cluster.namesrv, "--user", key, home=tmp_path)
         admin.delete_security_row(RowKind.USER, "viewer")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -127,6 +128,9 @@ def test_top_says_what_its_user_may_not_see(cluster: LocalCluster, tmp_path: Pat
     (orders,) = (topic for topic in document["topics"] if topic["topic"] == "orders")
     assert "may not get on topic:orders" in orders["why"]
     assert document["groups"] == []
+    assert "may not get on cluster" in document["unseen"]["events"]
+    assert (events.returncode, events.stdout) == (1, "")
+    assert "may not get on cluster" in events.stderr
 
 
 def test_keys_are_their_owners_alone(cluster: LocalCluster) -> None:

@@ -208,11 +208,51 @@ def test_who_is_shown_is_asked_each_time_and_the_others_by_turns(figures: Cluste
     assert TopicOrGroup(False, names[-1]) in figures.subjects()[: 1 + ROWS_MAX]
 
 
+def test_a_topic_made_anew_is_not_compared_with_the_old_one(figures: ClusterFigures) -> None:
+    figures.on_topics(["t"])
+    figures.on_groups(["g"])
+    for at_ms, life, end, committed in ((0, 1, 10, 5), (1_000, 2, 900, 800), (2_000, 2, 910, 805)):
+        figures.on_topic(at_ms, topic("t", end, incarnation=life))
+        figures.on_group(at_ms, group("g", end, committed, incarnation=life))
+        rates = [(10.0, 5.0)] if at_ms == 2_000 else [(None, None)]
+        for table in ("topics", "groups"):
+            assert picked(figures, table, "in_per_second", "out_per_second") == rates, at_ms
+
+
+def test_what_a_list_leaves_out_stays_if_not_everybody_was_asked(figures: ClusterFigures) -> None:
+    figures.on_topics(["t", "u"])
+    figures.on_groups(["g", "h"])
+    figures.on_topics(["t", "v"], is_whole=False)
+    figures.on_groups(["g"], is_whole=False)
+    assert picked(figures, "topics", "topic") == [("t",), ("u",), ("v",)]
+    assert picked(figures, "groups", "group") == [("g",), ("h",)]
+    figures.on_topics(["t"])
+    assert picked(figures, "topics", "topic") == [("t",)]
+
+
+def test_the_lag_of_other_queues_is_no_trend(figures: ClusterFigures) -> None:
+    figures.on_groups(["g"])
+    figures.on_group(0, group("g", 900, 0))
+    fewer = group("g", 10, 0)
+    fewer["queues"][0]["broker_name"] = "broker-b"
+    figures.on_group(1_000, fewer)
+    assert picked(figures, "groups", "lag", "lag_per_second") == [(10, None)]
+
+
+def test_masters_that_do_not_answer_are_named(figures: ClusterFigures) -> None:
+    figures.on_cluster(0, cluster(broker("a:1"), broker("a:2", broker_id=1), broker("b:1", "broker-b")))
+    figures.on_silent("a:1", "no reply")
+    figures.on_silent("a:2", "no reply")
+    figures.on_silent("b:1", "may not", is_hidden=True)
+    assert figures.silent_masters() == {"a:1": "broker-a"}
+
+
 def test_the_newest_events_are_shown_once(figures: ClusterFigures) -> None:
-    figures.on_events({"events": [event(number) for number in range(30)], "silent": ["a:1"]})
-    figures.on_events({"events": [event(number) for number in range(28, 32)], "silent": ["a:1"]})
+    figures.on_events({"events": [event(number) for number in range(30)], "silent": ["a:1"], "refused": {}})
+    missing = {"silent": ["a:1"], "refused": {"a:2": "may not", "a:3": "may not"}}
+    figures.on_events({"events": [event(number) for number in range(28, 32)], **missing})
     document = figures.document(0)
     assert document["events"] == [event(number) for number in range(12, 32)]
-    assert document["unseen"] == {"events": "no answer, or no right to ask: a:1"}
-    figures.on_events({"events": [], "silent": []})
+    assert document["unseen"] == {"events": "no answer from a:1; may not"}
+    figures.on_events({"events": [], "silent": [], "refused": {}})
     assert figures.document(0)["unseen"] == {}

@@ -22,7 +22,7 @@ def figures() -> ClusterFigures:
         found.on_topic(at_ms, topic("t07", sent))
         found.on_group(at_ms, group("g", sent, sent // 2, of_topic="t07", lag_seconds=1.5))
     found.on_refused(2_000, TopicOrGroup(True, "hidden"), "user 'u' may not get on group:hidden")
-    found.on_events({"events": [event(1), event(2, "disk_failed", "critical")], "silent": []})
+    found.on_events({"events": [event(1), event(2, "disk_failed", "critical")], "silent": [], "refused": {}})
     return found
 
 

@@ -12,7 +12,7 @@ from zenitmq.cli.top import sampling as asking
 from zenitmq.cli.top.figures import ClusterFigures
 from zenitmq.cli.top.sampling import REQUESTS_MAX, PacedAdmin, PacedWaits, Sampling
 from zenitmq.client.aio.event_loop import OnLoop
-from zenitmq.model.errors import AccessDenied, GroupNotFound, NoRoute, RequestTimeout, ZenitError
+from zenitmq.model.errors import AccessDenied, ConnectionLost, GroupNotFound, NoRoute, RequestTimeout, ZenitError
 from zenitmq.remoting.commands import Done, GetBrokerStatistics
 
 
@@ -22,6 +22,7 @@ class Cluster:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.failing: dict[str, ZenitError] = {}
+        self.passed_over: frozenset[str] = frozenset()
         self.brokers = [broker("a:1"), broker("b:1", "broker-b")]
 
     def _on(self, call: str, subject: str = "") -> None:
@@ -57,7 +58,7 @@ class Cluster:
     async def events(self, *, since: object) -> dict[str, Any]:
         self._on("events")
         self.since = since
-        return {"events": [event(1)], "silent": []}
+        return {"events": [event(1)], "silent": [], "refused": {}}
 
 
 def rounds(admin: Cluster, count: int = 1) -> dict[str, Any]:
@@ -107,14 +108,51 @@ def test_masters_are_asked_first() -> None:
     assert admin.calls[1:4] == ["statistics a:1", "statistics b:1", "statistics a:2"]
 
 
-def test_a_broker_that_does_not_answer_costs_a_round_two_waits() -> None:
-    """The first group that would wait for it ends the questions about topics and groups."""
+def test_a_broker_that_falls_silent_during_a_round_ends_it() -> None:
+    """The first group that would wait for it is the last question about topics and groups."""
     admin = Cluster()
     admin.failing = {name: RequestTimeout(name, 1500) for name in ("b:1", "g")}
     document = rounds(admin)
     assert admin.calls[3:] == ["topics", "groups", "group g", "events"]
     assert [row["role"] for row in document["brokers"]] == ["master", "silent"]
     assert document["groups"][0]["why"] == str(admin.failing["g"])
+
+
+def test_a_dead_master_that_is_still_registered_is_asked_once_a_round() -> None:
+    """The others' topics and groups go on; the page says whose are missing."""
+    admin = Cluster()
+    admin.failing = {"b:1": ConnectionLost("b:1")}
+    document = rounds(admin, 2)
+    assert admin.calls.count("statistics b:1") == 2
+    assert admin.calls[-3:] == ["group g", "group h", "topic t"]
+    assert admin.passed_over == {"b:1"}
+    assert document["unseen"] == {"left out": "topics, groups and queues at broker-b (b:1): no answer"}
+    admin.failing = {}
+    assert rounds(admin)["unseen"] == {}
+    assert not admin.passed_over
+
+
+def test_who_is_passed_over_is_not_asked_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = PacedAdmin.__new__(PacedAdmin)
+    asked: list[str] = []
+
+    async def masters(_: object, _deadline_ms: int) -> dict[str, str]:
+        return {"broker-a": "a:1", "broker-b": "b:1"}
+
+    async def call(_: object, address: str, *_request: object) -> tuple[Done, bytes]:
+        asked.append(address)
+        return Done(), b'{"groups": [], "members": [], "queues": []}'
+
+    monkeypatch.setattr(PacedAdmin, "_masters", masters)
+    monkeypatch.setattr(PacedAdmin, "_call", call)
+    monkeypatch.setattr(PacedAdmin, "_deadline", lambda *_: 0)
+    admin.passed_over = frozenset({"b:1"})
+    asyncio.run(admin.groups())
+    asyncio.run(admin.describe_group("g"))
+    assert asked == ["a:1", "a:1"]
+    admin.passed_over = frozenset({"a:1", "b:1"})
+    with pytest.raises(NoRoute, match="broker-a, broker-b: no answer"):
+        asyncio.run(admin.groups())
 
 
 def test_what_the_user_may_not_see_is_said() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from zenitmq.client.administration.admin_events import _Found
+from zenitmq.model.errors import AccessDenied, ConnectionLost, HandshakeFailed, RequestTimeout
 
 
 def event(ts: str, **facts: Any) -> dict[str, Any]:
@@ -22,7 +23,17 @@ def test_answers_are_in_the_order_of_time() -> None:
     found.add([EARLY])
     found.silent.add("h:2")
     found.silent.add("h:1")
-    assert found.document() == {"events": [EARLY, LATE], "silent": ["h:1", "h:2"]}
+    assert found.document() == {"events": [EARLY, LATE], "silent": ["h:1", "h:2"], "refused": {}}
+
+
+def test_who_refuses_is_not_silent() -> None:
+    found = _Found(0, None)
+    denied = AccessDenied("viewer", "get", "cluster")
+    found.missed({"h:1": denied, "h:2": HandshakeFailed("h:2", "ended"), "h:3": RequestTimeout("x", 1)})
+    found.missed({"h:4": ConnectionLost("h:4")})
+    assert found.document()["silent"] == ["h:3", "h:4"]
+    assert found.document()["refused"] == {"h:1": str(denied), "h:2": "h:2 ended"}
+    assert (found.refusal, found.answers) == (denied, 0)
 
 
 def test_one_groups_are_those_that_name_it() -> None:

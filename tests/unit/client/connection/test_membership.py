@@ -55,9 +55,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_a_refusal_is_told_once_and_again_when_it_changes(
-    remoting: Remoting, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refusal_is_told_once_and_again_when_it_changes(remoting: Remoting, caplog: pytest.LogCaptureFixture) -> None:
     remoting.answers["reader-1"] = AccessDenied("billing", "sub", "group:readers")
     for _ in range(5):
         remoting.tick()
