@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Self
 
 from ..client.admin import Admin
-from ..client.connection.client_keys import remember_key
+from ..client.connection.client_keys import ENVIRONMENT_KEY, forget_key, remember_key
 from ..deploy.cluster_keys import ADMINISTRATOR
 from ..deploy.cluster_record import ProcessRecord
 from ..deploy.drills.drilled_cluster import HEALTHY_MS, DrilledCluster
@@ -73,7 +73,9 @@ class LocalCluster:
             cluster.wait_healthy()
             self._cluster = cluster
             if self._secure:
-                remember_key((cluster.namesrv,), self.key())
+                name_servers = (cluster.namesrv,)
+                remember_key(name_servers, self.key())
+                started.callback(forget_key, name_servers)
             self._stack = started.pop_all()
         return self
 
@@ -93,6 +95,14 @@ class LocalCluster:
         if not self._secure:
             raise InvalidParameter("key", user, "a secured cluster: LocalCluster(secure=True)")
         return os.path.join(self.directory, KEYS, f"{user}.key")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment for a program that is to find this cluster: this process's, $ZENIT_NAMESRV, and $ZENIT_KEY with
+        the administrator's key of a secured one."""
+        environ = {**os.environ, "ZENIT_NAMESRV": self.namesrv}
+        environ.pop(ENVIRONMENT_KEY, None)
+        return environ | ({ENVIRONMENT_KEY: self.key()} if self._secure else {})
 
     @property
     def directory(self) -> str:

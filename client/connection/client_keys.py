@@ -30,6 +30,12 @@ def remember_key(name_servers: tuple[str, ...], path: str) -> None:
     _of_process.update(dict.fromkeys(name_servers, path))
 
 
+def forget_key(name_servers: tuple[str, ...]) -> None:
+    """Whoever is at these addresses later is another cluster."""
+    for each in name_servers:
+        _of_process.pop(each, None)
+
+
 def key_path(
     argument: str | None,
     name_servers: tuple[str, ...],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 
 def test_a_command_talks_to_the_cluster_of_its_context(one_broker: LocalCluster, tmp_path: Path) -> None:
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    environment = {**one_broker.environ, "XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}
     environment.pop("ZENIT_NAMESRV", None)
 
     def zenit(*arguments: str, status: int = 0, **more: str) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_kit import remoting_of
 
 from zenitmq import Admin, Message, Producer
-from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import SendBack
 from zenitmq.testing import LocalCluster
 
@@ -20,16 +20,21 @@ ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 
 @pytest.fixture(scope="module")
-def namesrv() -> Iterator[str]:
-    with LocalCluster() as cluster:
-        yield cluster.namesrv
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as started:
+        yield started
 
 
 @pytest.fixture
-def zenit(namesrv: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+def namesrv(cluster: LocalCluster) -> str:
+    return cluster.namesrv
+
+
+@pytest.fixture
+def zenit(cluster: LocalCluster) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [ZENIT, *arguments, "--namesrv", namesrv]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        command = [ZENIT, *arguments, "--namesrv", cluster.namesrv]
+        done = subprocess.run(command, env=cluster.environ, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -38,7 +43,7 @@ def zenit(namesrv: str) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 def give_up(namesrv: str, group: str, topic: str, *bodies: bytes) -> None:
     """Sends messages that the group gives up at once."""
-    with Admin(namesrv) as admin, Producer(namesrv=namesrv) as producer, RemotingClient() as client:
+    with Admin(namesrv) as admin, Producer(namesrv=namesrv) as producer, remoting_of(namesrv) as client:
         admin.create_topic(topic, queues=1)
         for body in bodies:
             receipt = producer.send(Message(topic, body, tags="buy"))

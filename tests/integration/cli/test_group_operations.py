@@ -42,6 +42,7 @@ def zenit(cluster: LocalCluster, *arguments: str, status: int = 0) -> str:
     """What `zenit controller` prints; its one line on stderr where it is to fail."""
     done = subprocess.run(
         [ZENIT, "controller", *arguments, "--namesrv", cluster.namesrv],
+        env=cluster.environ,
         capture_output=True,
         text=True,
         timeout=60,

@@ -18,7 +18,9 @@ ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 def run(cluster: LocalCluster, *arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
     command = [ZENIT, *arguments, "--namesrv", cluster.namesrv]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, input=lines)
+    return subprocess.run(
+        command, env=cluster.environ, check=False, capture_output=True, text=True, timeout=60, input=lines
+    )
 
 
 def zenit(cluster: LocalCluster, *arguments: str) -> str:

@@ -15,9 +15,9 @@ from zenitmq.testing import LocalCluster
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 
-def fails(*arguments: str) -> tuple[int, str]:
+def fails(*arguments: str, cluster: LocalCluster | None = None) -> tuple[int, str]:
     """(exit code, what it said). At home nobody has started a cluster."""
-    nowhere = os.environ | {"HOME": "/nonexistent"}
+    nowhere = (os.environ if cluster is None else cluster.environ) | {"HOME": "/nonexistent"}
     done = subprocess.run([ZENIT, *arguments], input=b"", capture_output=True, timeout=60, check=False, env=nowhere)
     said = done.stderr.decode()
     assert said.count("\n") == 1, said
@@ -64,7 +64,8 @@ def test_a_host_without_an_address_is_told() -> None:
 
 def test_names_that_are_not_there(one_broker: LocalCluster) -> None:
     where = ("--namesrv", one_broker.namesrv)
-    subprocess.run([ZENIT, "topic", "create", "mistaken", *where], capture_output=True, timeout=60, check=True)
+    command = [ZENIT, "topic", "create", "mistaken", *where]
+    subprocess.run(command, env=one_broker.environ, capture_output=True, timeout=60, check=True)
     for arguments, part in (
         (("produce", "mistakne"), "did you mean 'mistaken'?"),
         (("produce", "zzz"), "create it: zenit topic create zzz"),
@@ -76,20 +77,22 @@ def test_names_that_are_not_there(one_broker: LocalCluster) -> None:
         (("controller", "status", "broker-a", "--controllers", one_broker.namesrv), "another role"),
         (("controller", "status", "broker-a"), "no registered broker that answers has controllers"),
     ):
-        code, said = fails(*arguments, *where)
+        code, said = fails(*arguments, *where, cluster=one_broker)
         assert (code, part in said) == (1, True), said
 
 
 def test_a_broker_given_as_name_server_is_told(one_broker: LocalCluster) -> None:
     broker = one_broker.process(one_broker.brokers[0])
-    code, said = fails("topic", "list", "--namesrv", broker.address)
+    code, said = fails("topic", "list", "--namesrv", broker.address, cluster=one_broker)
     assert (code, "a server of another role, such as a broker, answers there" in said) == (1, True), said
 
 
 def test_ctrl_c_ends_a_bench_without_a_word(one_broker: LocalCluster) -> None:
     """A terminal signals the whole process group, workers among it."""
     command = [ZENIT, "bench", "produce", "--seconds", "60", "--limit-seconds", "0", "--namesrv", one_broker.namesrv]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, env=one_broker.environ, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
         assert process.stderr is not None
         line = b""
         while b"bench: produce" not in line:

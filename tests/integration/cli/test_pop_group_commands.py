@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from client_kit import remoting_of
+
 from zenitmq import Admin, LeaseExpired, Message, Producer, aio
 from zenitmq.remoting import commands
-from zenitmq.remoting.client import RemotingClient
 from zenitmq.testing import LocalCluster
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
@@ -19,18 +20,18 @@ ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 def zenit(cluster: LocalCluster, *arguments: str) -> str:
     command = [ZENIT, *arguments, "--namesrv", cluster.namesrv]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, env=cluster.environ, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def pop(cluster: LocalCluster, count: int) -> list[tuple[int, int, str, tuple[int, ...]]]:
-    with Admin(cluster.namesrv) as admin, RemotingClient() as client:
+    with Admin(cluster.namesrv) as admin, remoting_of(cluster.namesrv) as client:
         (broker,) = admin.cluster()["brokers"]
         request = commands.PopMessages("poppers", "popped", count, 30_000, wait_ms=5_000)
         return list(client.call(broker["address"], request, timeout_ms=10_000)[0].parts)
 
 
 def ack(cluster: LocalCluster, handle: str, bits: int) -> int:
-    with Admin(cluster.namesrv) as admin, RemotingClient() as client:
+    with Admin(cluster.namesrv) as admin, remoting_of(cluster.namesrv) as client:
         (broker,) = admin.cluster()["brokers"]
         request = commands.AckMessages("poppers", "popped", ((handle, bits),))
         ((code, _),) = client.call(broker["address"], request, timeout_ms=10_000)[0].rows

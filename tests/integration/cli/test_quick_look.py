@@ -20,7 +20,12 @@ WAIT_S = 60
 
 def zenit(cluster: LocalCluster, *arguments: str, stdin: bytes = b"") -> bytes:
     done = subprocess.run(
-        [ZENIT, *arguments, "--namesrv", cluster.namesrv], input=stdin, capture_output=True, timeout=WAIT_S, check=False
+        [ZENIT, *arguments, "--namesrv", cluster.namesrv],
+        env=cluster.environ,
+        input=stdin,
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -28,7 +33,9 @@ def zenit(cluster: LocalCluster, *arguments: str, stdin: bytes = b"") -> bytes:
 
 @contextmanager
 def running(cluster: LocalCluster, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([ZENIT, *arguments, "--namesrv", cluster.namesrv], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [ZENIT, *arguments, "--namesrv", cluster.namesrv], env=cluster.environ, stdout=subprocess.PIPE
+    ) as process:
         try:
             yield process
         finally:
@@ -114,11 +121,10 @@ def test_a_shell_completes_topics_and_groups(one_broker: LocalCluster) -> None:
     zenit(one_broker, "group", "create", "completers")
     for line, name in (("zenit topic describe comple", "completed"), ("zenit group describe comple", "completers")):
         environment = {
-            **os.environ,
+            **one_broker.environ,
             "_ZENIT_COMPLETE": "complete_bash",
             "COMP_WORDS": line,
             "COMP_CWORD": "3",
-            "ZENIT_NAMESRV": one_broker.namesrv,
         }
         done = subprocess.run([ZENIT], env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert done.stdout.split() == [name], done.stderr

@@ -68,7 +68,7 @@ def test_a_user_is_made_changed_explained_and_deleted(zenit: Callable[..., Any])
         {"of": "billing", "rule": "allow pub,sub on topic:or* from 10.0.0.0/8"}
     ]
     zenit("user", "delete", "billing")
-    assert zenit("user", "list", "--json") == []
+    assert [user for user in zenit("user", "list", "--json") if user["version"]] == [], "but those of the trusted file"
 
 
 def test_keys_are_changed_without_a_gap_and_limits_are_set(zenit: Callable[..., Any]) -> None:

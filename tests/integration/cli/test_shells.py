@@ -27,14 +27,14 @@ def needs(shell: str) -> pytest.MarkDecorator:
 
 def environment(cluster: LocalCluster, home: Path) -> dict[str, str]:
     path = f"{Path(ZENIT).parent}:{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "HOME": str(home), "ZENIT_NAMESRV": cluster.namesrv, "TERM": "xterm"}
+    return {**cluster.environ, "PATH": path, "HOME": str(home), "TERM": "xterm"}
 
 
 @pytest.fixture(scope="module")
 def named(one_broker: LocalCluster) -> LocalCluster:
     """With the one topic whose name begins so."""
     command = [ZENIT, "topic", "create", "tabbed-in-shells", "--queues", "1", "--namesrv", one_broker.namesrv]
-    subprocess.run(command, capture_output=True, timeout=WAIT_S, check=True)
+    subprocess.run(command, env=one_broker.environ, capture_output=True, timeout=WAIT_S, check=True)
     return one_broker
 
 

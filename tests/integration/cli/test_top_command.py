@@ -35,7 +35,7 @@ def test_once_there_is_one_document_with_rates(one_broker: LocalCluster) -> None
             "--namesrv",
             one_broker.namesrv,
         ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(command, env=one_broker.environ, stdout=subprocess.PIPE) as process:
             while process.poll() is None:
                 producer.send_bodies("busy", [b"meanwhile"] * 10)
             assert process.stdout is not None
@@ -55,7 +55,9 @@ def test_once_there_is_one_document_with_rates(one_broker: LocalCluster) -> None
 def test_on_a_terminal_keys_sort_and_end_it(one_broker: LocalCluster) -> None:
     ours, its = pty.openpty()
     command = [ZENIT, "top", "--interval", "0.5", "--namesrv", one_broker.namesrv]
-    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, env=one_broker.environ, stdin=its, stdout=its, stderr=its, start_new_session=True
+    ) as process:
         os.close(its)
         drawn = read_until(ours, rb"sorted by in")
         os.write(ours, b"l")
@@ -76,5 +78,5 @@ def read_until(terminal: int, wanted: bytes) -> bytes:
 
 def test_a_wrong_order_is_wrong_usage(one_broker: LocalCluster) -> None:
     command = [ZENIT, "top", "--sort", "size", "--namesrv", one_broker.namesrv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    done = subprocess.run(command, env=one_broker.environ, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert (done.returncode, "expected in, out or lag" in done.stderr) == (2, True)

@@ -22,7 +22,7 @@ ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 def zenit(cluster: LocalCluster, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     command = [ZENIT, *arguments, "--namesrv", cluster.namesrv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=cluster.environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -22,7 +22,9 @@ WAIT_S = 60
 
 def zenit(cluster: LocalCluster, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     command = [ZENIT, *arguments, "--namesrv", cluster.namesrv]
-    done = subprocess.run(command, input="", capture_output=True, text=True, timeout=WAIT_S, check=False)
+    done = subprocess.run(
+        command, env=cluster.environ, input="", capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
     assert done.returncode == code, done.stderr
     return done
 
@@ -43,7 +45,7 @@ def test_a_listing_goes_on_a_document_a_line(command: str, one_broker: LocalClus
     zenit(one_broker, "topic", "create", "watched", "--queues", "1")
     zenit(one_broker, "group", "create", "watchers")
     arguments = [ZENIT, *command.split(), "--watch", "0.1", "--json", "--namesrv", one_broker.namesrv]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(arguments, env=one_broker.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         for _ in range(3):
@@ -54,7 +56,7 @@ def test_a_listing_goes_on_a_document_a_line(command: str, one_broker: LocalClus
 
 def test_status_too_and_it_ends_with_its_reader(one_broker: LocalCluster) -> None:
     command = [ZENIT, "status", "--dir", one_broker.directory, "--watch=0.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=one_broker.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"cluster ")
@@ -65,7 +67,9 @@ def test_status_too_and_it_ends_with_its_reader(one_broker: LocalCluster) -> Non
 def test_on_a_terminal_ctrl_c_gives_the_screen_back(one_broker: LocalCluster) -> None:
     ours, its = pty.openpty()
     command = [ZENIT, "cluster", "--watch", "0.1", "--namesrv", one_broker.namesrv]
-    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, env=one_broker.environ, stdin=its, stdout=its, stderr=its, start_new_session=True
+    ) as process:
         os.close(its)
         drawn = b""
         while drawn.count(b"\x1b[H") < 3:
@@ -117,7 +121,9 @@ def test_a_request_gets_its_reply(one_broker: LocalCluster) -> None:
         answer = zenit(one_broker, "request", "asked", "--body", "2 + 2", "--timeout", "30")
         assert answer.stdout == "2 + 2\n"
         command = [ZENIT, "request", "asked", "--json", "--prop", "unit=EUR", "--namesrv", one_broker.namesrv]
-        piped = subprocess.run(command, input=b"from\nstdin", capture_output=True, timeout=WAIT_S, check=True)
+        piped = subprocess.run(
+            command, env=one_broker.environ, input=b"from\nstdin", capture_output=True, timeout=WAIT_S, check=True
+        )
         assert json.loads(piped.stdout)["body"] == "from\nstdin"
         assert process.stdout is not None
         assert process.stdout.read() == b"2 + 2\nfrom\nstdin\n"
@@ -127,7 +133,7 @@ def test_a_request_gets_its_reply(one_broker: LocalCluster) -> None:
 def answering(cluster: LocalCluster, topic: str, *arguments: str) -> subprocess.Popen[bytes]:
     """`zenit reply`, whose group has begun: what is asked from now on it gets."""
     command: Sequence[str] = [ZENIT, "reply", topic, "--group", f"of-{topic}", *arguments, "--namesrv", cluster.namesrv]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, env=cluster.environ, stdout=subprocess.PIPE)
     while True:
         groups = json.loads(zenit(cluster, "group", "list", "--json").stdout)
         if any(group["name"] == f"of-{topic}" and group["members"] for group in groups):

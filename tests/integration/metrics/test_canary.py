@@ -26,7 +26,7 @@ def address() -> str:
 @pytest.fixture
 def canary(one_broker: LocalCluster, address: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "zenitmq", "canary", "--namesrv", one_broker.namesrv, "--metrics-bind", address]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=one_broker.environ, stderr=subprocess.DEVNULL)
     yield process
     process.kill()
     process.wait(10)
