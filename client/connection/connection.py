@@ -16,7 +16,7 @@ from typing import Final
 from weakref import WeakSet
 
 from ...model.clock import monotonic_ms
-from ...model.errors import BufferFull, ClientClosed, TopicNotFound, ZenitError
+from ...model.errors import BufferFull, ClientClosed, InvalidParameter, TopicNotFound, ZenitError
 from ...model.names import TIMER_TOPIC
 from .client_keys import key_path, new_remoting
 from .cluster import name_servers_or_engine
@@ -122,9 +122,13 @@ def connect(namesrv: str | None, *, key: str | None = None, cluster_id: str = ""
 
     It opens no socket yet, but starts an engine. An existing connection is shared while its cluster still exists. `cluster_id`:
     of the intended cluster, if the caller knows it; no other cluster is then accepted. `key`: the caller's key file, or see
-    `client_keys`. Raises KeyFileRefused.
+    `client_keys`. Raises KeyFileRefused, and InvalidParameter for the key of an engine.
     """
     addresses = name_servers_or_engine(namesrv)
+    if key and is_engine(addresses[0]):
+        raise InvalidParameter(
+            "key", key, f"none with {addresses[0]}: an engine is inside this program, and asks for no key"
+        )
     path = "" if is_engine(addresses[0]) else key_path(key, addresses)
     wanted = addresses, cluster_id, path
     shared = _open.get(wanted)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import field
@@ -25,10 +24,10 @@ from typing import Any, Final
 from ...model.errors import InvalidParameter, KeyFileRefused
 from ...model.plain_dataclass import dataclass
 from ...model.security.principals import check_public_key
+from .guarded_file import PRIVATE, read_guarded
 
 FILE_BYTES_MAX: Final = 64 * 1024
 SERVERS_MAX: Final = 1024
-OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,8 @@ def key_file_text(key: KeyFile) -> str:
 
 
 def read_key_file(path: str) -> KeyFile:
-    """The content of the file. Raises KeyFileRefused if it is missing or wrong, or if its group or others may read it."""
+    """The content of the file. Raises KeyFileRefused if it is missing or wrong, if its group or others may read it, or if it
+    is another account's than root's or one's own."""
     return parse_key_file(_read_own(path), path)
 
 
@@ -95,28 +95,8 @@ def read_secret(path: str) -> str:
 
 
 def _read_own(path: str) -> str:
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8", opener=_opened) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise KeyFileRefused(path, "it is no file")
-            if mode & OTHERS:
-                raise KeyFileRefused(
-                    path, f"others than its owner may use it (mode {mode & 0o777:o}): chmod 600 {path}"
-                )
-            text = file.read(FILE_BYTES_MAX + 1)
-    except UnicodeDecodeError:
-        raise KeyFileRefused(path, "it is no text") from None
-    except OSError as error:
-        raise KeyFileRefused(path, f"it cannot be read ({error.strerror}); `zenit key new` makes one") from None
-    if len(text) > FILE_BYTES_MAX:
-        raise KeyFileRefused(path, f"it is longer than {FILE_BYTES_MAX} bytes")
-    return text
-
-
-def _opened(path: str, flags: int) -> int:
-    """Without waiting: a named pipe would wait for its writer, before we could see that it is no file."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    absent = "; `zenit key new` makes one"
+    return read_guarded(path, forbidden=PRIVATE, bytes_max=FILE_BYTES_MAX, absent=absent)
 
 
 def write_key_file(path: str, key: KeyFile, *, replace: bool = False) -> None:
@@ -131,7 +111,6 @@ def write_key_file(path: str, key: KeyFile, *, replace: bool = False) -> None:
                 "it exists already, and whoever uses it would be locked out: move it away, or choose another name; "
                 f"to grant the key in it: zenit user create {key.user} --key PUBLIC",
             )
-        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:

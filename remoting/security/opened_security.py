@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final
 
 from ...model.clock import Clock
 from ...model.errors import ConfigError, InvalidParameter, KeyFileRefused
@@ -15,16 +13,15 @@ from ...model.events.table import LOGIN_REFUSED
 from ...model.events.telling import tell
 from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessTable
-from ...model.security.trusted_file import StaticRow, parse_trusted
+from ...model.security.trusted_file import TEXT_MAX, StaticRow, parse_trusted
 from .door import Door
+from .guarded_file import NOT_WRITTEN_BY_OTHERS, read_guarded
 from .key_file import KeyFile, read_key_file
 from .key_ring import KeyRing
 from .refused_rights import RefusedRights
 from .security_config import SecurityConfig
 
 log = logging.getLogger(__name__)
-
-NOT_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +138,7 @@ def tell_login_refused(address: str, _key: str, why: str) -> None:
 
 def read_trusted(path: str) -> tuple[StaticRow, ...]:
     """Raises KeyFileRefused if others may write it: they could name themselves super users."""
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise KeyFileRefused(path, f"it cannot be read ({getattr(error, 'strerror', 'no text')})") from None
-    if mode & NOT_BY_OTHERS:
-        raise KeyFileRefused(path, f"others than its owner may write it (mode {mode & 0o777:o}): chmod 644 {path}")
+    text = read_guarded(path, forbidden=NOT_WRITTEN_BY_OTHERS, bytes_max=TEXT_MAX)
     try:
         return parse_trusted(text)
     except InvalidParameter as error:

@@ -49,7 +49,7 @@ def new(
     with usage_of_values():
         check_user(User(user, ()))
     known = dict(map(_server, servers)) if servers is not None else _own_servers()
-    path = os.path.expanduser(out or os.path.join("~", ".zenit", "keys", f"{user}.key"))
+    path = _place(out) if out is not None else _own_place(user)
     key = KeyFile(user, new_key_pair(), known)
     write_key_file(path, key)
     _print(path, key, as_json)
@@ -147,6 +147,21 @@ def _server(text: str) -> tuple[str, str]:
     address, _, public = text.partition("=")
     with usage_of_values():
         return parse_addresses("--server", address)[0], check_public_key(public)
+
+
+def _place(out: str) -> str:
+    """Where to write the file that the caller names. Raises typer.BadParameter if its directory is not there."""
+    path = os.path.expanduser(out)
+    directory = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(directory):
+        raise typer.BadParameter(f"there is no directory {directory}", param_hint="--out")
+    return path
+
+
+def _own_place(user: str) -> str:
+    directory = os.path.expanduser(os.path.join("~", ".zenit", "keys"))
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    return os.path.join(directory, f"{user}.key")
 
 
 def _own_servers() -> dict[str, str]:

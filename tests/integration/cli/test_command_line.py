@@ -387,3 +387,13 @@ def test_the_schema_lists_every_setting(role: str, tmp_path: Path) -> None:
     assert all(row["meaning"] and row["expected"] and row["environment"].startswith("ZENIT_") for row in rows)
     table = run_zenit("config", "schema", role, home=tmp_path).stdout
     assert len(table.splitlines()) == len(rows) + 1
+
+
+def test_a_key_is_written_into_a_directory_that_is_there(tmp_path: Path) -> None:
+    done = run_zenit("key", "new", "app", "--out", "kyes/app.key", home=tmp_path)
+    assert (done.returncode, f"there is no directory {tmp_path}/kyes" in done.stderr) == (2, True), done.stderr
+    assert os.listdir(tmp_path) == []
+    done = run_zenit("key", "new", "app", "--out", "app.key", home=tmp_path)
+    assert (done.returncode, os.listdir(tmp_path)) == (0, ["app.key"])
+    done = run_zenit("key", "new", "app", home=tmp_path)
+    assert (done.returncode, os.listdir(tmp_path / ".zenit" / "keys")) == (0, ["app.key"])

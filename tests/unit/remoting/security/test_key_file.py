@@ -23,12 +23,17 @@ KEY = KeyFile("billing", PAIR, {"127.0.0.1:9876": "Yne@$w-vo<fVvi]a<NY6T1ed:M$fC
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
-    path = tmp_path / "keys" / "billing.key"
+    path = tmp_path / "billing.key"
     write_key_file(str(path), KEY)
     assert read_key_file(str(path)) == KEY
     assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
     assert os.listdir(path.parent) == ["billing.key"]
+
+
+def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileRefused, match="No such file or directory"):
+        write_key_file(str(tmp_path / "kyes" / "billing.key"), KEY)
+    assert os.listdir(tmp_path) == []
 
 
 def test_it_replaces_no_key_unless_told(tmp_path: Path) -> None:
@@ -47,6 +52,22 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     path.chmod(mode)
     with pytest.raises(KeyFileRefused, match="chmod 600"):
         read_key_file(str(path))
+
+
+@pytest.mark.parametrize(("owner", "is_refused"), [(0, False), (4242, False), (4243, True)])
+def test_a_file_of_another_account_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, is_refused: bool
+) -> None:
+    path = str(tmp_path / "a.key")
+    write_key_file(path, KEY)
+    seen = os.stat(path)
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result((*seen[:4], owner, *seen[5:])))
+    if is_refused:
+        with pytest.raises(KeyFileRefused, match=r"another account \(user id 4243\): chown 4242"):
+            read_key_file(path)
+    else:
+        assert read_key_file(path) == KEY
 
 
 @pytest.mark.parametrize(

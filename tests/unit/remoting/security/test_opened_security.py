@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from zenitmq.model.errors import KeyFileRefused
 from zenitmq.model.security.principals import Binding, User, UserKind
 from zenitmq.model.security.trusted_file import StaticRow, encode_trusted
 from zenitmq.remoting.security.key_file import KeyFile, KeyPair
 from zenitmq.remoting.security.key_ring import KeyRing
-from zenitmq.remoting.security.opened_security import Secured, TrustedWatch, server_ring
+from zenitmq.remoting.security.opened_security import Secured, TrustedWatch, read_trusted, server_ring
 
 OWN = StaticRow(User("node", ("n" * 40,), UserKind.SERVER, binding=Binding("c", "broker-a", "node")))
 ROOT = StaticRow(User("root", ("r" * 40,), UserKind.SUPER))
@@ -66,6 +68,15 @@ def test_the_remedy_that_the_refusal_names_helps(watched: Watched) -> None:
     assert watched.look() == [], "others may write it"
     watched.path.chmod(0o644)
     assert watched.look() == [(OWN, ROOT)]
+
+
+def test_the_trusted_file_of_another_account_is_refused(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner may write it whatever its mode says."""
+    seen = os.stat(watched.path)
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result((*seen[:4], 4243, *seen[5:])))
+    with pytest.raises(KeyFileRefused, match=r"another account \(user id 4243\): chown 4242"):
+        read_trusted(str(watched.path))
 
 
 def test_of_a_name_server_whose_key_is_changed_both_are_tried() -> None:
