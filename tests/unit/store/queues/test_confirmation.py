@@ -4,7 +4,7 @@ import dataclasses
 import random
 
 import pytest
-from store_kit import ALL_TIME, SMALL, StillClock, make_store, message, put, read_queue, stage
+from store_kit import ALL_TIME, SMALL, StillClock, make_store, message, persist, put, read_queue, stage
 
 from zenitmq.model.errors import MessageNotFound
 from zenitmq.model.get_status import GetStatus
@@ -110,6 +110,36 @@ def test_what_a_start_found_waits_too(tmp_path) -> None:
         store.confirm(store.written)
         assert sorted(store.take_arrivals()) == [("t", 0), ("u", 0)]
         assert (store.max_offset("t", 0), store.max_offset("u", 0)) == (6, 1)
+
+
+def test_below_the_first_message_nothing_is_confirmed_and_no_reader_loses_its_place(tmp_path) -> None:
+    """A master elected below the minimum confirms nothing, and may remember less than retention has deleted meanwhile.
+
+    Who has read further than it knows to be confirmed waits; only who is behind its last message is sent elsewhere, which
+    takes a forced election of a replica that lacks what was read.
+    """
+    clock, settings = StillClock(), {"retention_bytes": 8192, "flush_interval_ms": 1}
+    with make_store(tmp_path / "s", clock, **settings) as store:
+        first = put(store, "t", 0, numbered(0)).end
+        for number in range(1, 150):
+            put(store, "t", 0, numbered(number))
+        store.flush_all(20_000)
+        for _ in range(40):
+            clock.time_ms += 100
+            persist(store, clock.time_ms)
+            store.on_tick(clock.time_ms)
+    with make_store(tmp_path / "s", clock, **settings) as store:
+        store.confirm(first)
+        low = store.min_offset("t", 0)
+        assert 0 < low < 150
+        assert store.max_offset("t", 0) == low, "of what it has, nothing may be read"
+        assert pull(store, 0) == ("OFFSET_TOO_SMALL", low, low, 0)
+        assert {pull(store, offset)[:2] for offset in (low, 149, 150)} == {
+            ("OFFSET_OVERFLOW_ONE", offset) for offset in (low, 149, 150)
+        }
+        assert pull(store, 151)[0] == "OFFSET_OVERFLOW_BADLY"
+        store.confirm(store.written)
+        assert pull(store, 149)[:2] == ("FOUND", 150)
 
 
 @pytest.mark.parametrize("waits", [False, True])
