@@ -92,6 +92,30 @@ def test_there_and_back(one_broker: LocalCluster, tmp_path: Path, kind: str) -> 
         admin.delete_topic("leaving")
 
 
+def test_priorities_come_back(one_broker: LocalCluster, tmp_path: Path) -> None:
+    """Each in the queue of its priority, where those who wait for the highest first look."""
+    with Admin(one_broker.namesrv) as admin, Producer("p", namesrv=one_broker.namesrv) as producer:
+        admin.create_topic("leaving-urgent", queues=4, attributes={"message.type": "PRIORITY"})
+        for n in range(20):
+            producer.send(Message("leaving-urgent", b"%d" % n, priority=n % 6))
+        producer.send(Message("leaving-urgent", b"plain"))
+        first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+        before = export(one_broker, "leaving-urgent", 21, first)
+        admin.delete_topic("leaving-urgent")
+        run = zenit("store", "import", str(first), "--namesrv", one_broker.namesrv, "--json")
+        assert run.exit_code == 0, run.stderr
+        after = export(one_broker, "leaving-urgent", 21, second)
+        admin.delete_topic("leaving-urgent")
+    priorities = [
+        {one.body: (one.queue_id, decode_properties(one.properties).get("_SYS_MSG_PRIORITY_")) for one in found}
+        for found in (before, after)
+    ]
+    for found in priorities:
+        del found[b"plain"]  # in any queue
+    assert priorities[0] == priorities[1]
+    assert priorities[1][b"4"] == (3, "4")
+
+
 def test_lite_topics_come_back_under_their_names(one_broker: LocalCluster, tmp_path: Path) -> None:
     with Admin(one_broker.namesrv) as admin, Producer("p", namesrv=one_broker.namesrv) as producer:
         admin.create_topic("leaving-chats", attributes={"message.type": "LITE"})

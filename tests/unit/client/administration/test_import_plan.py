@@ -89,3 +89,25 @@ def test_light_queues_get_it_again_but_for_those_of_lite_topics() -> None:
     named = b"INNER_MULTI_DISPATCH\x01%LMQ%a,other,%LMQ%$orders$x,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x011,2,3,4\x02"
     assert message_of(replace(ONE, properties=named)).light_queues == ["%LMQ%a", "%LMQ%b"]
     assert message_of(ONE).light_queues == []
+
+
+def test_messages_with_a_priority_keep_it_and_their_order() -> None:
+    window = [replace(ONE, queue_offset=n, properties=b"_SYS_MSG_PRIORITY_\x01%d\x02" % (n % 2)) for n in range(4)] + [
+        ONE
+    ]
+    found = [
+        (lot.sharding_key, [(m.priority, m.properties["IMPORT_ORIGIN"][-1]) for m in lot.messages])
+        for lot in lots(window)
+    ]
+    assert found == [(None, [(0, "0"), (0, "2")]), (None, [(1, "1"), (1, "3")]), ("3", [(None, "7")])]
+
+
+@pytest.mark.parametrize("text", ["", "10", "-1", "x", "\u0663", " 1"])
+def test_what_is_no_priority_of_ours_says_nothing(text: str) -> None:
+    named = f"_SYS_MSG_PRIORITY_\x01{text}\x02".encode()
+    assert message_of(replace(ONE, properties=named)).priority is None
+
+
+def test_a_lite_topic_goes_before_a_priority() -> None:
+    sent = message_of(replace(ONE, properties=b"__LITE_TOPIC\x01a\x02_SYS_MSG_PRIORITY_\x011\x02"))
+    assert (sent.lite_topic, sent.priority) == ("a", None)
