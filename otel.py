@@ -17,10 +17,10 @@ from contextlib import AbstractContextManager, nullcontext
 from opentelemetry.metrics import MeterProvider, get_meter
 from opentelemetry.trace import TracerProvider, get_tracer
 
-from .client.connection.client_process import VERSION
 from .client.tracing.client_telemetry import current, measure_with
 from .client.tracing.otel.conventions import SCHEMA_URL, SCOPE
 from .client.tracing.otel.spans import OtelTelemetry
+from .model.names import VERSION
 from .record.kernel import StoredMessage
 
 __all__ = ["instrument", "processing", "uninstrument"]

@@ -17,7 +17,6 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from ..client.connection.client_process import VERSION
 from ..metrics.endpoint import MetricsEndpoint
 from ..model.clock import Clock, SystemClock, monotonic_ns, thread_cpu_ns
 from ..model.config import describe_config
@@ -25,11 +24,12 @@ from ..model.errors import NotMaster, StorePoisoned
 from ..model.events.table import BROKER_STARTED, BROKER_STOPPED, DISK_FAILED, STORE_EVENT
 from ..model.events.telling import kept_by, tell
 from ..model.ids import HostAddress
-from ..model.names import HALF_TOPIC
+from ..model.names import HALF_TOPIC, VERSION
 from ..model.queue import QueueOffset
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
+from ..remoting.examination.examiner import Examiner
 from ..remoting.loop_times import LoopTimes
 from ..remoting.own_address import AUTO, own_address
 from ..remoting.request_rows import Row, check_rows, row
@@ -433,6 +433,7 @@ class Broker:
             row(commands.GetBrokerConfig, self._on_config),
             row(commands.GetBrokerEvents, self._on_get_events),
             row(commands.ScrubLog, self._scrub.on_scrub),
+            *self._examiner().rows(),
         ]
         check_rows(rows, commands.SERVED_BY_BROKERS)
         audit = self._audit
@@ -582,6 +583,18 @@ class Broker:
         self._loop.stop()
 
     # ---- requests about the broker itself
+
+    def _examiner(self) -> Examiner:
+        config = self._config
+        name_servers = [("name server", address) for address in config.namesrv]
+        return Examiner(
+            self._loop,
+            self._clock,
+            role="broker",
+            node=config.node,
+            peers=lambda: [*name_servers, *self._part.peers()],
+            store_dir=config.store_dir,
+        )
 
     def _on_statistics(self, call: Call[Request]) -> None:
         waits = {"flush": self._acknowledgements.waiting_count, "workers": self._workers.waiting}

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "reply": CommandRow("commands.messages.request", "Answer the requests of a topic, and print each."),
     "cluster": CommandRow("commands.cluster", "List the brokers that are registered with a name server."),
     "canary": CommandRow("commands.canary", "Send a message through each group each second, and time it."),
+    "doctor": CommandRow("commands.operating.doctor", "Examine this machine and each server of a cluster."),
     "events": CommandRow("commands.events", "Show what happened to a cluster, and follow it."),
     "top": CommandRow("commands.top", "Show rates, lag, replicas, disks and events, live."),
     "produce": CommandRow("commands.messages.produce", "Send one message for each line of a file or of stdin."),

@@ -32,7 +32,7 @@ _WRITERS = (["produce"], ["request"])  # who uses these may want to create the t
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    from ..client.connection.client_process import VERSION
+    from ..model.names import VERSION
     from ..record.kernel import COMPILED
 
     typer.echo(f"zenit {VERSION} (record kernel: {'compiled' if COMPILED else 'interpreted'})")

@@ -19,7 +19,12 @@ from ..model.errors import ConfigError
 from ..model.events.log_config import LogConfig
 from ..model.events.log_lines import formatter_of
 from ..model.events.telling import limit_repeats
+from ..model.examination.finding import Severity
+from ..model.examination.machine_rules import judge
+from ..remoting.examination.machine import read_machine
 from .endings import ENDINGS
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from ..metrics.config import MetricsConfig
@@ -64,7 +69,16 @@ def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | 
     level = os.environ.get("ZENIT_LOG", config.log.level)
     logging.basicConfig(level=level.upper(), handlers=[lines], force=True)
     limit_repeats()
+    _judge_machine(getattr(config, "store_dir", None))
     return config
+
+
+def _judge_machine(store_dir: str | None) -> None:
+    """Logs a line for each limit or setting of the machine that is not as a server wants it."""
+    levels = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.PROBLEM: logging.ERROR}
+    for finding in judge(read_machine(store_dir), with_store=store_dir is not None):
+        if finding.severity in levels:
+            log.log(levels[finding.severity], "machine: %s", finding.line())
 
 
 def _raise_descriptor_limit() -> None:
@@ -76,8 +90,8 @@ def _raise_descriptor_limit() -> None:
 @contextmanager
 def measured(config: MetricsConfig) -> Iterator[MetricsEndpoint | None]:
     """The port for metrics and health of a role without a record kernel; None where it is off. Raises ConfigError."""
-    from ..client.connection.client_process import VERSION
     from ..metrics.endpoint import MetricsEndpoint
+    from ..model.names import VERSION
 
     if not config.bind:
         yield None

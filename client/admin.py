@@ -85,6 +85,8 @@ class Admin(AdminCore):
     delete_security_row = blocking(AdminCore._delete_security_row)
     explain_right = blocking(AdminCore._explain_right)
     cluster = blocking(AdminCore._cluster)
+    servers = blocking(AdminCore._servers)
+    examine_server = blocking(AdminCore._examine_server)
     events = blocking(AdminCore._events)
     broker_statistics = blocking(AdminCore._broker_statistics)
     scrub = blocking(AdminCore._scrub)

@@ -46,6 +46,7 @@ from ..remoting.commands import (
     RestoreGroup,
     ServedBy,
 )
+from ..remoting.examination.examiner import Examiner
 from ..remoting.request_rows import check_rows, row
 from ..remoting.security.rows_handler import RowsHandler
 from ..remoting.server import Call, Handler
@@ -104,7 +105,7 @@ class CampaignLoop(TermLoop, Protocol):
 class Ground:
     """The environment of a campaign. `session`: left in the worker when the process ends. `on_dropped`: the loop had no
     room for an answer of ZooKeeper, which is lost, so the process ends; called by any thread. `on_key`: (address, public key)
-    of a replica that registers."""
+    of a replica that registers. `zookeeper`: the addresses of its servers."""
 
     loop: CampaignLoop
     worker: StoreWorker
@@ -114,6 +115,7 @@ class Ground:
     session: ExitStack
     on_dropped: Callable[[], None]
     on_key: Callable[[str, str], None] | None = None
+    zookeeper: tuple[str, ...] = ()
 
 
 class Campaign:
@@ -149,6 +151,7 @@ class Campaign:
         self._history = GroupHistory(ground.worker, ground.clock, node=address)
         self._ring = EventRing(role="controller", node=address)
         self.elections: dict[tuple[str, bool], int] = {}  # {(group, forced): since the start}
+        self._examiner = Examiner(self._loop, ground.clock, role="controller", node=address, peers=self._peers)
         self.security = RowsHandler(AccessRows(), ground.clock)
         self._serve()
 
@@ -221,11 +224,21 @@ class Campaign:
             row(GetGroup, self._led(LeadershipTerm.on_get_group)),
             row(GetGroupEvents, self._led(self._on_get_group_events)),
             row(GetControllerEvents, self._on_get_events),
+            *self._examiner.rows(),
             *self.security.served(),
         )
         check_rows(rows, (ServedBy.CONTROLLER, ServedBy.LEADING_CONTROLLER, ServedBy.EVERY_SERVER))
         for one in rows:
             self._loop.handle(one.request_class, one.handler)
+
+    def _peers(self) -> list[tuple[str, str]]:
+        """Whom this controller has to reach: ZooKeeper, and, while it leads, the replicas whose masters it probes."""
+        replicas = [
+            ("replica", replica.address)
+            for node in (self._term.nodes.values() if self._term is not None else ())
+            for replica in node.replicas
+        ]
+        return [*(("ZooKeeper", address) for address in self._ground.zookeeper), *replicas]
 
     def _led(self, handler: Callable[[LeadershipTerm, Call[_R]], Reply | None]) -> Callable[[Call[_R]], Reply | None]:
         """The handler of the present term; without a term the sender is directed to the leading controller."""

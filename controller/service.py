@@ -77,6 +77,7 @@ class Controller:
                 open_store=open_store or partial(_open_zookeeper, config, login),
                 session=session,
                 on_dropped=self._on_dropped,
+                zookeeper=config.zookeeper,
                 on_key=(lambda at, key: secured.keys.learn(((at, key),))) if secured is not None else None,
             )
             self._opened = opened.pop_all()

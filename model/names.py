@@ -7,6 +7,9 @@ from typing import Final
 
 from .errors import InvalidName
 
+VERSION: Final = "0.1.0"
+"""Ours, as in pyproject.toml; to ask the installation takes some ms, under Spark 60."""
+
 TOPIC_LENGTH_MAX: Final = 127
 GROUP_LENGTH_MAX: Final = 120
 QUERY_LENGTH_MAX: Final = 255

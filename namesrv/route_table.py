@@ -310,6 +310,10 @@ class RouteTable:
             for member in group.members.values()
         )
 
+    def peers(self) -> list[tuple[str, str]]:
+        """("broker", address) of all members."""
+        return [("broker", member.address) for group in self._groups.values() for member in group.members.values()]
+
     def topics(self) -> tuple[str, ...]:
         """All topics that some broker serves, sorted."""
         if self._sorted is None:

@@ -50,6 +50,7 @@ from ..remoting.commands import (
     UpdateTopics,
     WipeWritePermission,
 )
+from ..remoting.examination.examiner import Examiner
 from ..remoting.loop_times import LoopTimes
 from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.request_rows import check_rows, row
@@ -144,6 +145,7 @@ class NameServer:
             row(AddWritePermission, self._on_add_write_permission),
             row(DeleteTopicRoute, self._on_delete_topic),
             row(GetNameServerEvents, self._on_get_events),
+            *Examiner(self._loop, self._clock, role="namesrv", node=self.address, peers=self._routes.peers).rows(),
             *self.security.served(),
         )
         check_rows(rows, (ServedBy.NAME_SERVER, ServedBy.EVERY_SERVER))

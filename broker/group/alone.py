@@ -100,6 +100,10 @@ class Alone:
         """A group of one."""
         return ReplicaStatus("master", self.first_role[1], 1, 1, 1)
 
+    def peers(self) -> list[tuple[str, str]]:
+        """It needs nobody."""
+        return []
+
     def document(self) -> dict[str, Any]:
         """No statistics of replicas."""
         return {}

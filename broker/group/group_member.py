@@ -215,6 +215,15 @@ class GroupMember:
             if replica.name != self.name
         }
 
+    def peers(self) -> list[tuple[str, str]]:
+        """(what it is, address) of both ports of the other replicas."""
+        known = self._replica.known
+        found = []
+        for replica in known.node.replicas if known is not None else ():
+            if replica.name != self.name:
+                found += [("replica", replica.address), ("replication port", replica.replication_address)]
+        return found
+
     def replica_at(self, address: str) -> str | None:
         """The name of the replica with this address, for clients or for replication; None if the group has none. Any thread."""
         known = self._replica.known

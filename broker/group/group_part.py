@@ -119,5 +119,8 @@ class GroupPart(Protocol):
     def status(self) -> ReplicaStatus:
         """What this broker is in its group now, and why it is not ready. Any thread."""
 
+    def peers(self) -> list[tuple[str, str]]:
+        """(what it is, address) of what this broker has to reach to be a replica."""
+
     def document(self) -> dict[str, Any]:
         """This part of the broker's statistics."""

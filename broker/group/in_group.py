@@ -144,6 +144,10 @@ class InGroup:
         """See GroupPart."""
         return self._member.status(is_linked=self._link.is_linked)
 
+    def peers(self) -> list[tuple[str, str]]:
+        """The controllers, and both ports of the other replicas."""
+        return [*(("controller", address) for address in self._ground.config.controllers), *self._member.peers()]
+
     def document(self) -> dict[str, Any]:
         """The replica, and the repair of damage."""
         assert self._repairs is not None

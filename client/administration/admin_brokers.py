@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
 
-from ...model.errors import InvalidParameter, NoRoute
+from ...model.clock import monotonic_ms, now_ms
+from ...model.errors import InvalidParameter, NoRoute, ZenitError
 from ...remoting.commands import (
     AddWritePermission,
+    ExamineServer,
     GetBrokerConfig,
     GetBrokerStatistics,
+    GetServerTime,
     Reply,
     RequestFor,
     ScrubLog,
     WipeWritePermission,
 )
-from .admin_calls import AdminCalls
+from .admin_calls import AdminCalls, document_of
 from .admin_merge import Document
+
+SERVER_MS: Final = 1_500
+"""For each server: one that is down must not keep the others' answers back."""
 
 
 class BrokerAdmin(AdminCalls):
@@ -37,6 +45,36 @@ class BrokerAdmin(AdminCalls):
     async def _broker_config(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
         """{key: value}: the running configuration of a broker; `broker` as above."""
         return await self._broker_document(broker, GetBrokerConfig(), timeout)
+
+    async def _servers(self, *, timeout: float | None = None) -> list[tuple[str, str]]:
+        """[(role, "host:port")] of all servers: the name servers that this client has, the brokers that are registered, and the
+        controllers that brokers have. Raises what the name servers raise if none answers."""
+        deadline_ms = self._deadline(timeout)
+        brokers = [one["address"] for one in (await self._cluster_document(deadline_ms))["brokers"]]
+        controllers: dict[str, None] = {}
+        for address in brokers:
+            with suppress(ZenitError):  # it is named in the result; what it is like shows when it is asked
+                _, payload = await self._call(address, GetBrokerConfig(), min(deadline_ms, monotonic_ms() + SERVER_MS))
+                controllers.update(dict.fromkeys(document_of(payload).get("controllers") or ()))
+        return [
+            *(("namesrv", address) for address in self._connection.addresses),
+            *(("broker", address) for address in brokers),
+            *(("controller", address) for address in controllers),
+        ]
+
+    async def _examine_server(self, address: str, *, timeout: float | None = None) -> Document:
+        """{role, node, version, python, pid, now_ms, findings: [{severity, check, text, remedy}], clock_ahead_ms,
+        clock_uncertainty_ms}: what a server finds when it examines its machine and whether it reaches whom it has to reach, and
+        how far its clock is ahead of this process's, give or take the uncertainty. `severity`: ok, note, warning, problem."""
+        deadline_ms = self._deadline(timeout)
+        await self._call(address, GetServerTime(), deadline_ms)  # the connection is made by now
+        asked_ms = now_ms()
+        told, _ = await self._call(address, GetServerTime(), deadline_ms)
+        answered_ms = now_ms()
+        _, payload = await self._call(address, ExamineServer(), deadline_ms)
+        middle_ms, uncertainty_ms = (asked_ms + answered_ms) / 2, (answered_ms - asked_ms) / 2 + 1
+        clock = {"clock_ahead_ms": told.now_ms - middle_ms, "clock_uncertainty_ms": uncertainty_ms}
+        return {**document_of(payload), **clock}
 
     async def _scrub(
         self, broker: str | None = None, *, bytes_per_second: int = 0, timeout: float | None = None

@@ -59,6 +59,8 @@ class Admin(AdminCore):
     delete_security_row = AdminCore._delete_security_row
     explain_right = AdminCore._explain_right
     cluster = AdminCore._cluster
+    servers = AdminCore._servers
+    examine_server = AdminCore._examine_server
     events = AdminCore._events
     broker_statistics = AdminCore._broker_statistics
     scrub = AdminCore._scrub

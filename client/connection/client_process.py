@@ -7,9 +7,9 @@ import socket
 from typing import Final
 
 from ...model.clock import now_ms
+from ...model.names import VERSION
 from ...model.plain_dataclass import dataclass
 
-VERSION: Final = "0.1.0"  # as in pyproject.toml; to ask the installation takes some ms, under Spark 60
 LANGUAGE: Final = "PYTHON"  # as RocketMQ calls it
 
 

@@ -52,6 +52,9 @@ from .events import GetBrokerEvents as GetBrokerEvents
 from .events import GetControllerEvents as GetControllerEvents
 from .events import GetGroupEvents as GetGroupEvents
 from .events import GetNameServerEvents as GetNameServerEvents
+from .examination import ExamineServer as ExamineServer
+from .examination import GetServerTime as GetServerTime
+from .examination import TimeReply as TimeReply
 from .groups import ConsumerListReply as ConsumerListReply
 from .groups import ConsumersChanged as ConsumersChanged
 from .groups import CreateGroup as CreateGroup

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.client.connection.client_process import VERSION
+from zenitmq.model.names import VERSION
 
 ROOT = Path(__file__).parents[2]
 NOT_SHIPPED = {"tests", "docs", "build", "dist", "zenitmq.egg-info"}

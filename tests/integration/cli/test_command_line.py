@@ -23,6 +23,7 @@ COMMANDS = [
     "up",
     "down",
     "status",
+    "doctor",
     "events",
     "namesrv",
     "broker",

@@ -1,0 +1,87 @@
+"""`zenit doctor`: what may be wrong with this machine, a configuration, and each server of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ....model.errors import ConnectionLost, RequestTimeout, ZenitError
+from ....model.examination.finding import Finding, Severity, worst
+from ...options import ConfigFile, Json, Namesrv, Settings
+from ...output import show
+
+if TYPE_CHECKING:
+    from ....client.admin import Admin
+    from ....deploy.doctor.report import Examined
+
+TOGETHER: Final = 16
+ROLES: Final = ("broker", "namesrv", "controller")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    config_file: ConfigFile = None,
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help=f"Whose configuration --config is: {', '.join(ROLES)}.")
+    ] = "broker",
+    settings: Settings = None,
+    machine: Annotated[bool, typer.Option("--machine", help="Examine this machine alone, no cluster.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Print also what is in order.")] = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Examine this machine, and each server of a cluster: limits, disks, clocks, versions, who reaches whom.
+
+    Each server examines its own machine, and connects to those whom it has to reach. With --config the configuration of a
+    server that does not run yet is examined instead: its values, ports, keys, disk, and whether it reaches the others.
+
+    Exit code 1 if there is a problem; notes and warnings are printed only.
+    """
+    from ....deploy.doctor.here import examine_configuration, examine_machine
+    from ....deploy.doctor.report import report_lines
+
+    if role not in ROLES:
+        raise typer.BadParameter(f"{role!r}: expected one of {', '.join(ROLES)}", param_hint="--role")
+    examined = [examine_machine()]
+    if config_file is not None:
+        examined.append(examine_configuration(role, config_file, tuple(settings or ())))
+    elif not machine:
+        examined += _cluster(namesrv)
+    found = worst(finding for one in examined for finding in one.findings)
+    document = {"severity": found.value, "examined": [one.document() for one in examined]}
+    show(document, as_json, lambda: typer.echo("\n".join(report_lines(examined, with_ok=everything))))
+    if found is Severity.PROBLEM:
+        raise typer.Exit(1)
+
+
+def _cluster(namesrv: str | None) -> Iterator[Examined]:
+    from ....client.admin import Admin
+    from ....deploy.doctor.report import Examined, judged_versions
+
+    with Admin(namesrv) as admin:
+        try:
+            servers = admin.servers()
+        except (ConnectionLost, RequestTimeout) as error:
+            yield Examined("the cluster", (Finding(Severity.PROBLEM, "name servers", str(error)),))
+            return
+        with ThreadPoolExecutor(TOGETHER) as threads:
+            answers = list(threads.map(lambda server: _server(admin, *server), servers))
+    yield Examined("the cluster", (judged_versions([one.version for one in answers if one.version]),))
+    yield from answers
+
+
+def _server(admin: Admin, role: str, address: str) -> Examined:
+    from ....deploy.doctor.report import Examined, examined_server
+
+    what = f"{role} {address}"
+    try:
+        return examined_server(what, admin.examine_server(address))
+    except ZenitError as error:
+        return Examined(what, (Finding(Severity.PROBLEM, "reach", str(error)),))

@@ -1,0 +1,1 @@
+"""`zenit doctor`: what may be wrong with this machine, a configuration, and a cluster."""

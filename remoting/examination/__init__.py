@@ -1,0 +1,1 @@
+"""A server examines itself: its machine, and whether it reaches those that it has to reach."""
