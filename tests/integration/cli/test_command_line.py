@@ -75,6 +75,8 @@ COMMANDS = [
     "transaction rollback",
     "cluster",
     "config schema",
+    "sbom make",
+    "sbom check",
     "query-offsets list",
     "query-offsets show",
     "query-offsets drop",
