@@ -25,6 +25,7 @@ if [ "$chosen" != quick ]; then
   command -v g++ >/dev/null || missing+=(g++)
   command -v iptables >/dev/null || missing+=(iptables)
   command -v ip >/dev/null || missing+=(iproute2)
+  command -v systemd-analyze >/dev/null || missing+=(systemd)
   for shell in zsh fish; do # whose completion is tried in themselves
     command -v "$shell" >/dev/null || missing+=("$shell")
   done

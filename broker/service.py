@@ -167,6 +167,14 @@ class Broker:
         tell(_log, BROKER_STOPPED, written=self._store.written)
         return 0
 
+    def reload(self, config: BrokerConfig) -> None:
+        """Goes on with another configuration that differs in online keys only. Any thread, or a signal handler."""
+        self._loop.post(partial(self._on_reloaded, config))
+
+    def _on_reloaded(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._store.set_limits(config.store)
+
     def stop(self) -> None:
         """Ends `run`. Any thread, or a signal handler."""
         self._loop.stop()
@@ -614,8 +622,20 @@ def _tell_nobody() -> None:
     """The disk failed while the store was opened."""
 
 
-def run(config: BrokerConfig) -> int:
-    """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
+Reread = Callable[[BrokerConfig], BrokerConfig]
+"""The configuration as its sources have it now, with what needs a restart unchanged."""
+
+
+def _unchanged(config: BrokerConfig) -> BrokerConfig:
+    return config
+
+
+def run(config: BrokerConfig, reread: Reread = _unchanged) -> int:
+    """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only.
+
+    SIGHUP: it goes on with what `reread` returns.
+    """
+    present = [config]
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signalled: list[int] = []  # it may come while a broker is reopened, when there is none to be told
     with ExitStack() as life:
@@ -623,31 +643,39 @@ def run(config: BrokerConfig) -> int:
         metrics: MetricsEndpoint | None = None
         if config.metrics.bind:
             metrics = life.enter_context(MetricsEndpoint(config.metrics, version=VERSION, kernel=kernel_kind()))
-        while (status := _serve(config, signalled, metrics)) is None:
+        while (status := _serve(present, reread, signalled, metrics)) is None:
             gc.unfreeze()
             gc.collect()  # its parts refer to each other: uncollected, it would need as much memory as the next one
     return status
 
 
-def _serve(config: BrokerConfig, signalled: list[int], metrics: MetricsEndpoint | None) -> int | None:
+def _serve(
+    present: list[BrokerConfig], reread: Reread, signalled: list[int], metrics: MetricsEndpoint | None
+) -> int | None:
     """One opening of the store, to its end; None if it must be reopened. Nothing refers to the broker then."""
     gc.disable()  # what is read at a start stays: to look through it again and again takes a third of the time
-    with Broker(config, metrics=metrics) as broker:
+    with Broker(present[0], metrics=metrics) as broker:
 
         def on_signal(number: int, _frame: object) -> None:
             signalled.append(number)
             broker.stop()
 
+        def on_hangup(_number: int, _frame: object) -> None:
+            present[0] = reread(present[0])
+            broker.reload(present[0])
+
         _on_signals(on_signal)
+        signal.signal(signal.SIGHUP, on_hangup)
         if signalled:
             return 0
-        _log.info("settings config=%s", describe_config(config))
+        _log.info("settings config=%s", describe_config(present[0]))
         tell(_log, BROKER_STARTED, peer=broker.address, kernel=kernel_kind())
         gc.collect()
         gc.freeze()
         gc.enable()
         status = broker.run()
     _on_signals(lambda number, _frame: signalled.append(number))
+    signal.signal(signal.SIGHUP, lambda _number, _frame: present.insert(0, reread(present.pop())))
     return status if signalled or not broker.is_reopening else None
 
 

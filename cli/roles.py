@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
-from ..model.config import load_config
+from ..model.config import load_config, with_online_changes
 from ..model.errors import ConfigError
 from ..model.events.log_config import LogConfig
 from ..model.events.log_lines import formatter_of
@@ -71,6 +71,32 @@ def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | 
     limit_repeats()
     _judge_machine(getattr(config, "store_dir", None))
     return config
+
+
+def rereader(cls: type[_C], role: str, file: str | None, settings: list[str] | None) -> Callable[[_C], _C]:
+    """A function that reads the sources of a running configuration again, and returns what goes on with: the online keys are
+    changed. It logs what changes, what waits for a restart, and what is wrong: then nothing changes."""
+
+    def reread(running: _C) -> _C:
+        try:
+            wanted = load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
+            new, changed, waiting = with_online_changes(running, wanted)
+        except ConfigError as error:
+            log.error("nothing was reloaded: %s", error)
+            return running
+        log.warning("reloaded changed=%s", changed)
+        if waiting:
+            log.warning("these wait for a restart: %s", ", ".join(waiting))
+        logging.getLogger().setLevel(os.environ.get("ZENIT_LOG", new.log.level).upper())
+        return new
+
+    return reread
+
+
+def reread_on_hangup(config: _C, reread: Callable[[_C], _C]) -> None:
+    """Makes SIGHUP read a role's configuration again, where nothing but its log changes online. Main thread."""
+    present = [config]
+    signal.signal(signal.SIGHUP, lambda _number, _frame: present.insert(0, reread(present.pop())))
 
 
 def _judge_machine(store_dir: str | None) -> None:

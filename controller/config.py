@@ -61,7 +61,7 @@ class NewGroupConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControllerConfig:
-    """Read once at the start; nothing here changes online."""
+    """Read at the start; what changes online is marked."""
 
     cluster: str = setting("zenit", "cluster whose groups it looks after; its folder in ZooKeeper is /zenit/NAME")
     cluster_id: str = setting(

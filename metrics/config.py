@@ -12,7 +12,7 @@ OFF = ""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricsConfig:
-    """Read once at start; nothing here changes online."""
+    """Read at the start; what changes online is marked."""
 
     bind: str = setting(
         OFF,

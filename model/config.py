@@ -106,6 +106,17 @@ def config_schema(cls: type[Any]) -> list[SettingInfo]:
     return list(_walk(cls, ""))
 
 
+def with_online_changes(running: _T, wanted: _T) -> tuple[_T, dict[str, Value], list[str]]:
+    """What changes without a restart: (`running` with the online keys of `wanted`, {such a key: its new value}, the keys that
+    differ too but wait for a restart). Raises ConfigError if these values contradict what goes on running."""
+    schema = config_schema(type(running))
+    values = {info.key: _read(running, info.key) for info in schema}
+    differing = {info.key: _read(wanted, info.key) for info in schema if _read(wanted, info.key) != values[info.key]}
+    changed = {info.key: differing[info.key] for info in schema if info.online and info.key in differing}
+    waiting = [key for key in differing if key not in changed]
+    return cast(_T, _build(type(running), values | changed, "")), changed, waiting
+
+
 def describe_config(config: Any) -> dict[str, Value]:
     """{dotted key: running value}, in the order of the schema; printed at the start."""
     return {info.key: _read(config, info.key) for info in config_schema(type(config))}

@@ -13,7 +13,7 @@ from ..remoting.security.security_config import SecurityConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameServerConfig:
-    """Read once at start; nothing here changes online."""
+    """Read at the start; what changes online is marked."""
 
     host: str = setting(
         "127.0.0.1",

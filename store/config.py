@@ -93,14 +93,20 @@ class StoreConfig:
         0, "size of the commit log over which the oldest files go; 0 = no bound", minimum=0, online=True
     )
     disk_clean_ratio: float = setting(
-        0.75, "disk use at which all files past their age go at once, not one a second", minimum=0, maximum=1
+        0.75,
+        "disk use at which all files past their age go at once, not one a second",
+        minimum=0,
+        maximum=1,
+        online=True,
     )
     disk_force_ratio: float = setting(
-        0.85, "disk use at which the oldest files go whatever their age", minimum=0, maximum=1
+        0.85, "disk use at which the oldest files go whatever their age", minimum=0, maximum=1, online=True
     )
-    disk_refuse_ratio: float = setting(0.90, "disk use at which sends are refused", minimum=0, maximum=1)
+    disk_refuse_ratio: float = setting(0.90, "disk use at which sends are refused", minimum=0, maximum=1, online=True)
     delete_unconsumed: bool = setting(
-        False, "true: retention may delete what a group has not consumed (an event says what); false: the disk fills"
+        False,
+        "true: retention may delete what a group has not consumed (an event says what); false: the disk fills",
+        online=True,
     )
     pull_messages_max: int = setting(4096, "messages in one pull reply", minimum=1, maximum=65_536)
     pull_bytes_max: int = setting(_MIB, "bytes in one pull reply, as far as memory holds them", minimum=4 * _KIB)

@@ -54,7 +54,8 @@ class Expiry:
         run_in_worker: Callable[[Callable[[], None]], object],
     ) -> None:
         """`final_below`: everything below is flushed, confirmed and durable in every dispatcher."""
-        self._config = config
+        self.config = config
+        """Another one takes effect with the next look."""
         self._log = log
         self._queues = queues
         self._index = index
@@ -92,7 +93,7 @@ class Expiry:
         decided = partial(
             decide,
             self._ages(segments, use),
-            self._config,
+            self.config,
             now_ms=now_ms,
             first_opened_ms=self._first_opened_ms,
             use=use,
@@ -115,7 +116,7 @@ class Expiry:
 
     def _ages(self, segments: tuple[Segment, ...], use: float) -> list[SegmentAge]:
         """The events for the segments that may go in this slice, and for the last one."""
-        is_by_age = use < self._config.disk_clean_ratio and not self._config.retention_bytes
+        is_by_age = use < self.config.disk_clean_ratio and not self.config.retention_bytes
         oldest = segments[: min(1 if is_by_age else SEGMENTS_PER_SLICE, len(segments) - 1)]
         return [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in (*oldest, segments[-1])]
 
@@ -124,14 +125,14 @@ class Expiry:
     def _survey(self, free: Decision, decided: Callable[..., Decision], first_end: int, use: float) -> list[StoreEvent]:
         """Removes what nobody needs, or what must go nevertheless; finds out who needs it, in slices."""
         end = self._log.written
-        over_bytes = end - self._log.begin - self._config.retention_bytes if self._config.retention_bytes else 0
+        over_bytes = end - self._log.begin - self.config.retention_bytes if self.config.retention_bytes else 0
         budget = Budget(LOOKS_PER_SLICE * share_of(over_bytes))
         floors = {"unconsumed": NOTHING, "held": NOTHING}
         lost: list[tuple[str, QueueKey, int]] = []
         limit = free.remove_before
         for name, survey, is_given_up in (
-            ("unconsumed", self._unconsumed, self._config.delete_unconsumed),
-            ("held", self._held, use >= self._config.disk_force_ratio),
+            ("unconsumed", self._unconsumed, self.config.delete_unconsumed),
+            ("held", self._held, use >= self.config.disk_force_ratio),
         ):
             losses = survey.losses(free.remove_before, end, budget) if is_given_up else None
             floor = NOTHING if is_given_up else survey.floor(first_end, end, budget)

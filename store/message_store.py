@@ -739,6 +739,10 @@ class MessageStore:
             if self.has_light_queue(name):
                 self.delete_light_queue(name)
 
+    def set_limits(self, config: StoreConfig) -> None:
+        """From now on these limits of retention and of the disk count. Loop thread."""
+        self._upkeep.set_limits(config)
+
     def protect(self, needs: Needs) -> None:
         """What groups have yet to consume; retention keeps it."""
         self._upkeep.expiry.protect(needs)

@@ -90,6 +90,10 @@ class Upkeep:
         )
         self._work: deque[Callable[[], None]] = deque()  # work for the worker, without persisting
 
+    def set_limits(self, config: StoreConfig) -> None:
+        """Of retention and of the disk; from the next look on."""
+        self._config = self.expiry.config = config
+
     def check_writeable(self) -> None:
         """Raises StoreNotWriteable while the disk is too full."""
         if self.is_refusing:

@@ -9,7 +9,7 @@ import typer
 from .. import garbage
 from ..options import ConfigFile, Json, Namesrv, Settings
 from ..output import print_facts, show
-from ..roles import load_role
+from ..roles import load_role, rereader
 from ..watch import watched
 
 Name = Annotated[
@@ -36,7 +36,7 @@ def broker(context: typer.Context, config_file: ConfigFile = None, settings: Set
     from ...broker.service import run
 
     garbage.serve()
-    raise typer.Exit(run(running))
+    raise typer.Exit(run(running, rereader(BrokerConfig, "broker", config_file, settings)))
 
 
 def config(name: Name = None, namesrv: Namesrv = None, as_json: Json = False) -> None:

@@ -29,7 +29,7 @@ from .. import garbage
 from ..group_state_text import note_reaches, print_state, state_document
 from ..options import ConfigFile, Json, Namesrv, Settings, usage_of_values
 from ..output import note, print_facts, show
-from ..roles import load_role, measured, stop_on_signals
+from ..roles import load_role, measured, reread_on_hangup, rereader, stop_on_signals
 from ..watch import watched
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
 
     with measured(config.metrics) as metrics, Controller(config, metrics=metrics) as service:
         stop_on_signals(service.stop)
+        reread_on_hangup(config, rereader(ControllerConfig, "controller", config_file, settings))
         garbage.serve()
         status = service.run()
     raise typer.Exit(status)

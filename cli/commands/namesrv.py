@@ -9,7 +9,7 @@ import typer
 from ...model.config import describe_config
 from .. import garbage
 from ..options import ConfigFile, Settings
-from ..roles import load_role, measured, stop_on_signals
+from ..roles import load_role, measured, reread_on_hangup, rereader, stop_on_signals
 
 
 def register(app: typer.Typer) -> None:
@@ -27,5 +27,6 @@ def namesrv(config_file: ConfigFile = None, settings: Settings = None) -> None:
 
     with measured(config.metrics) as metrics, NameServer(config, metrics=metrics) as server:
         stop_on_signals(server.stop)
+        reread_on_hangup(config, rereader(NameServerConfig, "namesrv", config_file, settings))
         garbage.serve()
         server.run()

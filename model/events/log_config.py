@@ -19,6 +19,7 @@ class LogConfig:
         "info",
         "the least that is logged; debug costs throughput. Events are kept whatever this says; `ZENIT_LOG` goes before it",
         choices=("debug", "info", "warning", "error"),
+        online=True,
     )
 
     def __post_init__(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.broker.config import BrokerConfig
-from zenitmq.model.config import config_schema, load_config
+from zenitmq.model.config import config_schema, load_config, with_online_changes
 from zenitmq.model.errors import ConfigError
+from zenitmq.model.events.log_config import LogConfig
+from zenitmq.store.config import StoreConfig
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,25 @@ def test_sources_reach_the_store_section() -> None:
 
 def test_every_key_says_what_it_trades() -> None:
     assert all(len(info.meaning) > 10 for info in config_schema(BrokerConfig))
+
+
+def test_online_keys_change_and_the_others_wait_for_a_restart() -> None:
+    running = BrokerConfig(port=1000, store=StoreConfig(retention_bytes=1 << 30))
+    wanted = BrokerConfig(
+        port=2000, store=StoreConfig(retention_bytes=2 << 30, disk_force_ratio=0.8), log=LogConfig(level="debug")
+    )
+    new, changed, waiting = with_online_changes(running, wanted)
+    assert changed == {"store.retention_bytes": 2 << 30, "store.disk_force_ratio": 0.8, "log.level": "debug"}
+    assert waiting == ["port"]
+    assert (new.port, new.store.retention_bytes, new.log.level) == (1000, 2 << 30, "debug")
+    assert with_online_changes(new, new) == (new, {}, [])
+
+
+def test_keys_that_must_agree_change_together() -> None:
+    running = BrokerConfig(store=StoreConfig(disk_clean_ratio=0.5, disk_force_ratio=0.6, disk_refuse_ratio=0.7))
+    new, changed, waiting = with_online_changes(running, BrokerConfig())
+    assert (new.store, sorted(changed), waiting) == (
+        StoreConfig(),
+        ["store.disk_clean_ratio", "store.disk_force_ratio", "store.disk_refuse_ratio"],
+        [],
+    )

@@ -54,6 +54,25 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
         read_key_file(str(path))
 
 
+@pytest.mark.parametrize(
+    ("mode", "own", "is_refused"), [(0o440, 4242, False), (0o440, 0, True), (0o444, 4242, True), (0o460, 4242, True)]
+)
+def test_a_secret_that_root_lets_the_servers_group_read_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, own: int, is_refused: bool
+) -> None:
+    """As systemd and Kubernetes mount them: root's, mode 440, for a process that is not root."""
+    path = str(tmp_path / "mounted.key")
+    write_key_file(path, KEY)
+    seen = os.stat(path)
+    monkeypatch.setattr(os, "geteuid", lambda: own)
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result((seen.st_mode & ~0o777 | mode, *seen[1:4], 0, *seen[5:])))
+    if is_refused:
+        with pytest.raises(KeyFileRefused, match="others than its owner may use it"):
+            read_key_file(path)
+    else:
+        assert read_key_file(path) == KEY
+
+
 @pytest.mark.parametrize(("owner", "is_refused"), [(0, False), (4242, False), (4243, True)])
 def test_a_file_of_another_account_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, is_refused: bool
