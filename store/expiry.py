@@ -61,6 +61,8 @@ class Expiry:
         self._index = index
         self._first_opened_ms = first_opened_ms
         self._final_below = final_below
+        self.log_floor: Callable[[], int] = lambda: NOTHING
+        """The lowest offset of the log that somebody holds; not counted where the disk is so full that the oldest files go."""
         self._run_in_worker = run_in_worker
         self._unconsumed = NeedSurvey(FixedNeeds({}), self._position)
         self._held = NeedSurvey(FixedNeeds({}), self._position)
@@ -140,6 +142,8 @@ class Expiry:
                 self.is_unfinished = True
                 return []
             floors[name] = floor
+            if name == "held" and not is_given_up:
+                floors[name] = min(floor, self.log_floor())
             if losses is not None:
                 limit = min(limit, losses.below)
                 lost += [(f"{name}_deleted", key, first) for key, first in sorted(losses.first.items())]

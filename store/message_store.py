@@ -34,6 +34,7 @@ from .compaction.compacted_query import CompactedQuery
 from .compaction.compacted_queues import CompactedQueues
 from .compaction.compaction import Compaction
 from .config import StoreConfig
+from .expiry import NOTHING
 from .get_result import GetResult, Search
 from .index.key_index import KeyIndex
 from .index.key_reader import KeyReader
@@ -61,7 +62,7 @@ from .queues.queue_engine import StoreQueues
 from .queues.queue_places import FILLER_SIZE
 from .queues.queue_reader import QueueReader
 from .queues.run_dispatch import UNITS_WAIT, RunDispatch
-from .retention_needs import Needs
+from .retention_needs import LogHolds, Needs
 from .store_event import StoreEvent
 from .upkeep import Upkeep
 
@@ -135,6 +136,7 @@ class MessageStore:
         self._clock = clock
         self.is_sync = config.flush_mode == "sync"  # whether each commit requests a flush; a group may change its mode
         self._store_host = store_host.encode()
+        self._log_holds = LogHolds()
         self._on_poisoned = on_poisoned
         self._on_flushed = on_flushed
         self._directory = directory
@@ -185,6 +187,7 @@ class MessageStore:
         self._is_replaying = True
         self._opened = opened
         self._upkeep = opened.upkeep
+        self._upkeep.expiry.log_floor = self._log_floor
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index
         self._confirmation = confirmation = opened.confirmation
         self._dispatch = RunDispatch(opened, confirmation)
@@ -750,6 +753,18 @@ class MessageStore:
     def hold(self, needs: Needs) -> None:
         """What readers read now; retention keeps it while the disk has room."""
         self._upkeep.expiry.hold(needs)
+
+    def hold_log(self, holder: str, offset: PhysicalOffset, lease_ms: int) -> None:
+        """Retention keeps the log from there on for so long, while the disk has room. A holder has one hold. Loop thread."""
+        self._log_holds.take(holder, offset, self._clock.monotonic_ms() + lease_ms)
+
+    def renew_log_hold(self, holder: str, lease_ms: int) -> None:
+        """For so long from now on; nothing if it has none."""
+        self._log_holds.renew(holder, self._clock.monotonic_ms() + lease_ms)
+
+    def _log_floor(self) -> int:
+        floor = self._log_holds.floor(self._clock.monotonic_ms())
+        return NOTHING if floor is None else floor
 
     def keep_waiting(self, *clear_below: Callable[[int], bool]) -> None:
         """`clear_below(offset)`: True if no record below this physical offset waits any more. It is called

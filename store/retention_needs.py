@@ -46,6 +46,27 @@ class FixedNeeds:
         return self._offsets.get((topic, queue_id))
 
 
+class LogHolds:
+    """Whoever needs the log itself from an offset on, for a while: a replica that copies what it begins anew with."""
+
+    def __init__(self) -> None:
+        self._holds: dict[str, tuple[int, int]] = {}  # holder: (from which offset, until when)
+
+    def take(self, holder: str, offset: int, until_ms: int) -> None:
+        """`holder` needs everything from `offset` on until then, on the monotonic clock. It has one hold."""
+        self._holds[holder] = offset, until_ms
+
+    def renew(self, holder: str, until_ms: int) -> None:
+        """The same, for longer; nothing if it has none."""
+        if holder in self._holds:
+            self._holds[holder] = self._holds[holder][0], until_ms
+
+    def floor(self, now_ms: int) -> int | None:
+        """The lowest offset that is held; None if nothing is."""
+        self._holds = {holder: hold for holder, hold in self._holds.items() if hold[1] > now_ms}
+        return min((offset for offset, _ in self._holds.values()), default=None)
+
+
 @dataclass(slots=True)
 class Budget:
     """How much may still be examined in this slice: a comparison costs 1."""

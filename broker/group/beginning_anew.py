@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 RETRY_MS: Final = 500
 TIMEOUT_MS: Final = 10_000
 LOOK_MS: Final = 100
+HOLD_MS: Final = 60_000
+"""How long after its last question the log is held for a slave that begins anew: until it has copied what it begins with, was
+reopened, and has begun to take the log."""
 GIVE_UP_MS: Final = TIMEOUT_MS + RETRY_MS  # an answer that has not even failed by then was dropped
 
 
@@ -227,6 +230,7 @@ class BeginningSource:
         """
         self._check_question(call.request)
         begin = self._store.begin
+        self._store.hold_log(call.request.store_id, begin, HOLD_MS)
         epochs = EpochList(tuple(row for row in self._replica_log.epochs.rows if row.begin <= begin))
         beginning = Beginning(
             begin,
@@ -237,3 +241,7 @@ class BeginningSource:
             has_compacted=self._store.has_compacted,
         )
         reply_json(self._loop, call, beginning_document(beginning))
+
+    def hold_longer(self, store_id: str) -> None:
+        """The slave with this store goes on copying what it begins with."""
+        self._store.renew_log_hold(store_id, HOLD_MS)

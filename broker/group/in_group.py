@@ -114,7 +114,8 @@ class InGroup:
         repairs.start()
         compacted = CompactedRepairs(ground.store, ground.loop, ground.client, workers, member)
         ground.store.compacted.on_damage = compacted.on_damage
-        copies = CompactedSource(ground.loop, ground.store, workers, member.check_question)
+        hold = member.beginning_source.hold_longer
+        copies = CompactedSource(ground.loop, ground.store, workers, member.check_question, hold)
         return [
             row(FlushLog, member.on_flush_log),
             row(GetBeginning, member.beginning_source.on_get_beginning),

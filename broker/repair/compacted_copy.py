@@ -46,16 +46,20 @@ class CompactedSource:
         store: MessageStore,
         workers: WorkerPool,
         check_question: Callable[[ReplicaQuestion], None],
+        hold: Callable[[str], None],
     ) -> None:
-        """`check_question`: raises if the request is not for this replica."""
+        """`check_question`: raises if the request is not for this replica. `hold`: called with the store id of a slave that
+        goes on copying: the log is held for it."""
         self._loop = loop
         self._compacted = store.compacted
         self._workers = workers
         self._check_question = check_question
+        self._hold = hold
 
     def on_list(self, call: Call[GetCompactedFiles]) -> None:
         """The queues and their manifests. Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica."""
         self._check_question(call.request)
+        self._hold(call.request.store_id)
         listed = [[*key, manifest.encode().decode()] for key, manifest in self._compacted.manifests.copy().items()]
         reply_json(self._loop, call, {"queues": listed})
 
@@ -63,6 +67,7 @@ class CompactedSource:
         """Bytes of one file. Raises as `on_list`, MessageNotFound if a merge has deleted it, BrokerBusy."""
         self._check_question(call.request)
         request = call.request
+        self._hold(request.store_id)
         manifest = self._compacted.manifests.get((request.topic, request.queue_id), Manifest())
         file = next((file for file in manifest.files if file.number == request.number), None)
         if file is None:

@@ -137,6 +137,9 @@ class SimulatedStore:
         """See `MessageStore`."""
         return {(TOPIC, queue): end for queue, end in self._disk.queue_ends(begin).items()}
 
+    def hold_log(self, holder: str, offset: int, lease_ms: int) -> None:
+        """See `MessageStore`; here retention is a fault, and takes what it likes."""
+
     # ---- what may be read
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from ....record.codes import MAGIC_BLANK
@@ -21,7 +22,7 @@ RECORDS: Final = 12
 def rot(store: str, *, limit: int, seed: int, count: int = RECORDS) -> list[int]:
     """Flips a bit in each of `count` records below `limit`, an offset of the log; returns their begins, ascending.
 
-    Fewer if there are fewer records. Raises OSError.
+    Fewer if there are fewer records, or if retention deletes a file meanwhile. Raises OSError.
     """
     chance = random.Random(seed)
     folder = os.path.join(store, COMMIT_LOG_FOLDER)
@@ -32,15 +33,21 @@ def rot(store: str, *, limit: int, seed: int, count: int = RECORDS) -> list[int]
         for at, size_bytes in _records(os.path.join(folder, name), limit - int(name))
     ]
     chosen = sorted(chance.sample(records, min(count, len(records))))
-    for path, _, at, size_bytes in chosen:
-        _turn(path, at + chance.randrange(size_bytes), 1 << chance.randrange(8))
-    return [base + at for _, base, at, _ in chosen]
+    turned = []
+    for path, base, at, size_bytes in chosen:
+        with suppress(FileNotFoundError):
+            _turn(path, at + chance.randrange(size_bytes), 1 << chance.randrange(8))
+            turned.append(base + at)
+    return turned
 
 
 def _records(path: str, limit: int) -> Iterator[tuple[int, int]]:
     """(position, size) of each record of a segment that ends at or below `limit`."""
-    with open(path, "rb") as file:
-        segment = file.read(limit)
+    try:
+        with open(path, "rb") as file:
+            segment = file.read(limit)
+    except FileNotFoundError:  # retention was faster
+        return
     at = 0
     while at + HEAD.size <= len(segment):
         size_bytes, magic = HEAD.unpack_from(segment, at)

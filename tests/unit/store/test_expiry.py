@@ -161,3 +161,23 @@ def test_segments_do_not_wait_for_the_queue_files_of_those_before(tmp_path, monk
 )
 def test_who_is_further_behind_gets_more_of_the_loop_up_to_a_bound(behind: int, share: int) -> None:
     assert share_of(behind) == share
+
+
+def test_the_log_is_kept_for_a_replica_that_copies_and_goes_once_its_lease_is_over(tmp_path) -> None:
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock, **SETTINGS) as store:
+        fill(store, clock, 6)
+        begin = store.begin
+        store.hold_log("store-b", begin, 60_000)
+        events = [event.kind for _ in range(20) for event in store.on_tick(clock.time_ms)]
+        assert (store.begin, events) == (begin, ["held_for_readers"])
+        clock.time_ms += 50_000
+        store.renew_log_hold("store-b", 60_000)
+        clock.time_ms += 50_000
+        for _ in range(20):
+            store.on_tick(clock.time_ms)
+        assert store.begin == begin
+        clock.time_ms += 10_000
+        for _ in range(20):
+            store.on_tick(clock.time_ms)
+        assert store.begin > begin

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from zenitmq.store.retention_needs import Budget, FixedNeeds, NeedSurvey
+from zenitmq.store.retention_needs import Budget, FixedNeeds, LogHolds, NeedSurvey
 
 
 class Queues:
@@ -117,3 +117,23 @@ def test_losses_are_those_below_one_place_however_long_it_takes() -> None:
     assert (found.below, found.first) == (30, {("t", 0): 0, ("t", 1): 1, ("t", 2): 2})
     assert survey.floor(1, 100, Budget(100)) == 0
     assert survey.floor(0, 100, Budget(100)) == 0
+
+
+def test_a_holder_of_the_log_keeps_it_until_its_lease_is_over() -> None:
+    holds = LogHolds()
+    assert holds.floor(0) is None
+    holds.take("b", 4096, 100)
+    holds.take("c", 8192, 200)
+    assert holds.floor(99) == 4096
+    holds.renew("b", 150)
+    holds.renew("nobody", 1_000)
+    assert (holds.floor(149), holds.floor(150), holds.floor(200)) == (4096, 8192, None)
+    holds.renew("c", 1_000)
+    assert holds.floor(201) is None, "it has ended"
+
+
+def test_who_begins_anew_again_holds_from_its_new_begin() -> None:
+    holds = LogHolds()
+    holds.take("b", 4096, 100)
+    holds.take("b", 12288, 200)
+    assert holds.floor(50) == 12288

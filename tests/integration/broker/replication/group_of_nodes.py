@@ -99,7 +99,9 @@ class Node:
                 host=host,
             )
             workers: Any = AtOnce()
-            copies = CompactedSource(self.loop, self.store, workers, self.member.check_question)
+            copies = CompactedSource(
+                *(self.loop, self.store, workers, self.member.check_question, self.member.beginning_source.hold_longer)
+            )
             for answered in (
                 row(GetBeginning, self.member.beginning_source.on_get_beginning),
                 row(GetCompactedFiles, copies.on_list),
