@@ -88,6 +88,10 @@ class MemberConfig:
         """Where it listens."""
         return self.replica_name
 
+    def address_at(self, port: int) -> str:
+        """What others are told."""
+        return f"{self.host}:{port}"
+
 
 class Broker(Host):
     """`member`: the shipped one; `waiting`: (end in the log, answer) of sends that are not acknowledged.
