@@ -59,6 +59,8 @@ COMMANDS: Final = {
     "config": CommandRow("commands.config", "List the settings of each role."),
     "sbom": CommandRow("commands.installation.sbom", "List what is installed, and check it against a list."),
     "store": CommandRow("commands.store", "Inspect and change a store's files; check running ones."),
+    "backup": CommandRow("commands.backups.backup", "Back up a replica's log to a directory or bucket, check it."),
+    "restore": CommandRow("commands.backups.restore", "Make a broker's store of a backup."),
     "query-offsets": CommandRow("commands.query_offsets", "List, show and drop the offsets of Spark queries."),
     "bench": CommandRow("bench.bench", "Measure a cluster, and the raw path of this machine."),
     "drill": CommandRow("commands.drill", "Inject faults under load, and check every message."),

@@ -57,6 +57,21 @@ def count_progress(noun: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def bytes_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields a callback for (bytes done, in all); it draws a bar on a terminal, else does nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
 def search_progress() -> Iterator[Callable[[int, str], None]]:
     """Yields a callback for (messages looked at, back to which time); it draws a line on a terminal, else does nothing."""
     if not sys.stderr.isatty():

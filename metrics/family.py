@@ -28,6 +28,7 @@ class Exporter(Enum):
     CONTROLLER = "controller"
     CLIENT = "client"
     CANARY = "canary"
+    BACKUP = "backup"
 
 
 @dataclass(frozen=True, slots=True)

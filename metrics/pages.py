@@ -12,6 +12,7 @@ TITLES: Final = (
     (Exporter.NAME_SERVER, "Name servers"),
     (Exporter.CONTROLLER, "Controllers"),
     (Exporter.CANARY, "The canary"),
+    (Exporter.BACKUP, "A backup"),
     (Exporter.CLIENT, "Clients"),
 )
 

@@ -14,7 +14,8 @@ from .family import Exporter, Family, FamilyKind
 _declared: list[Family] = []
 _BROKER: Final = (Exporter.BROKER,)
 _SERVERS: Final = (Exporter.BROKER, Exporter.NAME_SERVER, Exporter.CONTROLLER)
-_ALL: Final = (*_SERVERS, Exporter.CANARY)
+_BACKUP: Final = (Exporter.BACKUP,)
+_ALL: Final = (*_SERVERS, Exporter.CANARY, Exporter.BACKUP)
 _CLIENT: Final = (Exporter.CLIENT,)
 _TOPIC: Final = ("topic",)
 _GROUP: Final = ("topic", "consumer_group")
@@ -401,6 +402,29 @@ CANARY_FAILED: Final = _counter(
     "Probes that could not be sent (send), or did not come back in time (receive)",
     ("group", "step"),
     (Exporter.CANARY,),
+)
+
+# ---- a backup
+
+BACKUP_END: Final = _gauge("zenit_backup_end_offset", "How far the log is uploaded", ("group",), _BACKUP)
+BACKUP_LAG: Final = _gauge(
+    "zenit_backup_lag_bytes", "What of the log could be uploaded and is not yet", ("group",), _BACKUP
+)
+BACKUP_AGE: Final = _gauge(
+    "zenit_backup_age_seconds", "Since the last run that ended without an error", ("group",), _BACKUP
+)
+BACKUP_UPLOADED: Final = _counter("zenit_backup_uploaded_bytes_total", "Uploaded", ("group",), _BACKUP)
+BACKUP_MISSED: Final = _counter(
+    "zenit_backup_missed_bytes_total",
+    "Of the log that retention deleted before it was uploaded; it is in no backup",
+    ("group",),
+    _BACKUP,
+)
+BACKUP_HELD: Final = _gauge(
+    "zenit_backup_held", "1 while damage of the log holds the backup up, else 0", ("group",), _BACKUP
+)
+BACKUP_FAILURES: Final = _counter(
+    "zenit_backup_failed_total", "Runs that ended with an error, and are tried again", ("group",), _BACKUP
 )
 
 FAMILIES: Final = tuple(_declared)

@@ -254,6 +254,26 @@ class ReplicaFiles:
         files = cls(path, copied, SYSTEM_FILES)
         files._write(copied)
 
+    @classmethod
+    @contextmanager
+    def restoring(cls, target: str, group_id: str, *, promised: int, is_left: bool) -> Iterator[None]:
+        """Surrounds an operator's restoring of a backup into the directory `target`. At its end the store is a replica of that
+        group, with an identity of its own, which obeys no epoch below `promised`; with `is_left` it is one that has left the
+        group for good; with "" it is in none. Until then, and if it breaks off, no broker starts there. Raises OSError."""
+        path = os.path.join(target, FILE_NAME)
+        SYSTEM_FILES.replace(path, UNFINISHED_COPY)
+        yield
+        if is_left:
+            left_groups = (group_id,) if group_id else ()
+            facts = _Facts(store_id=uuid.uuid4().hex, left_groups=left_groups, left_epoch=promised)
+        elif group_id:
+            facts = _Facts(store_id=uuid.uuid4().hex, promised=promised, group_id=group_id)
+        else:
+            SYSTEM_FILES.remove(path)
+            return
+        files = cls(path, facts, SYSTEM_FILES)
+        files._write(facts)
+
     def start_above(self, starts: int) -> None:
         """The controller knows a start counter of this store that is not below ours: the disk was set back."""
         self._change(starts=max(self._facts.starts, starts) + 1, set_back=True)
@@ -335,7 +355,9 @@ def _read(path: str, small_files: SmallFiles) -> _Facts | None:
     if data is None:
         return None
     if data == UNFINISHED_COPY:
-        raise StoreFormatError(path, "this directory is a copy that broke off; delete it, and copy the store once more")
+        raise StoreFormatError(
+            path, "this directory is a copy that broke off; delete it, and copy or restore the store once more"
+        )
     text, _, checksum = data.decode("ascii", "replace").partition("\n")
     if checksum != f"{zlib.crc32(text.encode()):08x}\n":
         raise StoreFormatError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 
+from .backup import BackupConflict, BackupDamaged, BackupRefused, BackupTargetFailed
 from .base import ZenitError
 from .calls import (
     BrokerBusy,
@@ -173,6 +174,10 @@ __all__ = [
     "ArchiveStartLost",
     "ArchivedTopicReplaced",
     "AuthenticationFailed",
+    "BackupConflict",
+    "BackupDamaged",
+    "BackupRefused",
+    "BackupTargetFailed",
     "BatchChanged",
     "BatchOutdated",
     "BrokerBusy",

@@ -193,6 +193,25 @@ BROKER_SILENT: Final = _kind(
     "A broker sent no heartbeat for too long; clients are told of no route to it.",
 )  # fmt: skip
 
+# ---- backups, told by the process that makes them
+
+BACKUP_GAP: Final = _kind(
+    "backup_gap", ERROR, "group target begin end",
+    "retention was faster than the backup: these bytes of the log are in no backup",
+    "The store deleted the bytes `begin` to `end` of its log before they were uploaded. The backup goes on behind them.",
+)  # fmt: skip
+BACKUP_HELD_BY_DAMAGE: Final = _kind(
+    "backup_held_by_damage", ERROR, "group directory begin end", "the backup stops before damage of the log",
+    "Bytes of the log are not what was written, so they are not uploaded: a replica's broker fetches them from another one."
+    " Without another replica, `zenit backup run --past-damage` leaves the segment out.",
+    every_ms=60_000,
+)  # fmt: skip
+BACKUP_FAILED: Final = _kind(
+    "backup_failed", WARNING, "group target why code", "the backup could not go on, and is tried again",
+    "The target or the store did not do what was asked; `why` says what to do. What the target holds is as before.",
+    every_ms=60_000,
+)  # fmt: skip
+
 # ---- security, told by every role; rarely, so that whoever knocks for hours does not drive out what else is kept
 
 REFUSALS_MS: Final = 60_000

@@ -82,7 +82,7 @@ def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
     """Raises StoreFormatError if there is no store, or one that we cannot read; OSError."""
     if not has_commit_log(directory):
         raise StoreFormatError(directory, f"it is not a store: it has no {COMMIT_LOG_FOLDER} in it")
-    log = _map_log(directory, config)
+    log = log_beside(directory, config)
     try:
         kernel = scanning_kernel(config, log.segment_bytes)
         checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
@@ -135,7 +135,8 @@ def tried_again(work: Callable[[], _Result]) -> _Result:
     return work()
 
 
-def _map_log(directory: str, config: StoreConfig) -> CommitLog:
+def log_beside(directory: str, config: StoreConfig) -> CommitLog:
+    """The log as its files are now; where it ends is not known. Whoever calls closes it. Raises StoreFormatError, OSError."""
     segment_bytes = find_segment_bytes(directory) or config.segment_bytes
     return tried_again(lambda: _LogBeside(directory, segment_bytes=segment_bytes))
 

@@ -58,6 +58,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pyspark": ("pipeline/*.py",),
     "pyarrow": ("pipeline/*.py",),
     "typer": ("cli/*.py",),
+    "obstore": ("deploy/backup/bucket_target.py",),
     "opentelemetry": ("client/tracing/otel/*.py",),
     "rich": ("cli/*.py",),
 }

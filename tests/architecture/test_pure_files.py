@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 # Outside modules by which a file reads, waits, runs something beside itself, or tells somebody.
 IMPURE = frozenset(
-    """asyncio concurrent ctypes fcntl gc importlib kazoo logging mmap multiprocessing opentelemetry os pathlib platform
+    """asyncio concurrent ctypes fcntl gc importlib kazoo logging mmap multiprocessing obstore opentelemetry os pathlib platform
     pyspark queue rich rocksdict secrets select selectors shutil signal socket subprocess sys tempfile threading time typer
     weakref zmq""".split()
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .backup_targets import BACKUP_TARGETS
 from .document_targets import DOCUMENT_TARGETS
 from .file_targets import FILE_TARGETS
 from .kernel_targets import KERNEL_TARGETS
@@ -10,5 +11,5 @@ from .wire_targets import WIRE_TARGETS
 
 TARGETS = {
     target.name: target
-    for target in (*KERNEL_TARGETS, *WIRE_TARGETS, *DOCUMENT_TARGETS, *FILE_TARGETS, *SECURITY_TARGETS)
+    for target in (*KERNEL_TARGETS, *WIRE_TARGETS, *DOCUMENT_TARGETS, *FILE_TARGETS, *SECURITY_TARGETS, *BACKUP_TARGETS)
 }

@@ -23,7 +23,7 @@ NAMES = """stamp scan sequences lights batches decode select search stranger is-
     request reply replication-frame chunk-payload packed-body places texts properties trace http-head beginning compacted-list
     group-node group-seen cluster-file event-line traceparent security-rows trusted-file rocketmq-acl
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
-    waiting-records checkpoint checksum-log
+    backup-manifest backup-point waiting-records checkpoint checksum-log
     query-cursor queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()
 
 

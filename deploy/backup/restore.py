@@ -1,0 +1,179 @@
+"""Makes a store of a backup: `zenit restore`.
+
+    empty directory, marked: no broker starts there -> begun at a state point, as a slave that begins anew
+    -> the log appended, chunk by chunk, each object held to its checksum -> closed -> epochs, cluster, identity, no mark
+
+If it breaks off, the mark stays: the directory is deleted, and restored once more.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...broker.config import BrokerConfig
+from ...broker.group.cluster_file import ClusterFile
+from ...broker.group.epoch_file import write_epochs
+from ...broker.group.store_directory import DirectoryOnDisk
+from ...broker.replication.beginning import Beginning
+from ...broker.replication.epochs import NO_EPOCHS, EpochList
+from ...broker.replication.replica_files import ReplicaFiles
+from ...model.errors import BackupDamaged, BackupRefused, CorruptRecordError, InvalidParameter
+from ...store.compaction.incoming import IncomingFiles
+from ...store.log.segment import make_directory
+from ...store.queues.engine_choice import BOTH, FILE
+from .manifest import BackupManifest, StatePoint, Stretch
+from .restored_store import opened_store
+from .state_point import PointContent
+from .target import BackupTarget
+from .uploads import read_point
+from .verify import ObjectReader, Report, ignore_progress, read_manifest_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreChoice:
+    """`cluster_id`: the cluster whose backup it must be, "" = any; `as_cluster`: the one that the store is to belong to
+    instead. `is_alone`: for a broker without a group. `begin`: leave out the log before the first state point at or behind
+    this byte. `stretch`: which one, from 0 on where there are gaps; None = the newest."""
+
+    cluster_id: str = ""
+    as_cluster: str = ""
+    is_alone: bool = False
+    begin: int = 0
+    stretch: int | None = None
+
+
+def restore(
+    target: BackupTarget,
+    group: str,
+    directory: str,
+    config: BrokerConfig,
+    choice: RestoreChoice,
+    report: Report = ignore_progress,
+) -> dict[str, Any]:
+    """Makes `directory`, an empty one or none yet, the store of that group. `config`: how its store is to be made.
+
+    {"directory", "group", "group_id", "cluster_id", "epoch", "begin_offset", "end_offset", "bytes"}. Raises BackupRefused,
+    BackupDamaged, BackupTargetFailed, InvalidParameter, StoreFormatError, StorePoisoned, OSError.
+    """
+    manifest = read_manifest_of(target, group)
+    where = f"{target.name}: group {group}"
+    if choice.cluster_id and choice.cluster_id != manifest.cluster_id:
+        held = f"it is of the cluster with the id {manifest.cluster_id or '(none)'}, not {choice.cluster_id}"
+        raise BackupRefused(where, f"{held}; to give its messages to that one: --as-cluster {choice.cluster_id}")
+    _check_empty(directory)
+    stretch = _stretch_of(manifest, choice, where)
+    point = _point_of(stretch, choice, where)
+    if point is None:
+        content = PointContent(Beginning(0, manifest.segment_bytes, NO_EPOCHS, {}, {}))
+    else:
+        content = read_point(target, f"{group}/", point)
+    make_directory(directory)
+    with ReplicaFiles.restoring(directory, manifest.group_id, promised=manifest.promised, is_left=choice.is_alone):
+        with closing(ObjectReader(target, f"{group}/")) as reader:
+            taken = _fill(directory, config, content, stretch, reader, where, report)
+        write_epochs(directory, manifest.epochs.below(stretch.end).rows if stretch.end else ())
+        cluster_id = choice.as_cluster or manifest.cluster_id
+        if cluster_id:
+            ClusterFile.replace(directory, cluster_id)
+    return {
+        "directory": os.path.abspath(directory),
+        "group": group,
+        "group_id": "" if choice.is_alone else manifest.group_id,
+        "cluster_id": cluster_id,
+        "epoch": manifest.promised,
+        "begin_offset": content.beginning.begin,
+        "end_offset": stretch.end,
+        "bytes": taken,
+    }
+
+
+def _check_empty(directory: str) -> None:
+    if os.path.lexists(directory) and not (os.path.isdir(directory) and not os.listdir(directory)):
+        raise InvalidParameter("directory", directory, "an empty one, or none yet; move away what is there")
+
+
+def _stretch_of(manifest: BackupManifest, choice: RestoreChoice, where: str) -> Stretch:
+    if not manifest.stretches:
+        raise BackupRefused(where, "nothing is backed up yet")
+    wanted = len(manifest.stretches) - 1 if choice.stretch is None else choice.stretch
+    if not 0 <= wanted < len(manifest.stretches):
+        raise InvalidParameter("--stretch", wanted, f"0 to {len(manifest.stretches) - 1}")
+    return manifest.stretches[wanted]
+
+
+def _point_of(stretch: Stretch, choice: RestoreChoice, where: str) -> StatePoint | None:
+    """The one that begins first; of several that begin there, the newest. None: a store needs none, since its log begins at
+    0."""
+    usable = [point for point in stretch.usable_points() if point.begin >= choice.begin]
+    if not usable and stretch.begin == choice.begin == 0 and stretch.objects:
+        return None
+    if not usable and stretch.points and not choice.begin:
+        raise BackupRefused(
+            where,
+            f"no store can begin with it before the log is there up to {stretch.points[0].needs_end}, it is up to"
+            f" {stretch.end}; run zenit backup run, or restore what lies before a gap (--stretch)",
+        )
+    if not usable:
+        raise BackupRefused(where, "it has no state point there to begin with; zenit backup status lists those it has")
+    return [point for point in usable if point.begin == usable[0].begin][-1]
+
+
+def _fill(
+    directory: str,
+    config: BrokerConfig,
+    content: PointContent,
+    stretch: Stretch,
+    reader: ObjectReader,
+    where: str,
+    report: Report,
+) -> int:
+    """Begins the store and appends the log; returns how many bytes of the log were taken."""
+    store_config = config.store
+    if store_config.consume_queue == BOTH:
+        store_config = replace(store_config, consume_queue=FILE)
+    wanted = [each for each in stretch.objects if each.begin >= content.beginning.begin]
+    total = sum(each.size_bytes for each in wanted)
+    _bring_compacted(directory, content, reader)
+    beginning = content.beginning
+    DirectoryOnDisk(directory, store_config).begin_anew(
+        beginning.begin,
+        segment_bytes=beginning.segment_bytes,
+        snapshots=beginning.snapshots,
+        queue_minimums=beginning.queue_minimums,
+    )
+    write_epochs(directory, EpochList(beginning.epochs.rows).rows)
+    done = 0
+    with opened_store(directory, replace(config, store=store_config)) as store:
+        for each in wanted:
+            pieces = _counted(reader, each.name, each.size_bytes, each.sha256, done, total, report)
+            try:
+                store.append(pieces, each.end)
+            except CorruptRecordError as error:
+                raise BackupDamaged(where, f"{each.name}: {error}") from error
+            done += each.size_bytes
+    return done
+
+
+def _counted(
+    reader: ObjectReader, name: str, size_bytes: int, sha256: str, done: int, total: int, report: Report
+) -> Any:
+    for data in reader.read(name, size_bytes, sha256):
+        done += len(data)
+        report(done, total)
+        yield data
+
+
+def _bring_compacted(directory: str, content: PointContent, reader: ObjectReader) -> None:
+    incoming = IncomingFiles(directory)
+    incoming.begin()
+    for queue in content.compacted:
+        for file, found in zip(queue.manifest.files, queue.objects, strict=True):
+            with incoming.writing(queue.topic, queue.queue_id, file) as write:
+                for data in reader.read(found.name, found.size_bytes, found.sha256):
+                    write(data)
+            incoming.check(queue.topic, queue.queue_id, file)
+        incoming.list_files(queue.topic, queue.queue_id, queue.manifest)
+    incoming.end()

@@ -1,0 +1,225 @@
+"""A store is backed up and made anew: what it held is there, byte for byte, and a run goes on where the last one ended."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from backup_kit import CLUSTER, GROUP, back_up, backup_of, bodies_of, confirmed, grow, log_bytes, restored
+
+from zenitmq.broker.group.cluster_file import ClusterFile
+from zenitmq.broker.group.epoch_file import read_epochs
+from zenitmq.broker.replication.replica_files import ReplicaFiles
+from zenitmq.deploy.backup.directory_target import DirectoryTarget
+from zenitmq.deploy.backup.verify import find_damage, read_manifest_of
+from zenitmq.model.errors import BackupConflict, BackupDamaged, BackupRefused, InvalidParameter, StoreFormatError
+from zenitmq.model.events.telling import kept_by
+
+
+def test_what_was_backed_up_comes_back(tmp_path: Path) -> None:
+    store, target, made = tmp_path / "store", tmp_path / "target", tmp_path / "made"
+    target.mkdir()
+    bodies = grow(store, 40)
+    figures = back_up(store, target)
+    document = restored(target, made)
+    assert document["end_offset"] == figures.end > 3 * 4096
+    assert document["cluster_id"] == CLUSTER
+    assert bodies_of(made) == bodies
+    assert log_bytes(made, 0, figures.end)[:4096] == log_bytes(store, 0, figures.end)[:4096]
+    assert read_epochs(str(made)) == read_epochs(str(store))
+
+
+def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    store, target = tmp_path / "store", tmp_path / "target"
+    target.mkdir()
+    grow(store, 15)
+    first = back_up(store, target)
+    bodies = grow(store, 25, first=15)
+    second = back_up(store, target)
+    assert second.uploaded_bytes < second.end - first.end + 4096 + 2000
+    restored(target, tmp_path / "made")
+    assert bodies_of(tmp_path / "made") == bodies
+    assert len(list((target / GROUP / "log").iterdir())) == -(-second.end // 4096)
+    assert back_up(store, target).uploaded_bytes == 0
+
+
+class Told:
+    """The events of this process."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, event: object) -> None:
+        self.names.append(event.kind.name)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    target = tmp_path / "target"
+    target.mkdir()
+    return target
+
+
+def test_what_retention_deleted_before_it_went_up_is_told(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    grow(store, 14)
+    before = back_up(store, place)
+    bodies = grow(store, 40, first=14)
+    for base in range(0, 3 * 4096, 4096):
+        (store / "commitlog" / f"{base:020d}").unlink()
+    told = Told()
+    with kept_by(told):
+        figures = back_up(store, place)
+    assert figures.gaps == [(before.end, 3 * 4096)]
+    assert figures.missed_bytes == 3 * 4096 - before.end
+    assert told.names == ["backup_gap"]
+    document = restored(place, tmp_path / "made")
+    found = bodies_of(tmp_path / "made")
+    assert (document["begin_offset"], found) == (3 * 4096, bodies[-len(found) :])
+    restored(place, tmp_path / "old", stretch=0)
+    assert bodies_of(tmp_path / "old") == bodies[:14]
+
+
+def test_damage_is_not_uploaded_and_told(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    bodies = grow(store, 40)
+    path = store / "commitlog" / f"{4096:020d}"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000] + b"rot" + whole[1003:])
+    told = Told()
+    with kept_by(told):
+        figures = back_up(store, place)
+    assert 4096 < figures.end < 4096 + 1000
+    assert figures.stopped_at == figures.end
+    assert told.names == ["backup_held_by_damage"]
+    restored(place, tmp_path / "made")
+    found = bodies_of(tmp_path / "made")
+    assert found == bodies[: len(found)]
+    path.write_bytes(whole)  # a replica has mended it
+    assert back_up(store, place).stopped_at is None
+    restored(place, tmp_path / "all")
+    assert bodies_of(tmp_path / "all") == bodies
+
+
+def test_a_damaged_segment_is_left_out_if_that_is_wanted(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    bodies = grow(store, 40)
+    path = store / "commitlog" / f"{4096:020d}"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000] + b"rot" + whole[1003:])
+    back_up(store, place)
+    figures = back_up(store, place, is_past_damage=True)
+    assert figures.gaps[0][1] == 2 * 4096
+    assert figures.lag_bytes == 0
+    restored(place, tmp_path / "made")
+    found = bodies_of(tmp_path / "made")
+    assert found == bodies[-len(found) :]
+
+
+def test_another_stores_log_is_refused(tmp_path: Path, place: Path) -> None:
+    grow(tmp_path / "store", 14)
+    back_up(tmp_path / "store", place)
+    grow(tmp_path / "other", 14, size=310)
+    with pytest.raises(BackupRefused, match="are not the store's"):
+        back_up(tmp_path / "other", place)
+
+
+def test_a_second_writer_is_refused(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    grow(store, 14)
+    backup = backup_of(store, place)
+    backup.run(with_tail=True)
+    bodies = grow(store, 14, first=14)
+    back_up(store, place)
+    more = grow(store, 14, first=28)
+    with pytest.raises(BackupConflict, match="another process writes this backup"):
+        backup.run(with_tail=True)
+    assert backup.run(with_tail=True).lag_bytes == 0  # it has read the manifest again
+    restored(place, tmp_path / "made")
+    assert bodies_of(tmp_path / "made") == more
+    assert more[:28] == bodies
+
+
+def test_what_a_target_has_lost_is_uploaded_anew(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    bodies = grow(store, 40)
+    back_up(store, place)
+    first, second = sorted((place / GROUP / "log").iterdir())[:2]
+    first.unlink()
+    second.write_bytes(b"rot" + second.read_bytes()[3:])
+    manifest = read_manifest_of(DirectoryTarget(str(place)), GROUP)
+    damaged = find_damage(DirectoryTarget(str(place)), f"{GROUP}/", manifest)
+    assert [each.name for each in damaged] == [f"log/{first.name}", f"log/{second.name}"]
+    with pytest.raises(BackupDamaged, match="is missing"):
+        restored(place, tmp_path / "broken")
+    back_up(store, place, is_mending=True)
+    manifest = read_manifest_of(DirectoryTarget(str(place)), GROUP)
+    assert not find_damage(DirectoryTarget(str(place)), f"{GROUP}/", manifest)
+    restored(place, tmp_path / "made")
+    assert bodies_of(tmp_path / "made") == bodies
+
+
+def test_a_restore_that_broke_off_starts_no_broker(tmp_path: Path, place: Path) -> None:
+    grow(tmp_path / "store", 40)
+    back_up(tmp_path / "store", place)
+    max((place / GROUP / "log").iterdir()).unlink()
+    with pytest.raises(BackupDamaged):
+        restored(place, tmp_path / "made")
+    with pytest.raises(StoreFormatError, match="broke off; delete it"):
+        ReplicaFiles.membership(str(tmp_path / "made"))
+    with pytest.raises(InvalidParameter, match="an empty one"):
+        restored(place, tmp_path / "made")
+
+
+def test_a_replica_comes_back_as_one_of_its_group(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    grow(store, 14)
+    with pytest.raises(BackupRefused, match="it has no backup of a group"):
+        restored(place, tmp_path / "none")
+    group_id, _ = ReplicaFiles.join(str(store), "", newest_epoch=1)
+    confirmed(store)
+    back_up(store, place)
+    assert restored(place, tmp_path / "made")["group_id"] == group_id
+    found = ReplicaFiles.membership(str(tmp_path / "made"))
+    assert (found.group_id, found.epoch) == (group_id, 1)
+    restored(place, tmp_path / "alone", is_alone=True)
+    found = ReplicaFiles.membership(str(tmp_path / "alone"))
+    assert (found.is_member, found.left_epoch) == (False, 1)
+
+
+def test_only_what_is_confirmed_goes_up(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    grow(store, 30)
+    ReplicaFiles.join(str(store), "", newest_epoch=1)
+    assert back_up(store, place).end == 0
+    end = confirmed(store)
+    assert back_up(store, place).end == end
+
+
+def test_a_backup_of_another_cluster_is_refused_unless_asked(tmp_path: Path, place: Path) -> None:
+    grow(tmp_path / "store", 14)
+    back_up(tmp_path / "store", place)
+    with pytest.raises(BackupRefused, match=f"of the cluster with the id {CLUSTER}, not beef; .*--as-cluster beef"):
+        restored(place, tmp_path / "made", cluster_id="beef")
+    assert not (tmp_path / "made").exists()
+    assert restored(place, tmp_path / "made", as_cluster="beef")["cluster_id"] == "beef"
+    assert ClusterFile.open(str(tmp_path / "made")).cluster_id == "beef"
+
+
+def test_a_store_that_is_none(tmp_path: Path, place: Path) -> None:
+    with pytest.raises(StoreFormatError, match="no commit log"):
+        back_up(tmp_path, place)
+
+
+def test_unnamed_objects_go_once_they_are_old(tmp_path: Path, place: Path) -> None:
+    grow(tmp_path / "store", 14)
+    back_up(tmp_path / "store", place)
+    for name in ("log/old", "compacted/old", "state/young"):
+        path = place / GROUP / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"left")
+        if name.endswith("old"):
+            os.utime(path, (1, 1))
+    assert back_up(tmp_path / "store", place).deleted == 2
+    assert (place / GROUP / "state/young").exists()
