@@ -53,7 +53,7 @@ def doctor(
     if config_file is not None:
         examined.append(examine_configuration(role, config_file, tuple(settings or ())))
     elif not machine:
-        examined += _cluster(namesrv)
+        examined += examined_cluster(namesrv)
     found = worst(finding for one in examined for finding in one.findings)
     document = {"severity": found.value, "examined": [one.document() for one in examined]}
     show(document, as_json, lambda: typer.echo("\n".join(report_lines(examined, with_ok=everything))))
@@ -61,7 +61,8 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _cluster(namesrv: str | None) -> Iterator[Examined]:
+def examined_cluster(namesrv: str | None) -> Iterator[Examined]:
+    """The cluster as a whole, then each of its servers."""
     from ....client.admin import Admin
     from ....deploy.doctor.report import Examined, judged_versions
 

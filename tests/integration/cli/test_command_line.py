@@ -24,6 +24,7 @@ COMMANDS = [
     "down",
     "status",
     "doctor",
+    "debug bundle",
     "events",
     "namesrv",
     "broker",
