@@ -200,6 +200,18 @@ class BrokerConfig:
         " behind the messages that are lost",
         minimum=0,
     )
+    audit_retention_ms: int = setting(
+        30 * 86_400_000,
+        "how long the topic ZENIT_AUDIT keeps its entries, up to a day more; the log may have them for longer",
+        minimum=3_600_000,
+        maximum=TEN_YEARS_MS,
+    )
+    audit_bytes_max: int = setting(
+        1 << 30,
+        "how many bytes of entries it keeps beside the log, the oldest go first; an entry takes some 400. This or the time:"
+        " whichever is reached first counts",
+        minimum=1 << 20,
+    )
     store: StoreConfig = section(StoreConfig)
     security: SecurityConfig = section(SecurityConfig)
     log: LogConfig = section(LogConfig)

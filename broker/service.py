@@ -24,7 +24,7 @@ from ..model.errors import NotMaster, StorePoisoned
 from ..model.events.table import BROKER_STARTED, BROKER_STOPPED, DISK_FAILED, STORE_EVENT
 from ..model.events.telling import kept_by, tell
 from ..model.ids import HostAddress
-from ..model.names import HALF_TOPIC, VERSION
+from ..model.names import AUDIT_TOPIC, HALF_TOPIC, VERSION
 from ..model.queue import QueueOffset
 from ..remoting import commands
 from ..remoting.client import RemotingClient
@@ -35,12 +35,13 @@ from ..remoting.own_address import AUTO, own_address
 from ..remoting.request_rows import Row, check_rows, row
 from ..remoting.security.opened_security import open_security
 from ..remoting.server import Call, RequestLoop
+from ..store.compaction.compacted_expiry import Keeping
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore, request_arena
 from ..store.opening.small_file import needs_room
 from ..store.worker_threads import WorkerThreads
 from .acknowledgements import Acknowledgements
-from .audit.audit_writer import AuditWriter
+from .audit.audit_writer import AuditWriter, rows_without_audit
 from .config import BrokerConfig
 from .delay.delays import Delays
 from .delay.pace import Pace
@@ -242,7 +243,8 @@ class Broker:
         self._halves.locate = lambda place: self._store.position_of(HALF_TOPIC, place[0], QueueOffset(place[1]))
         for index in (self._timers, self._half_index):
             index.on_opened(lambda: self._store.flushed)
-        self._store.compaction.begin(self._state.topic_table.compacted_queues)
+        keeping = {AUDIT_TOPIC: Keeping(self._config.audit_retention_ms, self._config.audit_bytes_max)}
+        self._store.compaction.begin(self._state.topic_table.compacted_queues, keeping)
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
 
     def _ground(self, started: ExitStack) -> PartGround:
@@ -327,8 +329,9 @@ class Broker:
         if self._secured is not None:
             self._handlers.security.guard(self._secured, loop)
             loop.on_access = self._handlers.on_access
-            self._audit = AuditWriter(self._store, self._state, loop, clock, leads=part.leads)
+            self._audit = self._new_audit()
             self._audit.begin(self._secured.door)
+            started.callback(self._audit.end)
         self._registration = self._new_registration()
         self._state.on_topic_changed = self._registration.on_topic_changed
         self._state.on_topic_deleted = self._on_topic_deleted
@@ -416,6 +419,19 @@ class Broker:
             store_host_bytes=len(self._store_host.encode()),
         )
 
+    def _new_audit(self) -> AuditWriter:
+        return AuditWriter(
+            self._store,
+            self._state,
+            self._loop,
+            self._clock,
+            self._client,
+            broker_name=self._config.name,
+            replica=self._config.replica_name,
+            leads=self._part.leads,
+            master=self._part.master_address,
+        )
+
     def _new_registration(self) -> NameServerRegistration:
         config, topics = self._config, self._state.topic_table
         return NameServerRegistration(
@@ -442,6 +458,7 @@ class Broker:
             row(commands.GetBrokerEvents, self._on_get_events),
             row(commands.ScrubLog, self._scrub.on_scrub),
             *self._examiner().rows(),
+            *(rows_without_audit() if self._audit is None else self._audit.rows()),
         ]
         check_rows(rows, commands.SERVED_BY_BROKERS)
         audit = self._audit

@@ -8,6 +8,8 @@ An entry is a JSON object: `at_ms`, `kind`, `user`, and what the kind has beside
     read      `request`, `fields`: messages that were looked up
     dropped   `count`: entries that found no room
 
+A broker that writes them adds `replica`: at which replica it happened.
+
 Of one user at most TOLD_A_MINUTE different refusals, and as many reads, are told in a minute; of the others entries of the
 request "(others)" tell how many there were. So nobody drives out what the audit says of him by asking much.
 
@@ -17,14 +19,18 @@ Times are milliseconds: `now_ms` since the epoch.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import deque
+from contextlib import suppress
 from typing import Any, Final
 
+from ...model.errors import InvalidParameter
 from ...model.plain_dataclass import dataclass
 from ...remoting.commands import Request
 from ...remoting.security.guard import Refusal
 
 PENDING_MAX: Final = 1000
+ENTRY_CHARACTERS_MAX: Final = 32 << 10  # encoded
 REFUSALS_MAX: Final = 1000  # different ones that are counted at a time
 TOLD_A_MINUTE: Final = 60
 LOGINS_MAX: Final = 10_000  # keys
@@ -133,6 +139,13 @@ class AuditLog:
                 del self._refusals[kind]
         self._told = {each: told for each, told in self._told.items() if now_ms - told[0] < MINUTE_MS}
 
+    def on_told(self, entries: list[Entry]) -> bool:
+        """Another replica noted these; False if there is no room for all of them."""
+        if len(self._pending) + len(entries) > PENDING_MAX:
+            return False
+        self._pending.extend(entries)
+        return True
+
     # ---- what is to be written
 
     def __len__(self) -> int:
@@ -163,6 +176,32 @@ class AuditLog:
             self._dropped += 1
         else:
             self._pending.append(entry)
+
+
+def encode_entry(entry: Entry) -> str:
+    """As JSON. If it is very long, what was asked and what it was before are only measured."""
+    text = _encoded(entry)
+    if len(text) > ENTRY_CHARACTERS_MAX:
+        cut = {name: f"({len(_encoded(entry[name]))} characters)" for name in ("fields", "before") if entry.get(name)}
+        text = _encoded(entry | cut)
+    return text
+
+
+def decode_entry(text: str) -> Entry:
+    """An entry of another replica. Raises InvalidParameter."""
+    entry: Any = None
+    if len(text) <= ENTRY_CHARACTERS_MAX:
+        with suppress(ValueError, RecursionError):
+            entry = json.loads(text)
+    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str) or type(entry.get("count", 0)) is not int:
+        raise InvalidParameter(
+            "entries", ascii(text[:80]), f"JSON objects with a kind, {ENTRY_CHARACTERS_MAX} characters"
+        )
+    return entry
+
+
+def _encoded(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def fields_of(request: Request) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Writes the audit topic: hears of changes, refusals, logins and lookups at this broker, and stages an entry for each.
 
-A master writes them to its log ten times a second; a slave, which writes nothing, tells them to its own log file. The
-topic is made with the first entry: one queue, to be read only, compacted, with as many keys as entries are kept. So the
-newest KEPT_ENTRIES of a group outlive the log's own retention. Loop thread.
+A master writes them to its log ten times a second; a slave, which writes nothing, hands them to its master (audit_relay). The
+topic is made with the first entry: one queue, to be read only, compacted, with a key for each entry. So they outlive the log's
+own retention, and compaction lets them go by age and size. What is not written when the broker stops goes to its log file.
+Loop thread.
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -22,39 +24,55 @@ from ...model.security.rights import Action
 from ...model.security.row_codec import decode_row, encode_row
 from ...record.new_record import NewRecord
 from ...remoting import commands
-from ...remoting.commands import Lane, Reply, Request
-from ...remoting.request_rows import Row
+from ...remoting.client import RemotingClient
+from ...remoting.commands import Lane, Reply, Request, TellAudit
+from ...remoting.request_rows import Row, row
 from ...remoting.security.door import Door
 from ...remoting.security.guard import Refusal
 from ...remoting.server import Call, Handler, RequestLoop
-from ..json_reply import encode_document
 from ..state.state_log import TOPICS, StateLog
-from .audit_log import AuditLog
+from .audit_log import AuditLog, Entry, encode_entry
+from .audit_relay import AuditReceiver, AuditRelay
 
 if TYPE_CHECKING:
     from ...store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-KEPT_ENTRIES: Final = 100_000
 ENTRIES_A_TICK: Final = 100
 READS: Final = frozenset({commands.QueryMessages, commands.ViewMessage})
 _CHANGES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
 
 
 class AuditWriter:
-    """Of one secured broker."""
+    """Of one secured broker. `leads`: whether it is master; `master`: see AuditRelay."""
 
     def __init__(
-        self, store: MessageStore, state: StateLog, loop: RequestLoop, clock: Clock, *, leads: Callable[[], bool]
+        self,
+        store: MessageStore,
+        state: StateLog,
+        loop: RequestLoop,
+        clock: Clock,
+        client: RemotingClient,
+        *,
+        broker_name: str,
+        replica: str,
+        leads: Callable[[], bool],
+        master: Callable[[], str],
     ) -> None:
         self._store = store
         self._state = state
         self._loop = loop
         self._clock = clock
         self._leads = leads
+        self._replica = replica
         self._log = AuditLog()
-        self._next = 0  # number of the next entry, of which its key is made
+        self._relay = AuditRelay(
+            self._log, client, loop, clock, broker_name=broker_name, replica=replica, master=master
+        )
+        self._receiver = AuditReceiver(self._log)
+        self._life = secrets.token_hex(8)  # no other process makes the same keys
+        self._next = 0  # number of the next entry
 
     def begin(self, door: Door) -> None:
         """Hears of refusals and logins from now on."""
@@ -65,6 +83,15 @@ class AuditWriter:
         tell_event(refusal)
         self._log.on_refused(self._clock.now_ms(), refusal)
 
+    def end(self) -> None:
+        """The loop has ended: tells the log file what was not written."""
+        for entry in (*self._relay.end(), *self._log.take(len(self._log))):
+            log.info("audit entry=%s", encode_entry(entry))
+
+    def rows(self) -> list[Row]:
+        """The request of slaves."""
+        return [row(TellAudit, self._receiver.on_tell)]
+
     def watched(self, row: Row, handler: Handler) -> Handler:
         """The handler, with an entry for each call if this request changes something, or looks messages up."""
         if row.request_class in READS:
@@ -74,18 +101,19 @@ class AuditWriter:
         return handler
 
     def on_tick(self) -> None:
-        """Ten times a second: writes what waits."""
+        """Ten times a second: writes what waits, or hands it to the master."""
         self._log.on_tick(self._clock.now_ms())
-        if not len(self._log):
-            return
-        entries = self._log.take(ENTRIES_A_TICK)
         if not self._leads():
-            for entry in entries:
-                log.info("audit entry=%s", encode_document(entry).decode())
+            self._relay.on_tick()
             return
-        self._next = max(self._next, self._store.max_offset(AUDIT_TOPIC, 0))
+        self._log.give_back(self._relay.end())
+        if len(self._log):
+            self._write(self._log.take(ENTRIES_A_TICK))
+
+    def _write(self, entries: list[Entry]) -> None:
         for index, entry in enumerate(entries):
-            record = NewRecord(AUDIT_TOPIC, 0, encode_document(entry), {KEYS: str(self._next % KEPT_ENTRIES)})
+            told = encode_entry({**entry, "replica": entry.get("replica", self._replica)})
+            record = NewRecord(AUDIT_TOPIC, 0, told.encode(), {KEYS: f"{self._life}-{self._next}"})
             try:
                 if not index:
                     self._make_topic()
@@ -146,3 +174,12 @@ class AuditWriter:
         """The thread that answers ZAP. A login for which the loop has no room is not told."""
         with suppress(BufferFull):
             self._loop.post(lambda: self._log.on_login(self._clock.now_ms(), user, key, address))
+
+
+def rows_without_audit() -> list[Row]:
+    """The same where there are no keys, and so nothing to be told."""
+    return [row(TellAudit, _on_tell_nobody)]
+
+
+def _on_tell_nobody(call: Call[TellAudit]) -> Reply:
+    raise InvalidParameter("entries", str(len(call.request.entries)), "none: this broker has no keys, and so no audit")

@@ -58,6 +58,10 @@ class Alone:
         """Always."""
         return True
 
+    def master_address(self) -> str:
+        """It is this broker."""
+        return ""
+
     def check(self, _request_class: type[Request]) -> None:
         """This broker answers every request."""
 

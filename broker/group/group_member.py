@@ -215,6 +215,12 @@ class GroupMember:
             if replica.name != self.name
         }
 
+    def master_address(self) -> str:
+        """Where the group's master is; "" while that is not known, or it is this broker."""
+        known = self._replica.known
+        master = None if known is None or known.node.master is None else known.node.replica(known.node.master)
+        return "" if master is None or master.name == self.name else master.address
+
     def peers(self) -> list[tuple[str, str]]:
         """(what it is, address) of both ports of the other replicas."""
         known = self._replica.known

@@ -79,6 +79,9 @@ class GroupPart(Protocol):
     def is_master(self) -> bool:
         """We are master."""
 
+    def master_address(self) -> str:
+        """Where the group's master is; "" while that is not known, or it is this broker."""
+
     def leads(self) -> bool:
         """We are master and the inherited log is confirmed: requests may rely on our state."""
 

@@ -87,7 +87,7 @@ class InGroup:
         self._repairs: Repairs | None = None
         self.replication_address = member.replication_address
         self.promised: Callable[[], int] | None = lambda: member.acknowledged
-        self.leads, self.read_from = member.leads, member.read_from
+        self.leads, self.read_from, self.master_address = member.leads, member.read_from, member.master_address
         self.check, self.guarded = member.gate.check, member.gate.guarded
         self.on_turn, self.on_flushed, self.on_disk_failed = member.on_turn, member.on_flushed, member.on_disk_failed
         self.close = member.close

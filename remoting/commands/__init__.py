@@ -154,6 +154,7 @@ from .security import GetSecurityRows as GetSecurityRows
 from .security import PutSecurityRow as PutSecurityRow
 from .security import SecurityRowsReply as SecurityRowsReply
 from .security import TakeSecurityRows as TakeSecurityRows
+from .security import TellAudit as TellAudit
 from .sending import DelayedReply as DelayedReply
 from .sending import RecallMessage as RecallMessage
 from .sending import RecallReply as RecallReply

@@ -7,7 +7,7 @@ cluster tell each other what differs, each second (ExchangeSecurity).
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, on_cluster, on_security
+from ...model.security.rights import Action, as_replica, on_cluster, on_security
 from .base import Done, Lane, Reply, RequestFor, ServedBy, request
 
 
@@ -111,3 +111,19 @@ class ExchangeSecurity(RequestFor[ExchangeReply]):
     digests: tuple[int, ...]
     rows: tuple[str, ...]
     after: str = ""
+
+
+@request(9176, Lane.HEARTBEAT, served_by=ServedBy.MASTER_CONFIRMED, needs=(as_replica("broker_name", "replica"),))
+@dataclass(frozen=True, slots=True)
+class TellAudit(RequestFor[Done]):
+    """A slave hands its master what it noted for the audit, since it writes nothing itself: JSON objects, the oldest first.
+
+    `first`: the number of the first entry in this life of the slave's process, so that what comes twice is written once.
+    BrokerBusy while there is no room: none of them is taken.
+    """
+
+    broker_name: str
+    replica: str
+    life: str
+    first: int
+    entries: tuple[str, ...]

@@ -1,7 +1,8 @@
 """Compacts the queues of compacted topics in the background, each `compaction_interval_ms`, or at once where asked.
 
 A run takes what the log has below the confirmed and flushed position into compacted files, queue by queue, and merges the
-files where that is worth it (compaction_work). When a run has taken all queues, retention may delete the log up to where
+files where that is worth it (compaction_work), and lets the oldest records go of a topic that is not kept for ever
+(compacted_expiry). When a run has taken all queues, retention may delete the log up to where
 the run began. A queue that fails says why, keeps its files, and keeps the log until a later run takes it.
 
 The loop thread starts runs and looks at their results; one thread of its own carries them out.
@@ -10,9 +11,10 @@ The loop thread starts runs and looks at their results; one thread of its own ca
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import field
+from types import MappingProxyType
 from typing import Final
 
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreFormatError, SystemFault
@@ -27,6 +29,7 @@ from ..queues.queue_engine import QueueEngine
 from ..queues.queue_places import QueuePlaces
 from ..store_event import StoreEvent
 from ..worker_threads import WorkerThreads
+from .compacted_expiry import Keeping, expire
 from .compacted_files import delete_unlisted, read_manifest
 from .compacted_manifest import Manifest
 from .compacted_queues import CompactedQueues, QueueKey
@@ -156,6 +159,7 @@ class Compaction:
         self._source = _LogSource(log, quarantine, damaged_in)
         self._found_damage = found_damage
         self._wanted: Callable[[], Iterable[QueueKey]] = tuple
+        self._keeping: Mapping[str, Keeping] = {}
         self._floor = 0  # everything of compacted queues below is in their files
         self._due_ms: int | None = None
         self._is_due = False
@@ -169,9 +173,12 @@ class Compaction:
         self._worker = WorkerThreads(1, "zenit-compaction")
         self._limits = Limits(memory_bytes=config.compaction_memory_bytes, should_stop=lambda: self._is_closing)
 
-    def begin(self, queues: Callable[[], Iterable[QueueKey]]) -> None:
-        """`queues()`: the queues of all compacted topics, now."""
+    def begin(
+        self, queues: Callable[[], Iterable[QueueKey]], keeping: Mapping[str, Keeping] = MappingProxyType({})
+    ) -> None:
+        """`queues()`: the queues of all compacted topics, now. `keeping`: the topics that are not kept for ever."""
         self._wanted = queues
+        self._keeping = keeping
 
     def clear_below(self, offset: int) -> bool:
         """Whether the files hold, durably, all that compacted queues have below this position of the log. If not, a run
@@ -282,7 +289,11 @@ class Compaction:
                 dead_ratio=0 if run.is_forced else self._config.compaction_dead_ratio,
                 tombstone_ms=self._config.compaction_tombstone_ms,
             )
-            self._adopt(key, merge(folder, manifest, key[1], rule, self._limits), deletions)
+            manifest = merge(folder, manifest, key[1], rule, self._limits)
+            self._adopt(key, manifest, deletions)
+        keeping = self._keeping.get(key[0])
+        if keeping is not None:
+            self._adopt(key, expire(folder, manifest, key[1], keeping, run.now_ms, self._limits), deletions)
 
     def _adopt(self, key: QueueKey, manifest: Manifest, deletions: int) -> None:
         self._compacted.adopt(key, manifest, deletions)

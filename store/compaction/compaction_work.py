@@ -252,20 +252,40 @@ def _rows(folder: str, file: ListedFile, limits: Limits) -> Rows:
 
 def without_rows_from(folder: str, manifest: Manifest, queue_id: int, offset: int, limits: Limits) -> Manifest:
     """Removes what was taken from queue offset `offset` on: the log has it, and says something else. Raises as `merge`."""
+    files, number = _cut(folder, manifest, queue_id, range(offset), limits)
+    cut = replace(manifest, files=files, next_number=number, covered=offset, anchor=(0, 0))
+    write_manifest(folder, cut)
+    return cut
+
+
+def without_rows_below(folder: str, manifest: Manifest, queue_id: int, offset: int, limits: Limits) -> Manifest:
+    """Removes the records below queue offset `offset`, as if there had been none. Raises as `merge`."""
+    files, number = _cut(folder, manifest, queue_id, range(offset, manifest.covered), limits)
+    cut = replace(manifest, files=files, next_number=number)
+    write_manifest(folder, cut)
+    return cut
+
+
+def _cut(
+    folder: str, manifest: Manifest, queue_id: int, kept: range, limits: Limits
+) -> tuple[tuple[ListedFile, ...], int]:
+    """The files with the records whose queue offsets are in `kept`, and the number of the next one."""
     merged = _Merged(folder, manifest.next_number, limits)
     with merged:
         for file in manifest.files:
-            if file.last < offset:
+            if file.first >= kept.start and file.last < kept.stop:
                 merged.keep(file)
-            elif file.first < offset:
-                with CompactedReader(folder, file) as reader:
-                    rows = reader.rows(0, reader.first_from(offset))
-                    for row, record in reader.records(rows, queue_id):
+                continue
+            if file.last < kept.start or file.first >= kept.stop:
+                continue
+            with CompactedReader(folder, file) as reader:
+                end = reader.first_from(kept.stop)
+                for at in range(reader.first_from(kept.start), end, _UNITS_AT_ONCE):
+                    limits.check()
+                    for row, record in reader.records(reader.rows(at, min(at + _UNITS_AT_ONCE, end)), queue_id):
                         merged.add(row, record)
         merged.end_file()
-    cut = replace(manifest, files=tuple(merged.files), next_number=merged.number, covered=offset, anchor=(0, 0))
-    write_manifest(folder, cut)
-    return cut
+    return tuple(merged.files), merged.number
 
 
 class _Merged:

@@ -6,6 +6,7 @@ import json
 from random import Random
 from typing import Any, Final
 
+from zenitmq.broker.audit.audit_log import decode_entry, encode_entry
 from zenitmq.model.errors import InvalidParameter
 from zenitmq.model.security.access_rows import AccessRows, parse_rows
 from zenitmq.model.security.principals import Binding, Match, Rule, RuleEffect, User, UserKind, UserLimits, UserRole
@@ -114,7 +115,19 @@ def check_acl(data: bytes, _: Random) -> None:
         assert decode_row(encode_row(row_of(user))).value == user
 
 
+def _audit(draw: Random) -> bytes:
+    entry = {"at_ms": 5, "kind": "refusal", "user": "app", "request": "GetRoute", "fields": {"row": "x"}, "count": 3}
+    return document_bytes(mutated_document(entry, draw), draw)
+
+
+def check_audit(data: bytes, _: Random) -> None:
+    """A master can write what it takes, and a slave tell it on."""
+    entry = decode_entry(data.decode("utf-8", "replace"))
+    encode_entry({**entry, "replica": "a2"}).encode()
+
+
 SECURITY_TARGETS = (
+    Target("audit-entry", _audit, check_audit, (InvalidParameter,)),
     Target("rocketmq-acl", _acl, check_acl, (InvalidParameter,)),
     Target("security-rows", _rows, check_rows, (InvalidParameter,)),
     Target("trusted-file", _trusted, check_trusted, (InvalidParameter,)),

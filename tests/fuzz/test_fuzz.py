@@ -21,7 +21,7 @@ SECONDS = 20.0
 SEED = 1
 NAMES = """stamp scan sequences lights batches decode select search stranger is-record columns index accumulator
     request reply replication-frame chunk-payload packed-body places texts properties trace http-head beginning compacted-list
-    group-node group-seen cluster-file event-line traceparent security-rows trusted-file rocketmq-acl
+    group-node group-seen cluster-file event-line traceparent audit-entry security-rows trusted-file rocketmq-acl
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
     backup-manifest backup-point waiting-records checkpoint checksum-log
     query-cursor queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()

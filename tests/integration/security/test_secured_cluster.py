@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from zenitmq.client.producer import Producer
 from zenitmq.client.pull_consumer import PullConsumer
 from zenitmq.model.errors import AccessDenied, AuthenticationFailed, HandshakeFailed, KeyFileRefused, ZenitError
 from zenitmq.model.message import Message
+from zenitmq.model.names import AUDIT_TOPIC
 from zenitmq.model.security.principals import RuleEffect, User
 from zenitmq.model.security.row_codec import RowKind
 from zenitmq.model.security.rule_text import parse_rule
@@ -131,6 +133,19 @@ def test_top_and_events_say_what_their_user_may_not_see(cluster: LocalCluster, t
     assert "may not get on cluster" in document["unseen"]["events"]
     assert (events.returncode, events.stdout) == (1, "")
     assert "may not get on cluster" in events.stderr
+    assert replicas_that_refused(cluster, "viewer") == set(cluster.brokers)
+
+
+def replicas_that_refused(cluster: LocalCluster, user: str) -> set[str]:
+    """Of which the audit tells it: waits for all of them. Slaves hand what they noted to their master."""
+    found: set[str] = set()
+    deadline = time.monotonic() + 20
+    with PullConsumer("auditors", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as consumer:
+        consumer.subscribe(AUDIT_TOPIC)
+        while len(found) < len(cluster.brokers) and time.monotonic() < deadline:
+            entries = [json.loads(message.body) for message in consumer.poll(timeout=1)]
+            found |= {each["replica"] for each in entries if (each["kind"], each["user"]) == ("refusal", user)}
+    return found
 
 
 def test_keys_are_their_owners_alone(cluster: LocalCluster) -> None:
