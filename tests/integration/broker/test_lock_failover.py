@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from client_kit import remoting_of
 
 from zenitmq.model.clock import monotonic_ms
 from zenitmq.model.errors import QueueNotOwned, RequestTimeout, ZenitError
@@ -65,7 +66,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     settings = (*SMALL_STORE, f"queue_lock_lease_ms={LEASE_MS}")
-    with LocalCluster(replicas=2, settings=settings) as started, RemotingClient() as client:
+    with LocalCluster(replicas=2, settings=settings) as started, remoting_of(started.namesrv) as client:
         started.create_topic("trades")
         cluster = Cluster(started, client)
         cluster.ask(commands.CreateGroup("g"))

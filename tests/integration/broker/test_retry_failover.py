@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from client_kit import remoting_of
 
 from zenitmq import Admin, Message, Producer
 from zenitmq.model.clock import monotonic_ms, now_ms, sleep_ms
@@ -80,7 +81,7 @@ def ids(messages: list[Any]) -> list[str]:
 
 @pytest.mark.timeout(240)
 def test_retries_and_dead_letters_outlive_their_master() -> None:
-    with LocalCluster(replicas=3) as cluster, RemotingClient() as client, Admin(cluster.namesrv) as admin:
+    with LocalCluster(replicas=3) as cluster, remoting_of(cluster.namesrv) as client, Admin(cluster.namesrv) as admin:
         cluster.create_topic("trades", queues=1)
         admin.create_group("g", SETTINGS)
         hand = Hand(cluster, client, admin)

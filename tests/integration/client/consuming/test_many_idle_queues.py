@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
+from client_kit import remoting_of
 
 from zenitmq import Admin, Message, Producer, PullConsumer, PushConsumer
 from zenitmq.client.consuming.broker_pulls import LONG_POLLS_MAX
 from zenitmq.deploy.cluster_status import ask_json
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetBrokerStatistics
 from zenitmq.testing import LocalCluster
 from zenitmq.testing.local_cluster import SMALL_STORE
@@ -51,7 +51,7 @@ def take(consumer: PullConsumer, wanted: Counter[bytes]) -> None:
 
 def pulls(cluster: LocalCluster) -> dict[str, int]:
     """What the master counts."""
-    with RemotingClient() as client:
+    with remoting_of(cluster.namesrv) as client:
         document = ask_json(client, cluster.process(cluster.master).address, GetBrokerStatistics())
     assert document is not None
     return cast("dict[str, int]", document["pulls"])

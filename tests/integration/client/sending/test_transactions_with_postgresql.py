@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -77,7 +76,7 @@ def test_whoever_is_killed_there_is_a_message_for_each_order(
 ) -> None:
     with Admin(cluster.namesrv) as admin:
         admin.create_topic("trades", queues=4)
-    environment = {**os.environ, "ZENIT_NAMESRV": cluster.namesrv, "PYTHONPATH": str(tmp_path)}
+    environment = {**cluster.environ, "PYTHONPATH": str(tmp_path)}
     for where in ("before the database commits", "after the database committed", "nowhere"):
         command = [sys.executable, "-c", KILLED, where]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from client_kit import remoting_of
 
 from zenitmq import Message, Producer
 from zenitmq.model.errors import ZenitError
@@ -104,7 +105,7 @@ def asking(cluster: LocalCluster, client: RemotingClient) -> Callable[[commands.
 def test_leases_outlive_the_master(three_replicas: LocalCluster) -> None:
     topic = three_replicas.create_topic("popped-over", queues=4)
     send(three_replicas, topic)
-    with RemotingClient() as client, ThreadPoolExecutor(4) as threads:
+    with remoting_of(three_replicas.namesrv) as client, ThreadPoolExecutor(4) as threads:
         ask = asking(three_replicas, client)
         receivers = [Receiver(ask, f"over-{number}", topic, is_ordered=number == 2) for number in range(3)]
         running = [threads.submit(receiver.run) for receiver in receivers]
