@@ -197,7 +197,7 @@ class Broker:
             door=self._secured.door if self._secured is not None else None,
         )
         started.enter_context(self._loop)
-        self._store_host = HostAddress.parse(config.host, self._loop.port)
+        self._store_host = HostAddress.parse(config.host, self._loop.told_port)
 
     def _open_store(self, started: ExitStack) -> None:
         """Opens the log, and the state derived from it."""
@@ -250,7 +250,7 @@ class Broker:
     def _ground(self, started: ExitStack) -> PartGround:
         """What this broker's part in its group uses."""
         config = self._config
-        address = config.address_at(self._loop.port)
+        address = config.address_at(self._loop.told_port)
         keys = self._secured.keys if self._secured is not None else None
         self._client = started.enter_context(RemotingClient(keys=keys))
         self._cluster = ClusterMembership(
@@ -281,7 +281,7 @@ class Broker:
         return BrokerIdentity(
             self._config.cluster,
             self._config.name,
-            self._config.address_at(self._loop.port),
+            self._config.address_at(self._loop.told_port),
             epoch,
             broker_id,
             replication_address=self._part.replication_address,

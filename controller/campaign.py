@@ -48,6 +48,7 @@ from ..remoting.commands import (
 )
 from ..remoting.examination.examiner import Examiner
 from ..remoting.request_rows import check_rows, row
+from ..remoting.security.door import is_open
 from ..remoting.security.rows_handler import RowsHandler
 from ..remoting.server import Call, Handler
 from ..remoting.timers import Timer
@@ -251,7 +252,7 @@ class Campaign:
         return while_leading
 
     def _on_register(self, term: LeadershipTerm, call: Call[RegisterReplica]) -> None:
-        if self._ground.on_key is not None and call.key:
+        if self._ground.on_key is not None and call.key and not is_open(call.key):
             self._ground.on_key(call.request.address, call.key)
         term.on_register(call)
 

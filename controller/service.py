@@ -62,7 +62,7 @@ class Controller:
             secured = open_security(config.security, clock, opened, host=config.listen_host or config.host)
             door = secured.door if secured is not None else None
             self._loop = opened.enter_context(RequestLoop(bind=bind, arena=arena, clock=clock, door=door))
-            self.port = self._loop.port
+            self.port = self._loop.told_port
             self.address = f"{config.host}:{self.port}"
             session = opened.enter_context(ExitStack())  # the worker enters the session, and it is left last
             worker = ThreadPoolExecutor(1, thread_name_prefix="zenit-zookeeper")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ..model.errors import AccessDenied
 from ..model.security.principals import ANY, User
@@ -52,7 +52,11 @@ class KeyDirectory:
                 raise AccessDenied(user.name, "serve", f"address:{address[:NAME_MAX]}")
 
     def on_register(self, user: str, key: str, request: RegisterBroker) -> None:
-        """The user with this key has registered with these addresses."""
+        """The user with this key has registered with these addresses. One that has no key is reached without one."""
+        if is_open(key):
+            if len(self._open) < ADDRESSES_MAX:
+                self._open[request.address] = request.address
+            return
         for address in (request.address, request.replication_address):
             if address and (address in self._told or len(self._told) < ADDRESSES_MAX):
                 self._told[address] = user, key
@@ -65,6 +69,13 @@ class KeyDirectory:
         """((address, public key), ...)."""
         told = ((address, key) for address, (_, key) in self._told.items() if address not in self._fixed_of)
         return (*told, *self._fixed)
+
+    def seen_by(self, document: dict[str, Any], key: str) -> dict[str, Any]:
+        """What GetClusterInfo answers: a client without a key is told the addresses that take it."""
+        if not is_open(key):
+            return document
+        brokers = [{**one, "address": self._open.get(one["address"], one["address"])} for one in document["brokers"]]
+        return {**document, "brokers": brokers}
 
     def mark_of(self, topic: str) -> str:
         """16 hexadecimal digits."""

@@ -223,6 +223,8 @@ class NameServer:
 
     def _on_get_cluster_info(self, call: Call[Request]) -> None:
         document = self._routes.cluster_info(self._clock.monotonic_ms())
+        if self._keys is not None:
+            document = self._keys.seen_by(document, call.key)
         self._loop.reply(call, JsonReply(), [json.dumps(document).encode()])
 
     def _on_wipe_write_permission(self, call: Call[WipeWritePermission]) -> CountReply:

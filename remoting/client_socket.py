@@ -34,7 +34,7 @@ from .base_socket import (
 )
 from .options import FRAMES_MAX
 from .security.curve_socket import secure_client
-from .security.key_ring import KeyRing
+from .security.key_ring import WITHOUT, KeyRing
 
 Payload = bytes | bytearray | memoryview
 
@@ -114,7 +114,8 @@ class Dealer:
         self.address = address
         self._keys = None if is_inside(address) else keys
         self._loss = 0  # the first event that says why the connection ended
-        server_key = self._keys.key_of(address) if self._keys is not None else ""
+        server_key = self._keys.key_of(address) if self._keys is not None else WITHOUT
+        self._is_open = not server_key
         self._socket = new_socket(context, "DEALER", **options)
         self._timeout_ms = -1
         self._is_inside = is_inside(address)
@@ -127,7 +128,7 @@ class Dealer:
             if self._is_inside:
                 connect_inside(self._socket, self._monitor, address)
             else:
-                if self._keys is not None:
+                if self._keys is not None and server_key:
                     secure_client(self._socket, self._keys.pair, server_key)
                 connect_tcp(self._socket, address)
         except BaseException:
@@ -216,16 +217,17 @@ class Dealer:
                 event = self._monitor.recv_multipart(_NOBLOCK)
             except zmq.Again:
                 return bool(self._loss)
-            self._loss = self._loss or _EVENT.unpack(event[0])[0] & _LOST
-            if self._loss & _UNANSWERED and self._keys is not None:
-                self._keys.on_failed(self.address)
+            if not self._loss:  # what follows is the end of the same connection
+                self._loss = _EVENT.unpack(event[0])[0] & _LOST
+                if self._loss & _UNANSWERED and self._keys is not None:
+                    self._keys.on_failed(self.address)
 
     def loss(self) -> ZenitError:
         """Why the connection ended, for those who waited for an answer."""
         if self._loss & _REFUSED:
             return AuthenticationFailed(self.address, _NO_SUCH_USER)
         if self._loss & _UNANSWERED:
-            return HandshakeFailed(self.address, _WANTS_KEY if self._keys is None else _OTHER_KEY)
+            return HandshakeFailed(self.address, _WANTS_KEY if self._is_open else _OTHER_KEY)
         return ConnectionLost(self.address)
 
     def close(self) -> None:
@@ -252,8 +254,9 @@ class Subscriber:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, keys: KeyRing | None) -> None:
         self._socket = new_socket(context, "SUB")
         try:
-            if keys is not None and not is_inside(address):
-                secure_client(self._socket, keys.pair, keys.key_of(address))
+            server_key = keys.key_of(address) if keys is not None and not is_inside(address) else WITHOUT
+            if keys is not None and server_key:
+                secure_client(self._socket, keys.pair, server_key)
             self._socket.subscribe(b"")
             connect_tcp(self._socket, address)
         except BaseException:

@@ -218,6 +218,9 @@ class RequestLoop:
         self.address = self._socket.address
         self.open_address = self._socket.open_address
         self.port = int(self.address.rpartition(":")[2])
+        is_open = door is not None and door.is_open_to_servers
+        self.told_port = int(self.open_address.rpartition(":")[2]) if is_open else self.port
+        """The one that others are told."""
 
     def __enter__(self) -> Self:
         return self

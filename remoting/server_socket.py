@@ -56,9 +56,10 @@ class RouterSocket:
         open_bind: str = "",
         *,
         only_servers: bool = False,
+        is_open: bool = False,
     ) -> None:
         """`security`: only who is let in comes in, and `peer_key` says who sent the last message. `open_bind`: a second address
-        for those without a key."""
+        for those without a key; `is_open`: the only one is for them."""
         self._security = None if is_inside(bind) else security
         self._context = self._security.context if self._security is not None else _context_for(bind)
         overhead_bytes = 0 if self._security is None else FRAME_OVERHEAD_BYTES
@@ -73,6 +74,8 @@ class RouterSocket:
         try:
             if self._security is not None:
                 self._security.secure(self._socket, only_servers=only_servers)
+                if is_open:
+                    self._security.open_up(self._socket)
             self.address = bind_tcp(self._socket, bind)
             if self._security is not None and open_bind:
                 self._security.open_up(self._socket)

@@ -99,8 +99,11 @@ class ZeroMqSockets:
 
     def bind(self, address: str) -> SlavesSocket:
         """See `ReplicationSockets`."""
-        security = self._door.security if self._door is not None else None
-        return RouterSocket(address, FRAME_BYTES_MAX, security, only_servers=True)
+        door = self._door
+        if door is None:
+            return RouterSocket(address, FRAME_BYTES_MAX, only_servers=True)
+        is_open = door.is_open_to_servers
+        return RouterSocket(address, FRAME_BYTES_MAX, door.security, only_servers=True, is_open=is_open)
 
     def connect(self, address: str) -> MasterSocket:
         """See `ReplicationSockets`."""

@@ -7,6 +7,7 @@ from typing import Self
 
 from ...model.clock import Clock
 from ...model.security.access_table import AccessTable
+from ...model.security.principals import UserKind
 from .admission import OPEN_KEY, Doorkeeper
 from .curve_socket import ServerSecurity
 from .guard import Guard, Refusal
@@ -31,6 +32,9 @@ class Door:
         """`group`: the broker name, of a broker. `open_bind`: "host:port" for those without a key; they have the rights of
         `open_user`."""
         self.open_bind = open_bind
+        opener = table.users.get(open_user) if open_bind else None
+        self.is_open_to_servers = opener is not None and opener.kind is UserKind.SERVER
+        """Servers that have no key yet come by the open port too: to them we are where we were before there were keys."""
         self.guard = Guard(table, group=group, open_user=open_user)
         self.on_denied: Callable[[Refusal], None] = _nothing
         self.doorkeeper = Doorkeeper(

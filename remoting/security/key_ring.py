@@ -1,6 +1,7 @@
 """The keys with which a process connects to servers: its own pair, and what it knows of theirs.
 
 Any thread. A server may have two public keys while they are changed: after a handshake that failed the other one is tried.
+While a cluster is being secured, a server may have no key yet: that is tried by turns too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from ...model.errors import ServerKeyUnknown
 from .key_file import KeyFile, KeyPair
 
 ADDRESSES_MAX: Final = 100_000
+WITHOUT: Final = ""
+"""In place of a server's key: it is connected to as one that has none."""
 
 Finder = Callable[[str], tuple[str, ...]]
 """(address) -> the public keys that the server there may have; () = not known."""
@@ -29,6 +32,8 @@ class KeyRing:
         self._lock = threading.Lock()
         self.find: Finder | None = None
         """Asked about an address that is not known otherwise; must not wait long."""
+        self.takes_open = False
+        """Whether a server without a key will do, which whoever sits in between can pretend to be."""
 
     @classmethod
     def of(cls, key: KeyFile) -> KeyRing:
@@ -52,14 +57,16 @@ class KeyRing:
             self._fixed.setdefault(address, (key,))
 
     def key_of(self, address: str) -> str:
-        """The public key to expect at this address. Raises ServerKeyUnknown."""
+        """The public key to expect at this address; "" = it is to be tried without one. Raises ServerKeyUnknown."""
         found = self._candidates(address)
+        if self.takes_open:
+            found = (*found, WITHOUT)
         if not found:
             raise ServerKeyUnknown(address)
         return found[self._turns.get(address, 0) % len(found)]
 
     def on_failed(self, address: str) -> None:
-        """A handshake failed there: the server may have its other key by now."""
+        """A handshake failed there: the server may have its other key by now, or its first."""
         with self._lock:
             self._turns[address] = self._turns.get(address, 0) + 1
 

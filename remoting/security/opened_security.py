@@ -126,9 +126,13 @@ def open_security(
         handshakes_per_second=config.handshakes_per_second,
     )
     opened.enter_context(door)
+    if door.is_open_to_servers:
+        log.warning("who has no key may do what servers may open_port=%s user=%s", config.open_port, config.open_user)
     door.security.on_refused = tell_login_refused
     door.on_denied = RefusedRights(clock).on_denied
-    return Secured(door, server_ring(key, rows), rows, config.trusted)
+    ring = server_ring(key, rows)
+    ring.takes_open = bool(config.open_port)
+    return Secured(door, ring, rows, config.trusted)
 
 
 def tell_login_refused(address: str, _key: str, why: str) -> None:

@@ -25,7 +25,11 @@ class SecurityConfig:
         minimum=0,
         maximum=65535,
     )
-    open_user: str = setting("", "user whose rights those have who come by the open port")
+    open_user: str = setting(
+        "",
+        "user whose rights those have who come by the open port. A server of the trusted file: servers come in by it too, are"
+        " told it, and replicate without keys",
+    )
     handshakes_per_second: int = setting(
         HANDSHAKES_PER_SECOND,
         "new connections that one IP address may make in a second; 0 = unlimited. One core does about 2,000",

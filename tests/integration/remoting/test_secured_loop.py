@@ -21,7 +21,7 @@ from zenitmq.model.errors import (
     RequestTimeout,
 )
 from zenitmq.model.security.access_table import AccessTable
-from zenitmq.model.security.principals import Match, Rule, RuleEffect, User, UserKind, UserLimits
+from zenitmq.model.security.principals import Binding, Match, Rule, RuleEffect, User, UserKind, UserLimits
 from zenitmq.model.security.rights import Action, Resource
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetClusterInfo, GetMaxOffset, GetRoute, OffsetReply, PullMessages
@@ -209,6 +209,47 @@ def test_a_refusal_that_cannot_be_told_closes_the_door_to_nobody_else(opened: Ex
     with pytest.raises(AuthenticationFailed):
         ask(client_of(opened, served, STRANGER), served.loop.address)
     assert ask(client_of(opened, served, READER), served.loop.address) == OffsetReply(7)
+
+
+def test_a_handshake_that_failed_is_one_turn(opened: ExitStack) -> None:
+    """Of the keys that a server may have the next one is tried, not the one after it."""
+    served = Served(opened, table(MAY_SEE))
+    keys = KeyRing(READER)
+    keys.learn([(served.loop.address, SERVER.public)])
+    keys.learn([(served.loop.address, STRANGER.public)])  # told last, so tried first
+    client = opened.enter_context(RemotingClient(keys=keys))
+    with pytest.raises(HandshakeFailed):
+        ask(client, served.loop.address)
+    assert ask(client, served.loop.address) == OffsetReply(7)
+
+
+def test_who_takes_open_servers_finds_those_with_a_key_and_those_without(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE), open_bind="127.0.0.1:0", open_user="visitor")
+    keys = KeyRing(READER)
+    keys.takes_open = True
+    client = opened.enter_context(RemotingClient(keys=keys))
+    assert ask(client, served.loop.open_address) == OffsetReply(7)
+    with pytest.raises(HandshakeFailed, match="does it want a key"):
+        ask(client, served.loop.address)
+    keys.learn([(served.loop.address, SERVER.public), (served.loop.open_address, SERVER.public)])
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    assert served.users == ["visitor", "reader"]
+    other = KeyRing(READER)
+    other.takes_open = True
+    other.learn([(served.loop.open_address, SERVER.public)])
+    with_key_first = opened.enter_context(RemotingClient(keys=other))
+    with pytest.raises(HandshakeFailed):
+        ask(with_key_first, served.loop.open_address)
+    assert ask(with_key_first, served.loop.open_address) == OffsetReply(7)
+
+
+def test_servers_without_a_key_come_in_where_the_open_user_is_a_server(opened: ExitStack) -> None:
+    anywhere = Binding("*", "*", "*")
+    access = AccessTable([User("not-yet", (), UserKind.SERVER, binding=anywhere)], ())
+    served = Served(opened, access, open_bind="127.0.0.1:0", open_user="not-yet")
+    assert served.door.is_open_to_servers
+    assert served.loop.told_port == int(served.loop.open_address.rpartition(":")[2]) != served.loop.port
+    assert not Served(opened, table(MAY_SEE), open_bind="127.0.0.1:0", open_user="visitor").door.is_open_to_servers
 
 
 def test_the_open_port_lets_in_who_has_no_key_as_one_user(opened: ExitStack) -> None:

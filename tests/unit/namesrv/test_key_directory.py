@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +12,8 @@ from zenitmq.model.errors import AccessDenied
 from zenitmq.model.security.principals import Binding, User, UserKind
 from zenitmq.model.security.trusted_file import StaticRow
 from zenitmq.namesrv.key_directory import KeyDirectory
-from zenitmq.remoting.commands import RegisterBroker
+from zenitmq.remoting.commands import GetRoute, RegisterBroker, RouteReply
+from zenitmq.remoting.security.admission import OPEN_KEY
 
 CONTROLLER = Binding("c", "", "controller-1")
 OF_A1 = RegisterBroker("c", "broker-a", 0, "h:8", 1, (), "h:9")
@@ -45,6 +48,19 @@ def test_a_broker_that_registers_with_anothers_address_does_not_change_a_trusted
     directory = KeyDirectory("s" * 40, (controller("a" * 40, "h:1"),))
     directory.on_register("a1", "e" * 40, RegisterBroker("c", "broker-a", 0, "h:1", 1, (), "h:9"))
     assert dict(directory.all()) == {"h:1": "a" * 40, "h:9": "e" * 40}
+
+
+def test_a_broker_that_has_no_key_yet_is_told_to_clients_without_one() -> None:
+    directory = KeyDirectory("s" * 40, ())
+    directory.on_register("not-yet", OPEN_KEY, OF_A1)
+    directory.on_register("a2", "e" * 40, replace(OF_A1, broker_id=1, address="h:18", open_address="h:28"))
+    assert dict(directory.all()) == {"h:18": "e" * 40, "h:9": "e" * 40}, "its key would be none"
+    document = {"clusters": {}, "brokers": [{"address": "h:8"}, {"address": "h:18"}]}
+    assert directory.seen_by(document, "e" * 40) is document
+    assert [one["address"] for one in directory.seen_by(document, OPEN_KEY)["brokers"]] == ["h:8", "h:28"]
+    reply = RouteReply((), (("c", "broker-a", ((0, "h:8"), (1, "h:18"))),), 7)
+    call = cast("Any", SimpleNamespace(key=OPEN_KEY, request=GetRoute("t")))
+    assert directory.add_to(reply, call).brokers == (("c", "broker-a", ((0, "h:8"), (1, "h:28"))),)
 
 
 def test_no_server_takes_the_address_of_another_one_that_is_there() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from zenitmq.model.errors import ServerKeyUnknown
 from zenitmq.remoting.security.key_file import KeyPair
-from zenitmq.remoting.security.key_ring import KeyRing
+from zenitmq.remoting.security.key_ring import WITHOUT, KeyRing
 
 OLD, NEW, FIXED = "o" * 40, "n" * 40, "f" * 40
 PAIR = KeyPair("p" * 40, "s" * 40)
@@ -32,6 +32,17 @@ def test_while_a_server_changes_its_key_both_are_tried_in_turn() -> None:
     keys.on_failed("a:1")
     keys.learn([("a:1", "x" * 40)])
     assert keys.key_of("a:1") == "x" * 40
+
+
+def test_while_a_cluster_is_being_secured_a_server_may_have_no_key_yet() -> None:
+    keys = KeyRing(PAIR, {"a:1": FIXED})
+    keys.takes_open = True
+    assert keys.key_of("b:1") == WITHOUT, "nobody has told one"
+    tried = []
+    for _ in range(3):
+        tried.append(keys.key_of("a:1"))
+        keys.on_failed("a:1")
+    assert tried == [FIXED, WITHOUT, FIXED], "the key first"
 
 
 def test_an_unknown_address_is_asked_about_and_otherwise_an_error_that_a_new_route_mends() -> None:
