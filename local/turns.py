@@ -110,7 +110,7 @@ class Turns(RequestLoop):
         self.on_other_cluster = _any_cluster
         self.times = None  # an engine's requests are calls of this process: nobody measures them
         self.address = bind
-        self.port = int(bind.rpartition(":")[2])
+        self.port = self.told_port = int(bind.rpartition(":")[2])
         self.on_run: Callable[[], None] = _nothing
         self.refuse: Callable[[Request], ZenitError] = lambda request: UnknownRequest(request.code)
         self._turn_end, self._replied = on_turn_end, on_replied

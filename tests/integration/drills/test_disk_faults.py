@@ -18,6 +18,7 @@ from zenitmq.deploy.drills.faults.partition import is_possible
 from zenitmq.deploy.drills.run import DrillOptions, run
 from zenitmq.model.errors import InvalidParameter
 
+from .one_fault import SECURE
 from .test_drill_runs import needs_zookeeper, work
 
 __all__ = ["work"]
@@ -82,7 +83,7 @@ def test_a_store_elsewhere_has_no_faults(faults: DiskFaults, tmp_path: Path) -> 
 
 
 def drilled(name: str) -> dict[str, Any]:
-    document = run(DrillOptions(drill=name, rate=400.0, seconds=5, replicas=3, controllers=1))
+    document = run(DrillOptions(drill=name, rate=400.0, seconds=5, replicas=3, controllers=1, secure=SECURE))
     assert document["passed"], document
     (only,) = document["runs"]
     assert only["acknowledged"] > 1_000
@@ -114,7 +115,7 @@ def test_another_takes_over_from_a_master_that_no_slave_reaches() -> None:
     program = """
         import json
         from zenitmq.deploy.drills.run import DrillOptions, run
-        options = DrillOptions(drill="partition-replication", rate=400.0, seconds=5, controllers=1)
+        options = DrillOptions(drill="partition-replication", rate=400.0, seconds=5, controllers=1, secure=SECURE)
         print(json.dumps(run(options)))
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]

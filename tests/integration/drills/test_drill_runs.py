@@ -21,6 +21,8 @@ from zenitmq.deploy.embedded_zookeeper import find_jars, find_java
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import RequirementMissing
 
+from .one_fault import SECURE
+
 COMMAND = """
     import sys, typer
     from zenitmq.cli.commands import drill
@@ -56,7 +58,8 @@ def left_in(work: Path) -> list[str]:
 
 def small(name: str, **more: Any) -> DrillOptions:
     """A drill that takes seconds."""
-    return DrillOptions(**{"drill": name, "rate": 400.0, "seconds": 0.3, "replicas": 1, "controllers": 1, **more})
+    usual = {"drill": name, "rate": 400.0, "seconds": 0.3, "replicas": 1, "controllers": 1}
+    return DrillOptions(**{**usual, "secure": SECURE and "directory" not in more, **more})
 
 
 @needs_zookeeper

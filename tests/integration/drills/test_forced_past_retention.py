@@ -6,7 +6,6 @@ Not a drill: the operator gives messages up, so that a drill would tell of a los
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
+from client_kit import remoting_of, zookeeper_of
 
 from zenitmq import Message, Producer
 from zenitmq.deploy.cluster_status import ask_json
@@ -23,7 +22,6 @@ from zenitmq.deploy.drills.log_compare import differences
 from zenitmq.deploy.processes import terminate
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.record.kernel import decode_batch
-from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply
 from zenitmq.testing import LocalCluster
 
@@ -41,7 +39,7 @@ SETTINGS = (
 
 def zenit(cluster: LocalCluster, *arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "zenitmq", "controller", *arguments, "--namesrv", cluster.namesrv, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=cluster.environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -64,7 +62,7 @@ def put(cluster: LocalCluster, topic: str, numbers: range) -> None:
 def numbers_in(cluster: LocalCluster, topic: str) -> list[int]:
     """As the master hands them out."""
     found: list[int] = []
-    with RemotingClient() as remoting:
+    with remoting_of(cluster.namesrv) as remoting:
         address = cluster.process(cluster.master).address
         while True:
             pulled = PullMessages("reader", topic, 0, len(found), 100, 1 << 20)
@@ -76,7 +74,7 @@ def numbers_in(cluster: LocalCluster, topic: str) -> list[int]:
 
 
 def store_begin(cluster: LocalCluster, name: str) -> int:
-    with RemotingClient() as remoting:
+    with remoting_of(cluster.namesrv) as remoting:
         told = ask_json(remoting, cluster.process(name).address, GetBrokerStatistics())
     return 0 if told is None else int(told["store"]["begin_offset"])
 
@@ -84,7 +82,7 @@ def store_begin(cluster: LocalCluster, name: str) -> int:
 def started_what_is_down(cluster: LocalCluster) -> None:
     """Without waiting until all are in sync."""
     command = [sys.executable, "-P", "-m", "zenitmq", "up", "--dir", cluster.directory, "--detach"]
-    environment = {**os.environ, "HOME": cluster.directory}
+    environment = {**cluster.environ, "HOME": cluster.directory}
     subprocess.run(command, env=environment, capture_output=True, timeout=120, check=True)
 
 
@@ -94,7 +92,7 @@ def replica(cluster: LocalCluster, name: str) -> dict[str, Any]:
 
 def last_forced(cluster: LocalCluster) -> dict[str, Any]:
     """The record of the last forced election."""
-    zookeeper = KazooClient(cluster.process("zookeeper").address)
+    zookeeper = zookeeper_of(cluster)
     zookeeper.start(timeout=10)
     try:
         newest = max(zookeeper.get_children("/zenit/zenit/audit"))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from client_kit import remoting_of
 
 from zenitmq import Message, Producer
 from zenitmq.deploy.drills.log_compare import differences
@@ -18,7 +19,6 @@ from zenitmq.deploy.processes import terminate
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.get_status import GetStatus
 from zenitmq.record.kernel import StoredMessage, decode_batch
-from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import PullMessages, PullReply
 from zenitmq.store.log.segment import segment_name
 from zenitmq.testing import LocalCluster
@@ -31,7 +31,7 @@ SETTINGS = ("repair_wait_ms=1000", "store.segment_bytes=4194304", "store.index_s
 
 def zenit(cluster: LocalCluster, *arguments: str, status: int = 0) -> str:
     command = [sys.executable, "-P", "-m", "zenitmq", *arguments]
-    environment = {**os.environ, "HOME": cluster.directory}
+    environment = {**cluster.environ, "HOME": cluster.directory}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == status, done.stderr
     return done.stdout
@@ -73,7 +73,7 @@ def flip(store: str, offset: int) -> None:
 
 
 def pull(cluster: LocalCluster, name: str, topic: str, at: int) -> tuple[PullReply, list[StoredMessage]]:
-    with RemotingClient() as remoting:
+    with remoting_of(cluster.namesrv) as remoting:
         request = PullMessages("g", topic, 0, at, 100, 1 << 20)
         reply, payload = remoting.call(cluster.process(name).address, request, timeout_ms=5_000)
     assert isinstance(reply, PullReply)
