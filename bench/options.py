@@ -15,6 +15,7 @@ from ..model.names import check_topic
 
 WORKS: Final = ("produce", "consume", "e2e", "latency", "transactions", "pop", "limits", "restart")
 GROUP_WORKS: Final = ("catch-up",)  # require a replica group, which they start themselves
+STORE_WORKS: Final = ("backup",)  # of files alone, without a cluster
 SPARK_WORKS: Final = ("spark",)  # require Spark, and are measured by the pipeline
 REPLICATED_WORKS: Final = (
     "produce",
@@ -30,7 +31,7 @@ _ON_BROKER: Final = (*_SENDING, "consume", "pop")
 _ON_CLUSTER: Final = (*_ON_BROKER, "spark")
 _TAGGED: Final = ("produce", "latency", "consume", "limits", "restart")
 _STARTED: Final = (*_ON_BROKER, "restart", "catch-up")
-_EVERY: Final = (*WORKS, *GROUP_WORKS, *SPARK_WORKS)
+_EVERY: Final = (*WORKS, *GROUP_WORKS, *STORE_WORKS, *SPARK_WORKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,10 @@ def option(
 class BenchOptions:
     """One run. `__post_init__` refuses senseless combinations with InvalidParameter."""
 
-    work: str  # one of WORKS, GROUP_WORKS, SPARK_WORKS
-    size: int = option(128, "Body bytes of a message.", (*_ON_CLUSTER, "limits", "restart"), between=(0, 4 << 20))
+    work: str  # one of WORKS, GROUP_WORKS, STORE_WORKS, SPARK_WORKS
+    size: int = option(
+        128, "Body bytes of a message.", (*_ON_CLUSTER, "limits", "restart", "backup"), between=(0, 4 << 20)
+    )
     batch: int = option(
         256,
         "Messages in a request. `produce`: only for --prebuilt, send_batch and send_bodies.",
@@ -121,7 +124,7 @@ class BenchOptions:
         ("consume", "pop", "spark"),
         between=(0, MESSAGES_MAX),
     )
-    log_gib: float = option(1.0, "Size of the log in GiB.", ("restart", "catch-up"), between=(0.001, 1024))
+    log_gib: float = option(1.0, "Size of the log in GiB.", ("restart", "catch-up", "backup"), between=(0.001, 1024))
     limit_seconds: float = option(
         2.0, "Length of each run of the raw path, before and after; 0 = none.", _ON_BROKER, between=(0, 600)
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from ...bench.options import GROUP_WORKS, REPLICATED_WORKS, SPARK_WORKS, WORKS, BenchOptions, bench_options
+from ...bench.options import GROUP_WORKS, REPLICATED_WORKS, SPARK_WORKS, STORE_WORKS, WORKS, BenchOptions, bench_options
 from ...deploy.cluster_plan import REPLICAS_MAX
 from ..endings import no_child_outlives
 from ..options import Json, Namesrv, NamesrvOrEngine, UsageError, usage_of_values
@@ -31,6 +31,7 @@ MEANINGS: Final = {
     "limits": "Measure only the raw path of this machine, without a broker.",
     "restart": "How long a killed broker takes to serve again.",
     "catch-up": "How fast a wiped slave gets its log back.",
+    "backup": "How fast a store is backed up, and made anew.",
     "spark": "Read and write topics with Spark, compared with Parquet.",
 }
 GROUP_MIN: Final = 2
@@ -115,6 +116,13 @@ def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None
 
         with no_child_outlives(), _live_table() as report:
             document = run_spark(options, report)
+        show(document, as_json, lambda: print_facts(document))
+        return
+    if work in STORE_WORKS:
+        from .bench_backup import run_backup
+
+        with _live_table() as report:
+            document = run_backup(options, report)
         show(document, as_json, lambda: print_facts(document))
         return
     from ...bench.runner import run

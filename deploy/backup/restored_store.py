@@ -55,10 +55,20 @@ class RestoredStore:
     def append(self, parts: Iterable[bytes], end: int) -> None:
         """The bytes of one object, which begins where the log ends. `end`: of its part of the log; beyond the bytes where a
         blank's header is the last of them."""
-        left = b""
+        left = b""  # the begin of a record that goes on in the next part
         for part in parts:
-            data = left + part if left else part
-            left = data[self._append_records(memoryview(data)) :]
+            at = 0
+            if left:
+                size = int.from_bytes((left + part[:4])[:4], "big")
+                at = min(max(0, size - len(left)), len(part))
+                left += part[:at]
+                left = left[self._append_records(memoryview(left)) :]
+                if len(left) > RECORD_BYTES_LIMIT:
+                    raise CorruptRecordError(self.end, size, "size")
+                if left:
+                    continue
+            data = memoryview(part)[at:]
+            left = bytes(data[self._append_records(data) :])
         segment_bytes = self._store.segment_bytes
         if end % segment_bytes == 0 and len(left) == BLANK_BYTES:
             self._append_chunk(memoryview(left), end)

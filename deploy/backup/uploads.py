@@ -7,15 +7,16 @@ Two epochs may cut the log alike, so the begin alone would not do.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...model.clock import now_ms
 from ...model.errors import BackupDamaged, BackupRefused, CorruptRecordError, StoreFormatError
 from ...store.compaction.compacted_manifest import ListedFile, Manifest
+from .digest import Digest
 from .log_source import BackupSource
 from .manifest import BackupManifest, LogObject, StatePoint
 from .plan import SourceFacts
@@ -145,20 +146,22 @@ class Uploads:
         self, name: str, parts: Iterable[bytes], report: Callable[[int], None] = lambda _size: None
     ) -> tuple[int, str]:
         """(size, SHA-256) of the object that was made."""
-        hashed, size_bytes = hashlib.sha256(), 0
+        size_bytes = 0
 
         def counted() -> Iterator[bytes]:
             nonlocal size_bytes
             for part in parts:
-                hashed.update(part)
+                sha256.add(part)
                 size_bytes += len(part)
                 report(size_bytes)
                 yield part
 
-        self._target.put(self._prefix + name, counted())
+        with closing(Digest()) as sha256:
+            self._target.put(self._prefix + name, counted())
+            text = sha256.text()
         self._figures.uploaded_bytes += size_bytes
         self._figures.objects += 1
-        return size_bytes, hashed.hexdigest()
+        return size_bytes, text
 
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects that no manifest names any more."""

@@ -5,7 +5,6 @@ Two threads read, so that the network and the checksums are busy at the same tim
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, suppress
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from ...model.errors import BackupDamaged, BackupRefused
 from ...store.worker_threads import WorkerThreads
+from .digest import Digest
 from .manifest import MANIFEST, BackupManifest, LogObject, StatePoint, decode_manifest
 from .state_point import CompactedObject
 from .target import BackupTarget
@@ -46,14 +46,16 @@ class ObjectReader:
         self._target = target
         self._prefix = prefix
         self._threads = WorkerThreads(AHEAD // 2, "zenit-backup-read")
+        self._digest = Digest()
 
     def close(self) -> None:
         """Ends the threads."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._digest.close()
 
     def read(self, name: str, size_bytes: int, sha256: str) -> Iterator[bytes]:
         """The bytes of an object, in order. The last piece comes only if all of it is what was written."""
-        hashed = hashlib.sha256()
+        self._digest.begin()
         waiting: list[Future[bytes]] = []
         at = 0
         for begin in range(0, size_bytes, RANGE_BYTES):
@@ -62,8 +64,8 @@ class ObjectReader:
                 waiting.append(self._threads.submit(self._target.get, self._prefix + name, at, end))
                 at = end
             data = waiting.pop(0).result(READ_S)
-            hashed.update(data)
-            if begin + len(data) == size_bytes and hashed.hexdigest() != sha256:
+            self._digest.add(data)
+            if begin + len(data) == size_bytes and self._digest.text() != sha256:
                 raise BackupDamaged(self._target.name, f"{self._prefix}{name} is not what was written")
             yield data
 
