@@ -279,6 +279,28 @@ ALERTS: Final = (
         do="What those say. Without a canary: start `zenit canary` (docs/metrics.md), or silence this alert.",
     ),
     Alert(
+        name="BackupGap",
+        expression="zenit_backup_missed_bytes > 0",
+        wait="",
+        severity=PAGE,
+        summary="{{ $value }} bytes of the log of {{ $labels.group }} are in no backup",
+        means="Retention deleted bytes of the log before they were uploaded. The backup goes on behind them.",
+        look="The event `backup_gap` in the backup's log says which; `zenit backup status` shows all gaps.",
+        do="Raise `store.retention_ms` or `store.retention_bytes`, so that retention waits longer than a backup may be away. It"
+        " fires until the process is started again.",
+    ),
+    Alert(
+        name="BackupLate",
+        expression="zenit_backup_age_seconds > 1800 or zenit_backup_held > 0",
+        wait="5m",
+        severity=WARN,
+        summary="the backup of {{ $labels.group }} does not go on",
+        means="No run has ended without an error for half an hour, or damage of the log holds it up. Retention may delete what"
+        " is not uploaded.",
+        look="The events `backup_failed` and `backup_held_by_damage` in its log say why. `zenit_backup_lag_bytes`: is it slow?",
+        do="What the event says (docs/backup.md). If its machine is gone, start it at another replica.",
+    ),
+    Alert(
         name="SeriesDropped",
         expression="zenit_metrics_series_dropped > 0",
         wait="10m",

@@ -414,9 +414,9 @@ BACKUP_AGE: Final = _gauge(
     "zenit_backup_age_seconds", "Since the last run that ended without an error", ("group",), _BACKUP
 )
 BACKUP_UPLOADED: Final = _counter("zenit_backup_uploaded_bytes_total", "Uploaded", ("group",), _BACKUP)
-BACKUP_MISSED: Final = _counter(
-    "zenit_backup_missed_bytes_total",
-    "Of the log that retention deleted before it was uploaded; it is in no backup",
+BACKUP_MISSED: Final = _gauge(
+    "zenit_backup_missed_bytes",
+    "Since its process began: of the log that retention deleted before it was uploaded; it is in no backup",
     ("group",),
     _BACKUP,
 )

@@ -14,13 +14,15 @@ from store_kit import message as record
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.group.cluster_file import ClusterFile
 from zenitmq.broker.group.epoch_file import begin_epoch
+from zenitmq.broker.json_reply import encode_document
 from zenitmq.broker.state.producer_table import ProducerTable
-from zenitmq.broker.state.state_log import StateLog
+from zenitmq.broker.state.state_log import TOPICS, StateLog
 from zenitmq.deploy.backup.backup import Backup, BackupRules
 from zenitmq.deploy.backup.directory_target import DirectoryTarget
 from zenitmq.deploy.backup.log_source import BackupSource
 from zenitmq.deploy.backup.restore import RestoreChoice, restore
 from zenitmq.deploy.backup.target import BackupTarget, Listed
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.opening.checkpoint import read_checkpoint, write_checkpoint
@@ -35,12 +37,25 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+def state_of(directory: Path) -> StateLog:
+    """The state of a store that is about to be opened."""
+    producers = ProducerTable(retention_ms=1 << 40, entries_max=100)
+    return StateLog(str(directory), clock=StillClock(), persist_interval_ms=0, producers=producers)
+
+
+def delete_topic(store: MessageStore, topic: str) -> None:
+    """As a broker's record says it."""
+    body = encode_document({"event": "deleted", "topic": topic})
+    end = store.stage_record(NewRecord(TOPICS, 0, body)).end
+    store.commit()
+    store.delete_topic(topic, end)
+
+
 @contextmanager
 def grown(directory: Path, *bodies: bytes, **settings: Any) -> Iterator[MessageStore]:
     """A store of one broker alone, in its cluster, with these messages more."""
     directory.mkdir(exist_ok=True)
-    producers = ProducerTable(retention_ms=1 << 40, entries_max=100)
-    state = StateLog(str(directory), clock=StillClock(), persist_interval_ms=0, producers=producers)
+    state = state_of(directory)
     with make_store(directory, dispatchers=(state,), **settings) as store:
         state.on_opened(store.written, lambda: store.flushed)
         state.is_closing = True

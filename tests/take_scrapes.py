@@ -9,12 +9,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 from zenitmq import Admin, Message, Producer, PushConsumer
 from zenitmq.client.connection.controller_calls import ControllerCalls
+from zenitmq.deploy.backup.backup import Backup, BackupRules
+from zenitmq.deploy.backup.directory_target import DirectoryTarget
+from zenitmq.deploy.backup.following import Following
+from zenitmq.deploy.backup.log_source import BackupSource
 from zenitmq.deploy.canary import Canary
 from zenitmq.deploy.cluster_plan import arguments_of
 from zenitmq.deploy.local_cluster import ProcessCluster
@@ -54,18 +59,27 @@ def main() -> None:
     with LocalCluster(replicas=3) as cluster:
         processes = ProcessCluster(cluster.directory).status()["processes"]
         ports = {one["name"]: (f"zenit-{one['role']}", one["metrics"]) for one in processes if "metrics" in one}
+        config = MetricsConfig(bind="127.0.0.1:0")
         with (
-            MetricsEndpoint(
-                MetricsConfig(bind="127.0.0.1:0"), version="1", kernel="none", has_readiness=False
-            ) as endpoint,
+            tempfile.TemporaryDirectory() as target,
+            MetricsEndpoint(config, version="1", kernel="none", has_readiness=False) as endpoint,
+            MetricsEndpoint(config, version="1", kernel="none", has_readiness=False) as copied,
             Canary(cluster.namesrv) as canary,
         ):
+            store = next(str(one["store_dir"]) for one in processes if one["role"] == "broker")
+            backup = Backup(BackupSource(store), DirectoryTarget(target), "broker-a", BackupRules())
+            following = Following(backup, cluster="zenit", group="broker-a", target=target, tail_ms=60_000)
             endpoint.serve(canary)
-            sending = threading.Thread(target=canary.run)
-            sending.start()
-            drill(cluster, ports | {"canary": ("zenit-canary", endpoint.address)})
+            copied.serve(following)
+            beside = [threading.Thread(target=each.run) for each in (canary, following)]
+            for thread in beside:
+                thread.start()
+            told = {"canary": ("zenit-canary", endpoint.address), "backup": ("zenit-backup", copied.address)}
+            drill(cluster, ports | told)
             canary.stop()
-            sending.join(20)
+            following.stop()
+            for thread in beside:
+                thread.join(20)
 
 
 def drill(cluster: LocalCluster, ports: dict[str, tuple[str, str]]) -> None:

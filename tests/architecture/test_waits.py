@@ -97,6 +97,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "broker/group/beginning_anew.py BeginningSearch.close: self._copying.shutdown",
         "store/upkeep.py Upkeep.close: self._worker.shutdown",
         "store/compaction/compaction.py Compaction.close: self._worker.shutdown",
+        "deploy/backup/digest.py Digest.close: self._thread.shutdown",
         "deploy/backup/verify.py ObjectReader.close: self._threads.shutdown",
         "store/upkeep.py Upkeep.forget_remembered_confirm: result",
     ),

@@ -77,7 +77,8 @@ class Site:
         return sorted(group["in_sync"] or ()) == ["broker-a-1", "broker-a-2"]
 
     def consume(self, group: str, count: int, *options: str) -> list[bytes]:
-        return self.run("consume", "orders", "--group", group, "--max", str(count), "--idle-exit", "15", *options).split(b"\n")[:-1]
+        limits = ("--max", str(count), "--idle-exit", "15")
+        return self.run("consume", "orders", "--group", group, *limits, *options).split(b"\n")[:-1]
 
 
 @pytest.fixture
