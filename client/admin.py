@@ -82,6 +82,7 @@ class Admin(AdminCore):
     security_rows = blocking(AdminCore._security_rows)
     security_row = blocking(AdminCore._security_row)
     put_security_row = blocking(AdminCore._put_security_row)
+    make_secret = blocking(AdminCore._make_secret)
     delete_security_row = blocking(AdminCore._delete_security_row)
     explain_right = blocking(AdminCore._explain_right)
     cluster = blocking(AdminCore._cluster)

@@ -18,7 +18,8 @@ from ..remoting.client import RemotingClient
 from ..remoting.security.curve_socket import new_key_pair
 from ..remoting.security.key_file import KeyFile, read_key_file, write_key_file
 from ..remoting.security.key_ring import KeyRing
-from .cluster_plan import LOGIN_FILE, TRUSTED_FILE, key_path
+from ..remoting.security.secret_keys import new_secret_key
+from .cluster_plan import LOGIN_FILE, SECRETS_KEY_FILE, TRUSTED_FILE, key_path
 from .cluster_record import BROKER, ZOOKEEPER, ClusterRecord, ProcessRecord
 from .text_file import write_text
 
@@ -36,6 +37,9 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
     login = os.path.join(record.keys, LOGIN_FILE)
     if not os.path.exists(login):
         write_text(login, f"zenit:{secrets.token_urlsafe(24)}\n", mode=0o600)
+    secrets_key = os.path.join(record.keys, SECRETS_KEY_FILE)
+    if not os.path.exists(secrets_key):
+        write_text(secrets_key, new_secret_key() + "\n", mode=0o600)
     rows = [StaticRow(User(ADMINISTRATOR, (_public(record, ADMINISTRATOR),), UserKind.SUPER))]
     servers: dict[str, str] = {}
     yet = tuple(process for process in expected if record.find(process.role, process.name) is None)

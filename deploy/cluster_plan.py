@@ -34,6 +34,7 @@ METRICS_BIND: Final = "metrics.bind"
 FLUSH_MODE: Final = "store.flush_mode"
 MINIMUM: Final = "static_min_in_sync"
 LOGIN_FILE: Final = "zookeeper.login"  # in the directory of the keys
+SECRETS_KEY_FILE: Final = "secrets.key"  # in the directory of the keys
 TRUSTED_FILE: Final = "trusted.toml"  # in the directory of the keys
 
 
@@ -163,6 +164,7 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
             settings += _whom_it_asks(record, process, process.group)
     if record.keys:
         settings += [f"security.key={key_path(record, process.name)}", f"security.trusted={record.keys}/{TRUSTED_FILE}"]
+        settings += [f"security.secrets_key={record.keys}/{SECRETS_KEY_FILE}"]
     if process.metrics:
         settings.append(f"{METRICS_BIND}={process.metrics}")
     return [*settings, *process.settings]

@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from ...model.properties import KEYS
 from ...model.route import CLEANUP_ATTRIBUTE, PERMISSION_READ, TopicConfig
 from ...model.security.rights import Action
 from ...model.security.row_codec import decode_row, encode_row
+from ...model.security.sealed_secrets import without_secrets
 from ...record.new_record import NewRecord
 from ...remoting import commands
 from ...remoting.client import RemotingClient
@@ -137,15 +139,13 @@ class AuditWriter:
             self._state.stage(self._store, TOPICS, self._state.topic_table.event_set(config))
 
     def _changed(self, handler: Handler, call: Call[Any]) -> Reply | None:
-        before = self._before(call.request)
+        before, asked = self._before(call.request), _without_secrets(call.request)
         try:
             reply = handler(call)
         except ZenitError as error:
-            self._log.on_change(
-                self._clock.now_ms(), call.user, call.request, before, f"{type(error).__name__}: {error}"
-            )
+            self._log.on_change(self._clock.now_ms(), call.user, asked, before, f"{type(error).__name__}: {error}")
             raise
-        self._log.on_change(self._clock.now_ms(), call.user, call.request, before, "accepted")
+        self._log.on_change(self._clock.now_ms(), call.user, asked, before, "accepted")
         return reply
 
     def _read(self, handler: Handler, call: Call[Any]) -> Reply | None:
@@ -159,6 +159,8 @@ class AuditWriter:
             return None if config is None else self._state.topic_table.event_set(config)["topic"]
         if isinstance(request, commands.CreateGroup | commands.DeleteGroup):
             return self._state.group_table.documents.get(request.group)
+        if isinstance(request, commands.MakeSecret):
+            return self._row_before(f"user/{request.user}")
         if isinstance(request, commands.DeleteSecurityRow):
             return self._row_before(f"{request.kind}/{request.name}")
         if isinstance(request, commands.PutSecurityRow):
@@ -168,12 +170,21 @@ class AuditWriter:
 
     def _row_before(self, key: str) -> str | None:
         row = self._state.security_table.rows.row(key)
-        return None if row is None else encode_row(row)
+        return None if row is None else without_secrets(encode_row(row))
 
     def _post_login(self, user: str, key: str, address: str) -> None:
         """The thread that answers ZAP. A login for which the loop has no room is not told."""
         with suppress(BufferFull):
             self._loop.post(lambda: self._log.on_login(self._clock.now_ms(), user, key, address))
+
+
+def _without_secrets(request: Request) -> Request:
+    """The request as the audit tells it."""
+    if isinstance(request, commands.PutSecurityRow):
+        return replace(request, row=without_secrets(request.row))
+    if isinstance(request, commands.TakeSecurityRows):
+        return replace(request, rows=tuple(map(without_secrets, request.rows)))
+    return request
 
 
 def rows_without_audit() -> list[Row]:

@@ -7,15 +7,27 @@ change at a time: the next waits for a turn, so that it is compared with the las
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
+import secrets
+from dataclasses import fields, replace
 from typing import Final
 
-from ...model.errors import BrokerBusy, InvalidParameter, MessageIllegal, MessageTooLarge, StoreNotWriteable
+from ...model.errors import (
+    BrokerBusy,
+    InvalidParameter,
+    MessageIllegal,
+    MessageTooLarge,
+    SecurityRowNotFound,
+    SecurityRowTrusted,
+    StoreNotWriteable,
+)
 from ...model.events.table import USER_CHANGED
 from ...model.events.telling import tell
 from ...model.security.access_rows import deletion
-from ...model.security.row_codec import RowKind, SecurityRow, decode_row, encode_row
-from ...remoting.commands import ChangedRowReply, DeleteSecurityRow, PutSecurityRow, Request
+from ...model.security.principals import SECRETS_MAX, User
+from ...model.security.row_codec import RowKind, SecurityRow, decode_row, encode_row, row_key, row_of
+from ...model.security.sealed_secrets import NONCE_BYTES, seal, unseal
+from ...model.security.signatures import check_secret
+from ...remoting.commands import ChangedRowReply, DeleteSecurityRow, MakeSecret, PutSecurityRow, Request, SecretReply
 from ...remoting.request_rows import Row, row
 from ...remoting.security.rows_handler import RowsHandler
 from ...remoting.server import Call
@@ -42,7 +54,12 @@ class SecurityHandler(RowsHandler):
 
     def served(self) -> list[Row]:
         """The requests that are answered here."""
-        return [*super().served(), row(PutSecurityRow, self.on_put), row(DeleteSecurityRow, self.on_delete)]
+        return [
+            *super().served(),
+            row(PutSecurityRow, self.on_put),
+            row(DeleteSecurityRow, self.on_delete),
+            row(MakeSecret, self.on_make_secret),
+        ]
 
     def on_put(self, call: Call[PutSecurityRow]) -> None:
         """Stores the row. Raises what is wrong with it, SecurityRowChanged, BrokerBusy."""
@@ -60,6 +77,28 @@ class SecurityHandler(RowsHandler):
             raise InvalidParameter("kind", request.kind[:80], "user or role") from error
         self._change(call, deletion(kind, request.name), request.expected_version)
 
+    def on_make_secret(self, call: Call[MakeSecret]) -> SecretReply | None:
+        """Stores a secret, sealed; one that the user has already is left. Raises as `on_put`, SecretsNotKept,
+        SecurityRowNotFound."""
+        name = call.request.user
+        key = self.secret_keys()[0]
+        known = self.rows.row(row_key(RowKind.USER, name))
+        if any(each.user.name == name for each in self.trusted):
+            raise SecurityRowTrusted(name)
+        if known is None or not isinstance(known.value, User):
+            raise SecurityRowNotFound(row_key(RowKind.USER, name[:80]))
+        given = check_secret(call.payload.decode("utf-8", "replace")) if call.payload else ""
+        if given and given in (unseal(self.secret_keys(), name, each) for each in known.value.secrets):
+            row_text = encode_row(known)
+            return SecretReply(row_text, row_text, given)
+        if len(known.value.secrets) >= SECRETS_MAX:
+            expected = f"at most {SECRETS_MAX}; take the older one away first: zenit user remove-secret {name}"
+            raise InvalidParameter("secret", "one more", expected)
+        secret = given or secrets.token_urlsafe(24)
+        sealed = seal(key, name, secret, secrets.token_bytes(NONCE_BYTES))
+        self._change(call, row_of(replace(known.value, secrets=(sealed, *known.value.secrets))), known.version, secret)
+        return None
+
     def take(self, rows: list[SecurityRow]) -> None:
         """A master stages what other servers know; a slave gets it from its master's log."""
         self._expire()
@@ -75,7 +114,8 @@ class SecurityHandler(RowsHandler):
                 return
         self._is_full = False
 
-    def _change(self, call: Call[Request], given: SecurityRow, expected_version: int) -> None:
+    def _change(self, call: Call[Request], given: SecurityRow, expected_version: int, secret: str = "") -> None:
+        """`secret`: the answer tells it."""
         if self._staged_end > self._parts.state.applied:
             raise BrokerBusy(RETRY_MS, "another user or role is being changed")
         known = self.rows.row(given.key)
@@ -84,7 +124,8 @@ class SecurityHandler(RowsHandler):
         )
         self._stage([changed])
         before = encode_row(known) if known is not None and known.value is not None else ""
-        reply = ChangedRowReply(encode_row(changed), before)
+        stored = encode_row(changed)
+        reply = SecretReply(stored, before, secret) if secret else ChangedRowReply(stored, before)
         _tell_changed(known, changed, by=call.user)
         self._parts.acknowledgements.staged.append((call, reply, self._staged_end, ()))
 

@@ -76,11 +76,13 @@ class AdminCalls(ABC):
     def _left_s(self, deadline_ms: int) -> float:
         return max(1, deadline_ms - monotonic_ms()) / 1000
 
-    async def _call(self, address: str, request: RequestFor[_Reply], deadline_ms: int) -> tuple[_Reply, bytes]:
+    async def _call(
+        self, address: str, request: RequestFor[_Reply], deadline_ms: int, payload: bytes | None = None
+    ) -> tuple[_Reply, bytes]:
         left_ms = deadline_ms - monotonic_ms()
         if left_ms <= 0:
             raise RequestTimeout(f"{type(request).__name__} to {address}", 0)
-        return await self._waits.call(address, request, timeout_ms=left_ms)
+        return await self._waits.call(address, request, payload, timeout_ms=left_ms)
 
     async def _ask_name_server(self, request: RequestFor[_Reply], deadline_ms: int) -> tuple[_Reply, bytes]:
         left_ms = max(1, deadline_ms - monotonic_ms())

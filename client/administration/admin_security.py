@@ -6,7 +6,8 @@ other server is told at once; one that does not answer learns it from the master
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ...model.errors import BrokerBusy, ConnectionLost, RequestTimeout, SecurityRowNotFound, ZenitError
 from ...model.security.access_rows import WHICHEVER
@@ -20,11 +21,14 @@ from ...remoting.commands import (
     ExplainRight,
     GetBrokerConfig,
     GetSecurityRows,
+    MakeSecret,
     PutSecurityRow,
     RequestFor,
     TakeSecurityRows,
 )
 from .admin_calls import AdminCalls, document_of
+
+_C = TypeVar("_C", bound=ChangedRowReply)
 
 TELL_MS = 2000
 """A server that does not answer within this time learns of a change later."""
@@ -46,6 +50,13 @@ class SecurityChange:
     row: SecurityRow
     before: SecurityRow | None
     untold: dict[str, str]
+
+
+@dataclass(frozen=True)
+class SecretChange(SecurityChange):
+    """`secret`: nobody is told it again."""
+
+    secret: str = field(repr=False)
 
 
 class SecurityAdmin(AdminCalls):
@@ -96,6 +107,15 @@ class SecurityAdmin(AdminCalls):
         """Deletes a user or role. Raises SecurityRowNotFound, SecurityRowChanged, SecurityRowTrusted."""
         return await self._change(DeleteSecurityRow(kind.value, name, expected_version), timeout)
 
+    async def _make_secret(self, name: str, secret: str = "", *, timeout: float | None = None) -> SecretChange:
+        """Gives a user a secret beside the one that it has, for clients that come through a gateway; "" = a random one.
+
+        Raises SecretsNotKept, SecurityRowNotFound, SecurityRowTrusted, InvalidParameter if it has two.
+        """
+        reply, untold = await self._changed(MakeSecret(name), timeout, secret.encode() or None)
+        before = decode_row(reply.before) if reply.before else None
+        return SecretChange(decode_row(reply.row), before, untold, reply.secret)
+
     async def _explain_right(
         self,
         user: str,
@@ -112,18 +132,23 @@ class SecurityAdmin(AdminCalls):
         return (await self._call(await self._first_master(deadline_ms), request, deadline_ms))[0]
 
     async def _change(self, request: RequestFor[ChangedRowReply], timeout: float | None) -> SecurityChange:
+        reply, untold = await self._changed(request, timeout)
+        return SecurityChange(decode_row(reply.row), decode_row(reply.before) if reply.before else None, untold)
+
+    async def _changed(
+        self, request: RequestFor[_C], timeout: float | None, payload: bytes | None = None
+    ) -> tuple[_C, dict[str, str]]:
         deadline_ms = self._deadline(timeout)
         address = await self._first_master(deadline_ms)
         while True:
             try:
-                reply, _ = await self._call(address, request, deadline_ms)
+                reply, _ = await self._call(address, request, deadline_ms, payload)
                 break
             except BrokerBusy as busy:
                 if self._left_s(deadline_ms) * 1000 <= busy.retry_after_ms:
                     raise
                 await self._waits.sleep(busy.retry_after_ms)
-        untold = await self._tell_others(address, reply.row, deadline_ms)
-        return SecurityChange(decode_row(reply.row), decode_row(reply.before) if reply.before else None, untold)
+        return reply, await self._tell_others(address, reply.row, deadline_ms)
 
     async def _tell_others(self, master: str, row: str, deadline_ms: int) -> dict[str, str]:
         """Each server that takes rows; a slave has them from its master."""

@@ -56,6 +56,7 @@ class Admin(AdminCore):
     security_rows = AdminCore._security_rows
     security_row = AdminCore._security_row
     put_security_row = AdminCore._put_security_row
+    make_secret = AdminCore._make_secret
     delete_security_row = AdminCore._delete_security_row
     explain_right = AdminCore._explain_right
     cluster = AdminCore._cluster

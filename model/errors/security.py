@@ -48,6 +48,20 @@ class AccessDenied(ZenitError):
         )
 
 
+class SecretsNotKept(ZenitError):
+    """The server has no key under which users' secrets are stored: it neither makes them nor checks signatures. Args: none."""
+
+    code = 9214
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return (
+            "this server keeps no secrets: set security.secrets_key at each server (`zenit key secrets` makes the file)"
+        )
+
+
 class ServerKeyUnknown(ZenitError):
     """No name server has told the public key of this server, without which nobody connects to it. Args: address."""
 

@@ -34,7 +34,7 @@ _LIMITS: Final[Mapping[str, type]] = {
     "busy_ratio": float,
     "connections": int,
 }
-USER_FIELDS: Final = frozenset({"kind", "keys", "disabled", "roles", "rules", "limits", *_BINDING})
+USER_FIELDS: Final = frozenset({"kind", "keys", "disabled", "roles", "rules", "limits", "secrets", *_BINDING})
 ROLE_FIELDS: Final = frozenset({"rules"})
 RULE_FIELDS: Final = frozenset({"effect", "actions", "resource", "match", "name", "addresses"})
 
@@ -61,6 +61,8 @@ def fields_of_user(user: User) -> dict[str, Any]:
         fields["rules"] = [fields_of_rule(rule) for rule in user.rules]
     if user.limits != NO_LIMITS:
         fields["limits"] = {name: value for name in _LIMITS if (value := getattr(user.limits, name))}
+    if user.secrets:
+        fields["secrets"] = list(user.secrets)
     return fields
 
 
@@ -101,6 +103,7 @@ def user_from_fields(name: str, fields: Mapping[str, Any]) -> User:
             rules=_rules(fields),
             binding=binding,
             limits=_limits(fields),
+            secrets=_texts(fields, "secrets"),
         )
     )
 

@@ -14,9 +14,11 @@ from typing import Final
 from ..errors import InvalidParameter
 from ..plain_dataclass import dataclass
 from .rights import Action, Resource
+from .sealed_secrets import check_sealed
 
 NAME_LENGTH_MAX: Final = 64
 KEYS_MAX: Final = 2
+SECRETS_MAX: Final = 2
 ROLES_MAX: Final = 32
 RULES_MAX: Final = 256
 ADDRESSES_MAX: Final = 64
@@ -26,7 +28,7 @@ ANY: Final = "*"
 GIVEN: Final = frozenset(Action) - {Action.SERVE}
 """The actions that a rule can name."""
 
-GIVEN_ON: Final = frozenset({Resource.CLUSTER, Resource.TOPIC, Resource.GROUP, Resource.QUERY, Resource.SECURITY})
+GIVEN_ON: Final = frozenset(Resource) - {Resource.REPLICA}
 """The resources that a rule can name."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -116,7 +118,8 @@ NO_LIMITS: Final = UserLimits()
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`keys`: public CURVE keys as Z85 text, the newest first. `binding`: of a SERVER."""
+    """`keys`: public CURVE keys as Z85 text, the newest first. `binding`: of a SERVER. `secrets`: sealed, the newest first:
+    with one of them a client without a key pair signs what it sends through a gateway."""
 
     name: str
     keys: tuple[str, ...]
@@ -126,6 +129,7 @@ class User:
     rules: tuple[Rule, ...] = ()
     binding: Binding | None = None
     limits: UserLimits = NO_LIMITS
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,10 @@ def check_user(user: User) -> User:
         raise InvalidParameter("roles", str(len(user.roles)), f"at most {ROLES_MAX}")
     for role in user.roles:
         check_name("role", role)
+    if len(user.secrets) > SECRETS_MAX or (user.secrets and user.kind is UserKind.SERVER):
+        raise InvalidParameter("secrets", str(len(user.secrets)), f"at most {SECRETS_MAX}, and none of a server")
+    for sealed in user.secrets:
+        check_sealed(sealed)
     if (user.kind is UserKind.SERVER) != (user.binding is not None):
         raise InvalidParameter("binding", user.name, "a server names its cluster, group and replica, others none")
     limits = user.limits

@@ -1,7 +1,8 @@
 """The right that a request needs: an action, and what it is done to. Pure.
 
-The nouns are those of RocketMQ's ACL 2.0 (Pub, Sub, Create, Update, Delete, Get, List on Cluster, Topic, Group), and three of
-ours: `query` for what Spark keeps of its queries, `security` for users, roles and policies, `replica` for what servers are.
+The nouns are those of RocketMQ's ACL 2.0 (Pub, Sub, Create, Update, Delete, Get, List on Cluster, Topic, Group), and four of
+ours: `query` for what Spark keeps of its queries, `security` for users, roles and policies, `gateway` for checking the
+signatures of those who come through a gateway, `replica` for what servers are.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Resource(enum.Enum):
     GROUP = "group"
     QUERY = "query"
     SECURITY = "security"
+    GATEWAY = "gateway"
+    """To come for others, whose signatures the servers check."""
     REPLICA = "replica"
     """A replica, as "broker name/its name", or a whole group, as "broker name": the server must be it. No policy names it."""
 
@@ -93,6 +96,11 @@ def on_cluster(action: Action) -> Right:
 def on_security(action: Action) -> Right:
     """On users, roles and policies."""
     return Right(action, Resource.SECURITY, "")
+
+
+def as_gateway() -> Right:
+    """To come for clients that have a name and a secret."""
+    return Right(Action.PUB, Resource.GATEWAY, "")
 
 
 def as_replica(group_field: str = "broker_name", replica_field: str = "") -> Right:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from typing import Any, Final
 
 from ..errors import InvalidParameter
@@ -46,11 +47,15 @@ _OCTETS: Final = re.compile(r"(\d{1,3})\.(\d{1,3}|\*)\.(\d{1,3}|\*)\.(\d{1,3}|\*
 
 @dataclass(frozen=True, slots=True)
 class ImportedAcl:
-    """`users`: without keys. `notes`: what has no equal here, a sentence each. `differences`: outcomes that change."""
+    """`users`: without keys. `notes`: what has no equal here, a sentence each. `differences`: outcomes that change.
+
+    `secrets`: {user: its secret key or password}, as far as the file has them.
+    """
 
     users: tuple[User, ...]
     notes: tuple[str, ...]
     differences: tuple[str, ...]
+    secrets: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def _import_accounts(text: str) -> ImportedAcl:
     if len(accounts) > ACCOUNTS_MAX:
         raise InvalidParameter("accounts", str(len(accounts)), f"at most {ACCOUNTS_MAX}")
     users = tuple(_account(account, notes) for account in accounts)
-    return ImportedAcl(_once(users), tuple(notes), ())
+    return ImportedAcl(_once(users), tuple(notes), (), _secrets(accounts, "accessKey", "secretKey"))
 
 
 def _account(account: Any, notes: list[str]) -> User:
@@ -163,7 +168,12 @@ def _import_entries(text: str) -> ImportedAcl:
         users.append(user)
         if user.kind is UserKind.NORMAL and not user.disabled:
             changed += differences(user, own)
-    return ImportedAcl(tuple(users), tuple(notes), tuple(changed))
+    secrets = _secrets(kinds.values(), "username", "password")
+    return ImportedAcl(tuple(users), tuple(notes), tuple(changed), secrets)
+
+
+def _secrets(owners: Iterable[Mapping[str, Any]], name: str, secret: str) -> dict[str, str]:
+    return {owner[name]: str(owner[secret]) for owner in owners if owner.get(secret)}
 
 
 def _objects(one: Any) -> list[dict[str, Any]]:

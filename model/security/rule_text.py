@@ -12,7 +12,7 @@ from ..errors import InvalidParameter
 from .principals import ANY, GIVEN, GIVEN_ON, Match, Rule, RuleEffect, check_rule
 from .rights import Action, Resource
 
-NAMELESS: Final = frozenset({Resource.CLUSTER, Resource.SECURITY})
+NAMELESS: Final = frozenset({Resource.CLUSTER, Resource.SECURITY, Resource.GATEWAY})
 """Of these there is only one in a cluster."""
 
 _RESOURCES: Final = ", ".join(sorted(each.value for each in GIVEN_ON))

@@ -7,7 +7,7 @@ cluster tell each other what differs, each second (ExchangeSecurity).
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, as_replica, on_cluster, on_security
+from ...model.security.rights import Action, as_gateway, as_replica, on_cluster, on_security
 from .base import Done, Lane, Reply, RequestFor, ServedBy, request
 
 
@@ -127,3 +127,41 @@ class TellAudit(RequestFor[Done]):
     life: str
     first: int
     entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReply(ChangedRowReply):
+    """`secret`: of the user from now on. Nobody is told it again."""
+
+    secret: str
+
+
+@request(9177, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_security(Action.UPDATE),))
+@dataclass(frozen=True, slots=True)
+class MakeSecret(RequestFor[SecretReply]):
+    """Gives a user a secret, beside the one that it has. Payload: the secret, if it is known already; else a random one is
+    made.
+
+    As durable as a send. SecurityRowNotFound, SecurityRowTrusted, SecretsNotKept; InvalidParameter if the user has two.
+    """
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignaturesReply(Reply):
+    """`users`: for each signature the user who made it, "" if nobody who is let in."""
+
+    users: tuple[str, ...]
+
+
+@request(9178, Lane.QUERY, served_by=ServedBy.EVERY_SERVER, needs=(as_gateway(),))
+@dataclass(frozen=True, slots=True)
+class CheckSignatures(RequestFor[SignaturesReply]):
+    """A gateway asks who signed what it got: (access key, signature, bytes of what was signed) of each, at most 256. Payload:
+    what was signed, one behind the other. SecretsNotKept.
+
+    A signature is Base64 or hexadecimal. Which rights the user has is asked of the servers like those of any user.
+    """
+
+    asked: tuple[tuple[str, str, int], ...]

@@ -102,19 +102,21 @@ def _read_own(path: str) -> str:
 def write_key_file(path: str, key: KeyFile, *, replace: bool = False) -> None:
     """Writes the file with mode 600, whole or not at all. Raises KeyFileRefused if it exists and is not to be replaced,
     or cannot be written."""
+    remedy = f"move it away, or choose another name; to grant the key in it: zenit user create {key.user} --key PUBLIC"
+    write_private(path, key_file_text(key), remedy="" if replace else remedy)
+
+
+def write_private(path: str, text: str, *, remedy: str) -> None:
+    """The same with any text. `remedy`: what to do about a file that is there, "" = replace it."""
     path = os.path.expanduser(path)
     temporary = f"{path}.{secrets.token_hex(8)}.tmp"  # others cannot guess it, and lay a file or link there beforehand
     try:
-        if not replace and os.path.exists(path):
-            raise KeyFileRefused(
-                path,
-                "it exists already, and whoever uses it would be locked out: move it away, or choose another name; "
-                f"to grant the key in it: zenit user create {key.user} --key PUBLIC",
-            )
+        if remedy and os.path.exists(path):
+            raise KeyFileRefused(path, f"it exists already, and whoever uses it would be locked out: {remedy}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(key_file_text(key))
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)

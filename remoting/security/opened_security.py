@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import field
 
 from ...model.clock import Clock
 from ...model.errors import ConfigError, InvalidParameter, KeyFileRefused
@@ -19,6 +20,7 @@ from .guarded_file import NOT_WRITTEN_BY_OTHERS, read_guarded
 from .key_file import KeyFile, read_key_file
 from .key_ring import KeyRing
 from .refused_rights import RefusedRights
+from .secret_keys import read_secret_keys
 from .security_config import SecurityConfig
 
 log = logging.getLogger(__name__)
@@ -27,12 +29,13 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Secured:
     """What the sockets of a secured process share. `rows`: of the trusted file at the start; `keys`: with which it connects to
-    others."""
+    others; `secret_keys`: under which users' secrets are stored."""
 
     door: Door
     keys: KeyRing
     rows: tuple[StaticRow, ...]
     trusted: str
+    secret_keys: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 def server_keys(rows: tuple[StaticRow, ...]) -> tuple[tuple[str, str], ...]:
@@ -98,7 +101,7 @@ def open_security(
     Raises ConfigError, KeyFileRefused.
     """
     if not config.key:
-        for name in ("trusted", "open_port", "open_user"):
+        for name in ("trusted", "open_port", "open_user", "secrets_key"):
             if getattr(config, name):
                 raise ConfigError(f"security.{name}", getattr(config, name), "nothing while security.key is empty")
         return None
@@ -108,6 +111,7 @@ def open_security(
         raise ConfigError("security.open_user", config.open_user, "a user if there is an open port, and only then")
     key = read_key_file(config.key)
     rows = read_trusted(config.trusted)
+    secret_keys = read_secret_keys(config.secrets_key)
     table = AccessTable((row.user for row in rows), ())
     own = table.user_of(key.pair.public)
     if own is None or own.binding is None:
@@ -132,7 +136,7 @@ def open_security(
     door.on_denied = RefusedRights(clock).on_denied
     ring = server_ring(key, rows)
     ring.takes_open = bool(config.open_port)
-    return Secured(door, ring, rows, config.trusted)
+    return Secured(door, ring, rows, config.trusted, secret_keys)
 
 
 def tell_login_refused(address: str, _key: str, why: str) -> None:

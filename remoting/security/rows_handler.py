@@ -13,13 +13,16 @@ from enum import Enum
 from typing import Final, TypeVar
 
 from ...model.clock import Clock
-from ...model.errors import InvalidParameter, SecurityRowNotFound
+from ...model.errors import InvalidParameter, SecretsNotKept, SecurityRowNotFound
 from ...model.security.access_rows import AccessRows, parse_rows
-from ...model.security.access_table import AccessTable
-from ...model.security.principals import GIVEN, GIVEN_ON
+from ...model.security.access_table import AccessDecision, AccessTable
+from ...model.security.principals import GIVEN, GIVEN_ON, NAME_LENGTH_MAX
 from ...model.security.row_codec import RowKind, SecurityRow, encode_row, row_key, row_of
+from ...model.security.sealed_secrets import unseal
+from ...model.security.signatures import is_signed
 from ...model.security.trusted_file import StaticRow
 from ..commands import (
+    CheckSignatures,
     Done,
     ExchangeReply,
     ExchangeSecurity,
@@ -27,15 +30,18 @@ from ..commands import (
     ExplainRight,
     GetSecurityRows,
     SecurityRowsReply,
+    SignaturesReply,
     TakeSecurityRows,
 )
 from ..request_rows import Row, row
 from ..server import Call, RequestLoop
+from .guard import Refusal
 from .opened_security import Secured, TrustedWatch
 from .row_exchange import answer
 
 log = logging.getLogger(__name__)
 
+SIGNATURES_MAX: Final = 256
 EXPIRE_MS: Final = 60_000
 LOOK_MS: Final = 1000  # at the trusted file
 
@@ -53,6 +59,7 @@ class RowsHandler:
         self._on_table: Callable[[AccessTable], None] = _tell_nobody
         self._expired_at_ms = clock.monotonic_ms()
         self._unread_told = False
+        self._secured: Secured | None = None
 
     def begin(self, trusted: tuple[StaticRow, ...], on_table: Callable[[AccessTable], None]) -> None:
         """Calls `on_table` with the present table now, and with the next one after each change."""
@@ -67,6 +74,7 @@ class RowsHandler:
 
         `on_trusted`: called with what the file says then, too.
         """
+        self._secured = secured
         self.begin(secured.rows, loop.set_access)
 
         def on_rows(rows: tuple[StaticRow, ...]) -> None:
@@ -94,6 +102,7 @@ class RowsHandler:
             row(GetSecurityRows, self.on_get),
             row(ExplainRight, self.on_explain),
             row(ExchangeSecurity, self.on_exchange),
+            row(CheckSignatures, self.on_check_signatures),
         ]
 
     def on_take(self, call: Call[TakeSecurityRows]) -> Done:
@@ -130,6 +139,43 @@ class RowsHandler:
         self.note_unread(len(refused))
         self.take(self.rows.later(rows, self._clock.now_ms()))
         return answer(self.rows, call.request)
+
+    def on_check_signatures(self, call: Call[CheckSignatures]) -> SignaturesReply:
+        """Who signed each. Raises SecretsNotKept, InvalidParameter."""
+        asked, payload = call.request.asked, memoryview(call.payload)
+        self.secret_keys()
+        sizes = [size for _, _, size in asked]
+        if len(asked) > SIGNATURES_MAX or min(sizes, default=0) < 0 or sum(sizes) != len(payload):
+            expected = f"at most {SIGNATURES_MAX}, and as many bytes behind them as they say"
+            raise InvalidParameter("asked", f"{len(asked)} signatures, {len(payload)} bytes", expected)
+        users, begin = [], 0
+        for name, signature, size in asked:
+            users.append(name if self._is_signed(name, signature, bytes(payload[begin : begin + size])) else "")
+            begin += size
+            if not users[-1]:
+                self._on_wrong_signature(call, name)
+        return SignaturesReply(tuple(users))
+
+    def secret_keys(self) -> tuple[bytes, ...]:
+        """Under which users' secrets are stored, the one that seals first. Raises SecretsNotKept."""
+        keys = () if self._secured is None else self._secured.secret_keys
+        if not keys:
+            raise SecretsNotKept
+        return keys
+
+    def _is_signed(self, name: str, signature: str, content: bytes) -> bool:
+        user = self.table.users.get(name)
+        if user is None or user.disabled:
+            return False
+        secrets = [unseal(self.secret_keys(), name, sealed) for sealed in user.secrets]
+        return any(secret is not None and is_signed(secret, content, signature) for secret in secrets)
+
+    def _on_wrong_signature(self, call: Call[CheckSignatures], name: str) -> None:
+        """For the audit and the events: as any refusal, of the user whose name was given."""
+        if self._secured is not None:
+            decision = AccessDecision(False, f"a signature that gateway {call.user} brought is wrong")
+            refusal = Refusal(call.key, name[:NAME_LENGTH_MAX], call.address, "CheckSignatures", None, "", decision)
+            self._secured.door.on_denied(refusal)
 
     def note_unread(self, count: int) -> None:
         """Another server told rows of a later version: they do not count here until this one is upgraded too."""

@@ -30,6 +30,11 @@ class SecurityConfig:
         "user whose rights those have who come by the open port. A server of the trusted file: servers come in by it too, are"
         " told it, and replicate without keys",
     )
+    secrets_key: str = setting(
+        "",
+        "file with the key under which users' secrets are stored, for clients that come through a gateway; the same at each"
+        " server, mode 600, from `zenit key secrets`; empty = users have no secrets",
+    )
     handshakes_per_second: int = setting(
         HANDSHAKES_PER_SECOND,
         "new connections that one IP address may make in a second; 0 = unlimited. One core does about 2,000",

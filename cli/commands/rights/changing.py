@@ -58,9 +58,10 @@ def _changed(admin: Admin, kind: Any, name: str, change: Callable[[Any], User | 
     raise AssertionError("one of the tries returns or raises")
 
 
-def show_change(change: SecurityChange, as_json: bool, said: str, *, key_file: str = "") -> None:
-    """Prints what was stored, and on stderr which server does not know it yet."""
-    document = {**row_document(change.row), "untold": change.untold} | ({"key_file": key_file} if key_file else {})
+def show_change(change: SecurityChange, as_json: bool, said: str, **more: str) -> None:
+    """Prints what was stored, and on stderr which server does not know it yet. `more`: for --json, if it is not empty."""
+    told = {name: value for name, value in more.items() if value}
+    document = {**row_document(change.row), "untold": change.untold, **told}
     show(document, as_json, lambda: typer.echo(said))
     for address, reason in change.untold.items():
         note(f"{address} does not know it yet ({reason}); it learns it within seconds of coming back")
@@ -84,6 +85,7 @@ def row_document(row: SecurityRow, *, is_trusted: bool = False) -> dict[str, Any
         "disabled": user.disabled,
         "trusted": is_trusted,
         "keys": list(user.keys),
+        "secrets": len(user.secrets),
         "roles": list(user.roles),
         "rules": rules,
         "limits": limits,

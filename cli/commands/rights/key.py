@@ -1,4 +1,4 @@
-"""`zenit key new | show | rotate`: the files with which users and servers prove who they are."""
+"""`zenit key new | show | rotate | secrets`: the files with which users and servers prove who they are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     key_app.command("new")(new)
     key_app.command("show")(show_key)
     key_app.command("rotate")(rotate)
+    key_app.command("secrets")(new_secrets_key)
     app.add_typer(key_app, name="key")
 
 
@@ -97,6 +98,23 @@ def rotate(
     write_key_file(path, key, replace=True)
     document = _document(path, key) | {"old_public": old.pair.public, "old_path": f"{path}.old", "next": last}
     show(document, as_json, lambda: print_facts(document))
+
+
+def new_secrets_key(
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where to write it.")], as_json: Json = False
+) -> None:
+    """Make the file with the key under which servers store users' secrets (setting security.secrets_key).
+
+    Copy it to every server. To change the key, put a new one's line above the old one at each server, restart them, make the
+    users' secrets anew, and take the old line out.
+    """
+    from ....remoting.security.key_file import write_private
+    from ....remoting.security.secret_keys import new_secret_key
+
+    path = _place(out)
+    write_private(path, new_secret_key() + "\n", remedy="move it away, or choose another name")
+    document = {"path": path}
+    show(document, as_json, lambda: typer.echo(f"{path} holds the key; set security.secrets_key at every server"))
 
 
 def _grant(old: KeyFile, key: KeyFile, namesrv: str | None) -> None:

@@ -113,6 +113,10 @@ def import_rules(
         str, typer.Argument(metavar="FILE", help="plain_acl.yml of RocketMQ 4, or users and ACLs of 5 as JSON.")
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be imported.")] = False,
+    keep_secrets: Annotated[
+        bool,
+        typer.Option("--keep-secrets", help="Also store the file's secrets, for clients that come through a gateway."),
+    ] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -127,6 +131,8 @@ def import_rules(
         with Admin(namesrv) as admin:
             for user in imported.users:
                 untold |= _store(admin, user)
+            for name, secret in imported.secrets.items() if keep_secrets else ():
+                untold |= admin.make_secret(name, secret).untold
     document = {
         "users": [
             {
@@ -139,10 +145,11 @@ def import_rules(
         ],
         "notes": list(imported.notes),
         "differences": list(imported.differences),
+        "secrets": len(imported.secrets) if keep_secrets else 0,
         "dry_run": dry_run,
         "untold": untold,
     }
-    show(document, as_json, lambda: _print_import(imported, is_dry_run=dry_run))
+    show(document, as_json, lambda: _print_import(imported, is_dry_run=dry_run, keep_secrets=keep_secrets))
     for address, reason in untold.items():
         note(f"{address} does not know it yet ({reason}); it learns it within seconds of coming back")
 
@@ -230,7 +237,7 @@ def _store(admin: Admin, user: User) -> dict[str, str]:
         return admin.put_security_row(replace(user, keys=()), expected_version=0).untold
 
 
-def _print_import(imported: ImportedAcl, *, is_dry_run: bool) -> None:
+def _print_import(imported: ImportedAcl, *, is_dry_run: bool, keep_secrets: bool) -> None:
     rows: list[list[Any]] = [[user.name, user.kind.value, str(rule)] for user in imported.users for rule in user.rules]
     rows += [[user.name, user.kind.value, "-"] for user in imported.users if not user.rules]
     print_table(("user", "kind", "rule"), rows)
@@ -238,3 +245,5 @@ def _print_import(imported: ImportedAcl, *, is_dry_run: bool) -> None:
         typer.echo(sentence)
     done = "would be imported" if is_dry_run else "are imported; they have no keys yet: zenit user add-key"
     typer.echo(f"{counted(len(imported.users), 'user')} {done}")
+    if keep_secrets:
+        typer.echo(f"{counted(len(imported.secrets), 'secret')} with them")

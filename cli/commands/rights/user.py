@@ -1,4 +1,5 @@
-"""`zenit user create | list | show | disable | enable | delete | add-key | remove-key | add-role | remove-role | limit`."""
+"""`zenit user create | list | show | disable | enable | delete | add-key | remove-key | secret |
+remove-secret | add-role | remove-role | limit`."""
 
 from __future__ import annotations
 
@@ -38,6 +39,8 @@ def register(app: typer.Typer) -> None:
     user_app.command("delete")(delete)
     user_app.command("add-key")(add_key)
     user_app.command("remove-key")(remove_key)
+    user_app.command("secret")(make_secret)
+    user_app.command("remove-secret")(remove_secret)
     user_app.command("add-role")(add_role)
     user_app.command("remove-role")(remove_role)
     user_app.command("limit")(limit)
@@ -124,6 +127,33 @@ def add_key(name: UserName, key: Key, namesrv: Namesrv = None, as_json: Json = F
 def remove_key(name: UserName, key: Key, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Take a key from a user: who has it is refused from now on."""
     _change(name, namesrv, as_json, lambda user: _without_key(user, key), f"user {name} has the key no more")
+
+
+def make_secret(name: UserName, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Make a secret for clients that come through a gateway, and print it once; the user's name is their access key."""
+    from ....client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        change = admin.make_secret(name)
+    show_change(change, as_json, change.secret, secret=change.secret)
+
+
+def remove_secret(
+    name: UserName,
+    remove_all: Annotated[bool, typer.Option("--all", help="All of them, not only the older one.")] = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Take the older of a user's secrets away, or its only one: who signs with it is refused from now on."""
+
+    def without(user: User) -> User:
+        from ....model.errors import InvalidParameter
+
+        if not user.secrets:
+            raise InvalidParameter("NAME", name, f"a user with a secret: zenit user secret {name}")
+        return replace(user, secrets=() if remove_all else user.secrets[:-1])
+
+    _change(name, namesrv, as_json, without, f"user {name} has the secret no more")
 
 
 def add_role(name: UserName, role: Role, namesrv: Namesrv = None, as_json: Json = False) -> None:

@@ -12,11 +12,21 @@ from typing import Any
 import pytest
 from integration.broker.conftest import Served, record
 
-from zenitmq.model.errors import AccessDenied, AuthenticationFailed, DuplicateClient, NoPermission, TopicNotFound
+from zenitmq.model.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    DuplicateClient,
+    InvalidParameter,
+    NoPermission,
+    SecurityRowNotFound,
+    SecurityRowTrusted,
+    TopicNotFound,
+)
 from zenitmq.model.names import AUDIT_TOPIC
 from zenitmq.model.security.principals import Binding, RuleEffect, User, UserKind
 from zenitmq.model.security.row_codec import encode_row, row_of
 from zenitmq.model.security.rule_text import parse_rule
+from zenitmq.model.security.signatures import signature_of
 from zenitmq.model.security.trusted_file import StaticRow, encode_trusted
 from zenitmq.record.kernel import decode_batch
 from zenitmq.remoting import commands as c
@@ -24,6 +34,7 @@ from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.security.curve_socket import new_key_pair
 from zenitmq.remoting.security.key_file import KeyFile, write_key_file
 from zenitmq.remoting.security.key_ring import KeyRing
+from zenitmq.remoting.security.secret_keys import new_secret_key
 from zenitmq.remoting.security.security_config import SecurityConfig
 
 BROKER, ROOT, APP = new_key_pair(), new_key_pair(), new_key_pair()
@@ -42,7 +53,12 @@ class Secured:
         self.trusted = directory / "trusted.toml"
         self.trusted.write_text(encode_trusted(TRUSTED))
         self.trusted.chmod(0o600)
-        security = SecurityConfig(key=str(directory / "broker.key"), trusted=str(self.trusted))
+        secrets_key = directory / "secrets.key"
+        secrets_key.write_text(new_secret_key())
+        secrets_key.chmod(0o600)
+        security = SecurityConfig(
+            key=str(directory / "broker.key"), trusted=str(self.trusted), secrets_key=str(secrets_key)
+        )
         self.served = Served(directory / "store", security=security)
         opened.callback(self.served.close)
         keys = {self.served.address: BROKER.public}
@@ -145,6 +161,54 @@ def test_the_audit_tells_changes_refusals_logins_and_lookups(secured: Secured) -
         entry["request"] == "PutSecurityRow" and entry["before"] for entry in entries if entry["kind"] == "change"
     )
     assert ROOT.secret not in json.dumps(entries)
+
+
+def checked(secured: Secured, *asked: tuple[str, str, bytes], by: str = "app") -> tuple[str, ...]:
+    request = c.CheckSignatures(tuple((name, signature, len(content)) for name, signature, content in asked))
+    users: tuple[str, ...] = secured.ask(by, request, b"".join(content for _, _, content in asked)).users
+    return users
+
+
+def asked_for(entry: dict[str, Any]) -> tuple[str, str, str]:
+    return entry["kind"], entry["user"], entry.get("request", "")
+
+
+def test_a_gateway_asks_who_signed_and_never_learns_a_secret(secured: Secured) -> None:
+    secured.put()
+    eventually(lambda: is_let_in(secured))
+    with pytest.raises(AccessDenied, match="may not pub on gateway"):
+        checked(secured, ("shop", "x", b""))
+    secured.put(rules=(parse_rule(RuleEffect.ALLOW, "pub", "gateway"),))
+    secured.ask("root", c.PutSecurityRow(encode_row(row_of(User("shop", ())))))
+    given = secured.ask("root", c.MakeSecret("shop"), b"12345678").secret
+    assert given == "12345678"
+    assert secured.ask("root", c.MakeSecret("shop"), b"12345678").before != ""  # it has it already
+    made = secured.ask("root", c.MakeSecret("shop")).secret
+    signed = [("shop", signature_of(secret, b"now").hex(), b"now") for secret in (given, made)]
+    eventually(lambda: checked(secured, *signed) == ("shop", "shop"))
+    wrong = ("shop", "beQgVA0KNM4WtCe68fj2DEn3WWU=", b"else")
+    assert checked(secured, wrong, ("nobody", signed[0][1], b"now"), signed[0], ("app", signed[0][1], b"now")) == (
+        ("", "", "shop", "")
+    )
+    for request, payload in (
+        (c.CheckSignatures((("shop", "", 4),)), b"now"),
+        (c.CheckSignatures((("shop", "", -1), ("shop", "", 4))), b"now"),
+        (c.CheckSignatures((("shop", "", 0),) * 257), b""),
+        (c.MakeSecret("shop"), b""),  # it has two
+        (c.MakeSecret("shop"), b"short"),
+    ):
+        with pytest.raises((InvalidParameter, AccessDenied)):
+            secured.ask("root", request, payload)
+    with pytest.raises(SecurityRowTrusted):
+        secured.ask("root", c.MakeSecret("root"))
+    with pytest.raises(SecurityRowNotFound):
+        secured.ask("root", c.MakeSecret("nobody"))
+    secured.ask("root", c.PutSecurityRow(encode_row(row_of(User("shop", (), disabled=True)))))
+    eventually(lambda: checked(secured, *signed) == ("", ""))
+    wanted = {("refusal", "shop", "CheckSignatures"), ("change", "root", "MakeSecret")}
+    told = eventually(lambda: wanted <= {asked_for(entry) for entry in secured.audit()} and json.dumps(secured.audit()))
+    rows = secured.ask("root", c.GetSecurityRows()).rows
+    assert not any(secret in text for secret in (given, made) for text in (told, *rows))
 
 
 def test_nobody_but_brokers_writes_the_audit(secured: Secured) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -12,10 +13,15 @@ from typing import Any
 
 import pytest
 
+from zenitmq.client.connection.client_keys import new_remoting
 from zenitmq.client.producer import Producer
 from zenitmq.model.errors import AccessDenied, AuthenticationFailed, ZenitError
 from zenitmq.model.message import Message
+from zenitmq.model.security.signatures import signature_of
+from zenitmq.remoting.commands import CheckSignatures
+from zenitmq.remoting.security.curve_socket import new_key_pair
 from zenitmq.remoting.security.key_file import read_key_file
+from zenitmq.remoting.security.secret_keys import read_secret_keys
 from zenitmq.testing import LocalCluster
 
 
@@ -79,3 +85,26 @@ def test_a_servers_key_is_changed_in_the_trusted_file(cluster: LocalCluster, tmp
     cluster.kill("broker-a")
     cluster.restart()
     send(cluster, cluster.key())
+
+
+def test_a_secret_is_printed_once_and_every_server_checks_what_it_signed(cluster: LocalCluster, tmp_path: Path) -> None:
+    zenit(cluster, tmp_path, "user", "create", "shop", "--key", new_key_pair().public)
+    made = zenit(cluster, tmp_path, "user", "secret", "shop")
+    assert zenit(cluster, tmp_path, "user", "show", "shop")["secrets"] == 1
+    signature = base64.b64encode(signature_of(made["secret"], b"now")).decode()
+    request = CheckSignatures((("shop", signature, 3),))
+    document = json.loads(Path(cluster.directory, "cluster.json").read_text("utf-8"))
+    addresses = [process["address"] for process in document["processes"]]
+    with new_remoting(cluster.key(), (cluster.namesrv,)) as client:
+        assert [client.call(each, request, b"now", timeout_ms=5000)[0].users for each in addresses] == [("shop",)] * 2
+        zenit(cluster, tmp_path, "user", "remove-secret", "shop")
+        assert [client.call(each, request, b"now", timeout_ms=5000)[0].users for each in addresses] == [("",)] * 2
+    said = "".join(path.read_text("utf-8") for path in Path(cluster.directory, "log").iterdir())
+    assert made["secret"] not in said
+
+
+def test_the_key_of_secrets_is_a_file_of_its_own(cluster: LocalCluster, tmp_path: Path) -> None:
+    path = zenit(cluster, tmp_path, "key", "secrets", "--out", str(tmp_path / "secrets.key"))["path"]
+    assert len(read_secret_keys(path)) == 1
+    with pytest.raises(AssertionError, match="exists already"):
+        zenit(cluster, tmp_path, "key", "secrets", "--out", path)

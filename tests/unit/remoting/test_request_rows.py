@@ -71,7 +71,12 @@ def test_the_field_of_a_right_names_what_it_is_on(cls: type[Request]) -> None:
     """Text, or a tuple whose elements are text or begin with it."""
     hints = typing.get_type_hints(cls)
     for right in cls.needs:
-        assert right.field or right.resource in (Resource.CLUSTER, Resource.SECURITY, Resource.REPLICA)
+        assert right.field or right.resource in (
+            Resource.CLUSTER,
+            Resource.SECURITY,
+            Resource.GATEWAY,
+            Resource.REPLICA,
+        )
         for field in filter(None, (right.field.removeprefix(LISTED), right.replica_field)):
             hint = hints[field]
             while typing.get_origin(hint) is tuple:

@@ -103,7 +103,7 @@ def test_entries_with_one_outcome_are_not_named() -> None:
     given = [
         acl(("Topic:a", "Pub", "Allow"), ("Topic:a*", "Pub", "Allow"), ("Group:g", "Sub", "Deny")),
         acl(("Cluster:zenit", "Get,List", "Allow"), ("Namespace:n", "Pub", "Allow"), ips="192.168.*.*"),
-        {"username": "boss", "userType": "Super", "userStatus": "disable", "password": "secret"},
+        {"username": "boss", "userType": "Super", "userStatus": "disable", "password": "hidden"},
         acl(({"resourceType": "TOPIC", "resourceName": "b", "resourcePattern": "PREFIXED"}, "Sub", "Allow")),  # type: ignore[arg-type]
     ]
     imported = import_acl(json.dumps(given))
@@ -114,7 +114,8 @@ def test_entries_with_one_outcome_are_not_named() -> None:
     assert users["boss"].disabled
     assert len(imported.notes) == 1
     assert "namespace" in imported.notes[0]
-    assert "secret" not in repr(imported)
+    assert "hidden" not in repr(imported)
+    assert imported.secrets == {"boss": "hidden"}
 
 
 @pytest.mark.parametrize(
