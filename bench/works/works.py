@@ -32,6 +32,8 @@ from .thread_worker import ThreadWorker
 from .transactions import TransactionsJob
 
 BACKLOG_BYTES_MAX: Final = 2 << 30
+ENGINE_BACKLOG_BYTES_MAX: Final = 512 << 20
+"""Of `memory://`, which lets the oldest messages go over a GiB of log: a consumer would wait for them in vain."""
 _BACKLOG_RATE: Final = 3_000_000  # messages a second that a consumer may reach, which determines the size of a backlog
 _STALL_EDGE_S: Final = 0.5  # the point of the timeline around the stop belongs to neither half
 _POP_RATE: Final = 200_000  # the same of a group that pops
@@ -191,11 +193,16 @@ def _stall(stalled: int, middle: float, timeline: Sequence[tuple[float, float]])
     }
 
 
+def backlog_messages(options: BenchOptions, rate: int, *, is_engine: bool) -> int:
+    """How many messages are sent before they are read: for the wanted time at so many a second, as far as they are kept."""
+    bytes_max = ENGINE_BACKLOG_BYTES_MAX if is_engine else BACKLOG_BYTES_MAX
+    return max(256, min(options.messages or int(options.seconds * rate), bytes_max // record_bytes(options)))
+
+
 def _make_backlog(bench: Bench, rate: int) -> None:
     """Sends ready batches of 256 until there is enough to read for the wanted time at so many messages a second."""
     options = bench.options
-    wanted = options.messages or int(options.seconds * rate)
-    wanted = max(256, min(wanted, BACKLOG_BYTES_MAX // record_bytes(options)))
+    wanted = backlog_messages(options, rate, is_engine=bench.target.is_engine)
     if bench.target.is_engine:
         _fill_engine(bench, wanted)
         return
