@@ -68,12 +68,18 @@ class ZenitDataSource(DataSource):
 
     def _columns_of(self, schema: StructType) -> ReadOptions:
         """The options with the columns of the schema (the user may have given one), and with the driver's name servers: an
-        executor may run elsewhere.
+        executor may run elsewhere. Raises KeyFileRefused if the key cannot be used here.
         """
         from dataclasses import replace
 
         from ..client.connection.cluster import name_servers
         from .schema import columns_of
+        from .session.connections import checked_key
 
         options = self._read_options()
-        return replace(options, columns=columns_of(schema), namesrv=",".join(name_servers(options.namesrv)))
+        return replace(
+            options,
+            columns=columns_of(schema),
+            namesrv=",".join(name_servers(options.namesrv)),
+            key=checked_key(options.key),
+        )

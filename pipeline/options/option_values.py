@@ -16,12 +16,24 @@ _BYTES_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _DURATION: Final = re.compile(r"([0-9]{1,15}) *(ms|s|min|m|h|d)", re.IGNORECASE)
 _DURATION_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
+_KEY_CHARACTERS: Final = 40
+_KEY: Final = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]+")
+_NO_PATH: Final = re.compile(r"[:=^!*?&<>()\[\]{}@%$#]")  # a key nearly always has one of these
+
 _W = TypeVar("_W", bound=str)
 
 
 def text(name: str, given: str) -> str:
     """The text itself."""
     del name
+    return given
+
+
+def key_file(name: str, given: str) -> str:
+    """The path of a key file. A key itself is refused, and not shown: options are seen in plans and logs."""
+    is_key = len(given) == _KEY_CHARACTERS and _KEY.fullmatch(given) is not None and _NO_PATH.search(given) is not None
+    if is_key or not given.isprintable():
+        raise InvalidParameter(name, "(hidden)", "the path of a key file, which each executor has too; not a key")
     return given
 
 

@@ -20,7 +20,7 @@ from ..reading.offsets import EARLIEST_MARK, LATEST_MARK, QueueKey
 from . import topic_values
 from .boundary import EARLIEST, LATEST, Boundary, moment, moments, offsets
 from .option import Given, option, options_of
-from .option_values import duration_ms, flag, number, size_bytes, text, words
+from .option_values import duration_ms, flag, key_file, number, size_bytes, text, words
 
 NUMBER_MAX: Final = (1 << 53) - 1  # exact in any JSON implementation
 
@@ -31,6 +31,11 @@ class ReadOptions:
 
     namesrv: str | None = option(
         "namesrv", text, "name servers, `a:9876,b:9876`; without it, those that the `zenit` command would take"
+    )
+    key: str | None = option(
+        "key",
+        key_file,
+        "with a secured cluster, the path of a key file, on the driver and on each executor; without it, `$ZENIT_KEY` of each",
     )
     subscribe: tuple[str, ...] = option("subscribe", topic_values.topics, "topics, separated by commas", absent=())
     pattern: str | None = option(
@@ -276,6 +281,7 @@ class WriteOptions:
     """The options of a writer. `topic` None: the rows have it; `batch_id` None: from a stream, or not given."""
 
     namesrv: str | None = option("namesrv", text, "as of the source")
+    key: str | None = option("key", key_file, "as of the source")
     topic: str | None = option(
         "topic", topic_values.topic_name, "where rows go; without it, each row's column topic says so"
     )

@@ -21,7 +21,7 @@ def commit_for_show(options: ReadOptions, offsets: Mapping[QueueKey, int], clust
     assert options.group is not None
     queues = {MessageQueue(key.topic, key.broker, key.queue_id): offset for key, offset in offsets.items()}
     try:
-        with connection(options.namesrv, cluster_id) as shared:
+        with connection(options.namesrv, cluster_id, key=options.key) as shared:
             committed = commit_and_wait(
                 shared,
                 Blocking(shared.remoting),

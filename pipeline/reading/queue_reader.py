@@ -47,7 +47,7 @@ def read_range(options: ReadOptions, item: QueueRange) -> Iterator[pa.RecordBatc
     DamagedMessage, WrongCluster if the range's cluster is not there, and errors that a broker answers.
     """
     if item.rows:
-        with connection(options.namesrv, item.cluster_id) as shared:
+        with connection(options.namesrv, item.cluster_id, key=options.key) as shared:
             yield from _RangeReader(options, item, shared).batches()
 
 

@@ -61,5 +61,5 @@ def while_held(
 
 @contextmanager
 def _calls(options: ReadOptions, cluster_id: str) -> Iterator[PipelineCalls]:
-    with connection(options.namesrv, cluster_id) as shared:
+    with connection(options.namesrv, cluster_id, key=options.key) as shared:
         yield PipelineCalls(shared, timeout_ms=options.request_timeout_ms)

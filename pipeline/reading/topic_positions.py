@@ -69,7 +69,7 @@ class TopicPositions:
     @contextmanager
     def cluster(self) -> Iterator[Connection]:
         """A connection to the cluster. Raises WrongCluster if another one answers at its addresses."""
-        with connection(self._options.namesrv, self.cluster_id) as shared:
+        with connection(self._options.namesrv, self.cluster_id, key=self._options.key) as shared:
             yield shared
             self.mean(self.cluster_id or shared.remoting.cluster_id)
 

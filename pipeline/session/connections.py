@@ -1,4 +1,4 @@
-"""Connections to clusters, one for each address in a process, kept between tasks and shared.
+"""Connections to clusters, one for each address and key in a process, kept between tasks and shared.
 
 Spark reuses its Python workers, so a task finds the connection, with its routes, from the task before. This module does not
 remember the cluster of a query: its reader or writer does, and each range, task and checkpoint names the cluster. If
@@ -16,20 +16,23 @@ from typing import Final
 from ...client.connection.cluster import name_servers
 from ...client.connection.connection import Connection, connect, release, share
 from ...client.connection.waiting import Blocking, run_blocking
+from ...model.errors import KeyFileRefused
+from ...remoting.security.key_file import read_key_file
 from .forked_worker import keep_imports
 
-_kept: Final[dict[tuple[str, ...], Connection]] = {}
+_Place = tuple[tuple[str, ...], str | None]
+_kept: Final[dict[_Place, Connection]] = {}  # by (name servers, the key file that was named)
 _lock = threading.Lock()
 
 
 @contextmanager
-def connection(namesrv: str | None, cluster_id: str) -> Iterator[Connection]:
-    """A connection to the cluster with that id at the name servers of `namesrv` (or their default).
+def connection(namesrv: str | None, cluster_id: str, *, key: str | None = None) -> Iterator[Connection]:
+    """A connection to the cluster with that id at the name servers of `namesrv` (or their default). `key`: as `connect` has it.
 
     `cluster_id` "": whichever is there now; the connection's `remoting.cluster_id` has its id after an answer. Members of
-    another cluster are refused (WrongCluster). Raises InvalidParameter.
+    another cluster are refused (WrongCluster). Raises InvalidParameter, KeyFileRefused.
     """
-    lent = _lent(namesrv, cluster_id)
+    lent = _lent(namesrv, cluster_id, key)
     try:
         yield lent
     finally:
@@ -37,18 +40,27 @@ def connection(namesrv: str | None, cluster_id: str) -> Iterator[Connection]:
         keep_imports()
 
 
-def cluster_that_answers(namesrv: str | None, *, timeout_ms: int) -> str:
+def checked_key(path: str | None) -> str | None:
+    """The absolute path of a key file that can be used here; None for None. Raises KeyFileRefused, in the driver already."""
+    if path is None:
+        return None
+    absolute = os.path.abspath(os.path.expanduser(path))
+    read_key_file(absolute)
+    return absolute
+
+
+def cluster_that_answers(namesrv: str | None, *, timeout_ms: int, key: str | None = None) -> str:
     """The id of the cluster at these name servers now. Raises NoRoute, and errors of the name servers."""
     from ...client.administration.pipeline_calls import PipelineCalls
 
-    with connection(namesrv, "") as cluster:
+    with connection(namesrv, "", key=key) as cluster:
         return cluster.remoting.cluster_id or PipelineCalls(cluster, timeout_ms=timeout_ms).cluster_id()
 
 
-def _lent(namesrv: str | None, cluster_id: str) -> Connection:
-    addresses = name_servers(namesrv)
+def _lent(namesrv: str | None, cluster_id: str, key: str | None) -> Connection:
+    place = name_servers(namesrv), key
     with _lock:
-        kept = _kept.get(addresses)
+        kept = _kept.get(place)
         if kept is not None and cluster_id not in ("", kept.remoting.cluster_id):
             kept = None
         if kept is not None:
@@ -57,19 +69,29 @@ def _lent(namesrv: str | None, cluster_id: str) -> Connection:
         _give_back(kept)
         kept = None
     if kept is None:
-        kept = connect(namesrv, cluster_id=cluster_id)
-        _keep(kept)
+        kept = _connected(namesrv, cluster_id, key)
+        _keep(place, kept)
     return kept
 
 
-def _keep(fresh: Connection) -> None:
+def _connected(namesrv: str | None, cluster_id: str, key: str | None) -> Connection:
+    try:
+        return connect(namesrv, key=key, cluster_id=cluster_id)
+    except KeyFileRefused as error:
+        if key is None:
+            raise
+        reason = f"{error.reason} (on {os.uname().nodename}: the driver and each executor need the file)"
+        raise KeyFileRefused(error.path, reason) from None
+
+
+def _keep(place: _Place, fresh: Connection) -> None:
     """Keeps this connection; the old one closes when nobody uses it any more."""
     with _lock:
-        before = _kept.get(fresh.addresses)
+        before = _kept.get(place)
         if before is fresh:
             return
         share(fresh)
-        _kept[fresh.addresses] = fresh
+        _kept[place] = fresh
     if before is not None:
         _give_back(before)
 

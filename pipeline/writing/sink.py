@@ -101,7 +101,7 @@ class Writing:
         query = task.getLocalProperty(QUERY_ID) if is_stream else None
         cluster_id = cluster_of_query(query, self.cluster_id) if query else self.cluster_id
         first_row = body_bytes = requests = 0
-        with connection(self.options.namesrv, cluster_id) as cluster:
+        with connection(self.options.namesrv, cluster_id, key=self.options.key) as cluster:
             sends = self._new_sends(task, cluster, cluster_id, is_stream=is_stream)
             try:
                 for batch in batches:
@@ -131,7 +131,7 @@ class Writing:
         batch = next((count.batch for count in counts if count.batch is not None), None)
         if batch is None:
             return
-        with connection(self.options.namesrv, batch.cluster_id) as cluster:
+        with connection(self.options.namesrv, batch.cluster_id, key=self.options.key) as cluster:
             written = {topic for count in counts for topic in count.topics}
             named = {self.options.topic} if self.options.topic is not None else written
             check_whole_batch(
@@ -237,14 +237,17 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def plan(options: Mapping[str, str], schema: StructType) -> Writing:
-    """The common plan of both. Uses the driver's name servers: an executor may run elsewhere."""
+    """The common plan of both. Uses the driver's name servers: an executor may run elsewhere. Raises KeyFileRefused if the
+    key cannot be used here."""
+    from ..session.connections import checked_key
+
     parsed = WriteOptions.parse(options)
     columns = plan_columns(
         ((field.name, field.dataType.simpleString()) for field in schema.fields),
         has_topic=parsed.topic is not None,
         is_dedup=parsed.delivery == "dedup",
     )
-    named = replace(parsed, namesrv=",".join(name_servers(parsed.namesrv)))
+    named = replace(parsed, namesrv=",".join(name_servers(parsed.namesrv)), key=checked_key(parsed.key))
     return Writing(named, columns, attempt=secrets.token_hex(8))
 
 
@@ -255,7 +258,10 @@ def with_cluster(writing: Writing, timeout_ms: int) -> Writing:
     """
     from ..session.connections import cluster_that_answers
 
-    return replace(writing, cluster_id=cluster_that_answers(writing.options.namesrv, timeout_ms=timeout_ms))
+    return replace(
+        writing,
+        cluster_id=cluster_that_answers(writing.options.namesrv, timeout_ms=timeout_ms, key=writing.options.key),
+    )
 
 
 def cluster_of_query(query: str, cluster_id: str) -> str:

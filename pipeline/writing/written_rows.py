@@ -152,7 +152,8 @@ def _begin(
 def reading(options: WriteOptions, topic: str) -> ReadOptions:
     """The options for reading a topic to compare its rows."""
     given = {"subscribe": topic, "columns": "body,properties,flag", "requestTimeoutMs": str(options.request_timeout_ms)}
-    parsed = ReadOptions.parse(given | ({"namesrv": options.namesrv} if options.namesrv else {})).for_batch()
+    there = {name: text for name, text in (("namesrv", options.namesrv), ("key", options.key)) if text}
+    parsed = ReadOptions.parse(given | there).for_batch()
     return replace(parsed, columns=(*parsed.columns, SYS_FLAG))
 
 

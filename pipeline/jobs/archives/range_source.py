@@ -20,6 +20,7 @@ from ...options.options import ReadOptions
 from ...reading.offsets import Offsets, OffsetsDocument, QueueRange
 from ...reading.range_partition import RangePartition
 from ...reading.stream_reader import StreamReader
+from ...session.connections import checked_key
 from ...source import ZenitDataSource
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class RangeSource(ZenitDataSource):
 def located(settings: dict[str, str]) -> ReadOptions:
     """Options of a stream, with the driver's name servers: an executor may run elsewhere."""
     options = ReadOptions.parse({name.lower(): value for name, value in settings.items()}).for_stream()
-    return replace(options, namesrv=",".join(name_servers(options.namesrv)))
+    return replace(options, namesrv=",".join(name_servers(options.namesrv)), key=checked_key(options.key))
 
 
 def ranges_of(frame: DataFrame) -> list[QueueRange]:

@@ -11,6 +11,11 @@ from zenitmq.pipeline.options.options import READ_OPTIONS, WRITE_OPTIONS, ReadOp
 
 ALL_COLUMNS = ", ".join(COLUMN_NAMES)
 READ_ERRORS = [
+    (
+        "key",
+        "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs",
+        "key = '(hidden)': expected the path of a key file, which each executor has too; not a key",
+    ),
     ("subscribe", " , ", "subscribe = ',': expected names, separated by commas"),
     ("subscribe", "a/b", "topic name 'a/b': letters, digits, '_', '-', '%', '|' only, 1 to 127 characters"),
     ("messageTypes", "dlq", "option messageTypes: retry and dlq need the option group"),
@@ -129,6 +134,11 @@ READ_ERRORS = [
     ("namesrv", "", "namesrv = '': expected not empty"),
 ]
 WRITE_ERRORS = [
+    (
+        "key",
+        "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs",
+        "key = '(hidden)': expected the path of a key file, which each executor has too; not a key",
+    ),
     ("topic", "a/b", "topic name 'a/b': letters, digits, '_', '-', '%', '|' only, 1 to 127 characters"),
     ("delivery", "exactly-once", "delivery = 'exactly-once': expected at-least-once or dedup"),
     ("routeBy", "key", "routeBy = 'key': expected group or row"),

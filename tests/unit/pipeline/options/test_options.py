@@ -262,11 +262,19 @@ def test_a_writer_s_options() -> None:
         "queryname": "q",
         "batchid": "0",
         "namesrv": "a:1",
+        "key": "/k",
         "requesttimeoutms": "500",
         "routeby": "row",
     }
     expected = WriteOptions(
-        namesrv="a:1", topic="t", delivery="dedup", query_name="q", batch_id=0, request_timeout_ms=500, route_by="row"
+        namesrv="a:1",
+        key="/k",
+        topic="t",
+        delivery="dedup",
+        query_name="q",
+        batch_id=0,
+        request_timeout_ms=500,
+        route_by="row",
     )
     assert WriteOptions.parse(spelled | {"checkpointlocation": "x"}) == expected
     assert {option.name.lower() for option in WRITE_OPTIONS} == spelled.keys()
@@ -286,3 +294,23 @@ def test_a_writer_s_options() -> None:
 def test_bad_options_of_a_writer_are_refused(options: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         WriteOptions.parse(options)
+
+
+# ---- keys
+
+
+@pytest.mark.parametrize("path", ["/etc/billing/billing.key", "billing.key", "~/k", "/" + "a" * 39])
+def test_a_key_file_is_named_by_its_path(path: str) -> None:
+    assert read(key=path).key == path
+    assert WriteOptions.parse({"topic": "t", "key": path}).key == path
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs", 'user = "x"\nsecret = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"'],
+)
+def test_a_key_itself_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="the path of a key file") as raised:
+        read(key=text)
+    assert "IlAW" not in str(raised.value)
+    assert "IlAW" not in repr(raised.value)
