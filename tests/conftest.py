@@ -1,6 +1,7 @@
 """`pytest --kernel interpreted` runs a suite on the kernel's source instead of the compiled extension.
 
-It leaves out tests that run on both forms by themselves. Which files `./test.sh` runs so: parts.py.
+It leaves out tests that run on both forms by themselves. `pytest --secured` gives each test cluster keys and users, but those
+that say `secure=False`. Which files `./test.sh` runs so: parts.py.
 
 Spark, wherever a test starts it, starts as spark/quick_start.py says; numpy, wherever a process imports it, starts no
 threads, which cost each Python process of Spark's a third more. How long an example of a property test takes, and how late a
@@ -30,6 +31,7 @@ settings.load_profile("zenitmq")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kernel", choices=("compiled", "interpreted", "installed"), default="installed")
+    parser.addoption("--secured", action="store_true", help="test clusters have keys and users")
     parser.addoption(
         "--durations-to", type=Path, help="a file for what each test file took, in seconds: see durations.py"
     )
@@ -45,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(variable, value)
     if report := config.getoption("--durations-to"):
         config.pluginmanager.register(Stopwatch(report))
+    if config.getoption("--secured"):
+        os.environ["ZENIT_TEST_SECURE"] = "1"
     wanted = config.getoption("--kernel")
     if wanted == "interpreted":
         use_interpreted_kernel()

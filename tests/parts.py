@@ -73,6 +73,24 @@ INTERPRETED_FOLDERS = ("tests/unit/record", "tests/property/record", "tests/wire
 INTERPRETED_STORE = "tests/crash/test_store_recovery.py"
 
 
+# Each kind of client, of server and of connection between them, once more with keys and users.
+SECURED = Kind("secured", "clusters", (), ("--secured",), whole=True)
+SECURED_FILES = tuple(
+    f"tests/integration/{name}.py"
+    for name in (
+        "cli/test_lite_commands",
+        "cli/test_pop_group_commands",
+        "client/administration/test_aio_admin",
+        "client/connection/test_aio_cluster",
+        "client/consuming/test_filtered_consumers",
+        "client/requests/test_request_failover",
+        "drills/test_static_cluster",
+        "local/test_engine_contract",
+        "metrics/test_canary",
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """What one pytest runs, and the seconds that it took last."""
@@ -93,6 +111,7 @@ def every_part() -> list[Part]:
         by_kind[kind_of(file)].append(file)
     parts = [part for kind, files in by_kind.items() for part in divided(kind, files)]
     parts += divided(INTERPRETED, interpreted_files())
+    parts += divided(SECURED, list(SECURED_FILES))
     return sorted(parts, key=lambda part: -part.seconds)
 
 
@@ -138,10 +157,10 @@ def divided(kind: Kind, files: list[str], count: int | None = None) -> list[Part
 
 
 def keep(directory: Path) -> None:
-    """What the interpreted run took is not a file's usual duration."""
+    """What the interpreted and the secured run took is not a file's usual duration."""
     measured: dict[str, float] = {}
     for report in directory.glob("*.durations.json"):
-        if not report.name.startswith(INTERPRETED.name):
+        if not report.name.startswith((INTERPRETED.name, SECURED.name)):
             measured |= json.loads(report.read_text(encoding="utf-8"))
     durations.keep(measured)
 
