@@ -10,9 +10,13 @@ from tests import durations, parts
 
 
 def test_every_test_file_is_in_one_part() -> None:
-    compiled = [part for part in parts.every_part() if part.kind != parts.INTERPRETED]
-    listed = Counter(file for part in compiled for file in part.files)
+    once = [part for part in parts.every_part() if part.kind not in (parts.INTERPRETED, parts.SECURED)]
+    listed = Counter(file for part in once for file in part.files)
     assert listed == Counter(parts.test_files("tests"))
+
+
+def test_what_runs_secured_is_there() -> None:
+    assert set(parts.SECURED_FILES) <= set(parts.test_files("tests/integration"))
 
 
 def test_the_longest_part_is_first() -> None:
