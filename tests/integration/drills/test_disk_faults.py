@@ -112,10 +112,10 @@ def test_an_elected_replica_whose_disk_is_full_does_not_keep_its_group_from_writ
 @pytest.mark.skipif(not is_possible(), reason="needs root, ip and iptables")
 def test_another_takes_over_from_a_master_that_no_slave_reaches() -> None:
     """In a process of its own, which leaves for a network of its own."""
-    program = """
+    program = f"""
         import json
         from zenitmq.deploy.drills.run import DrillOptions, run
-        options = DrillOptions(drill="partition-replication", rate=400.0, seconds=5, controllers=1, secure=SECURE)
+        options = DrillOptions(drill="partition-replication", rate=400.0, seconds=5, controllers=1, secure={SECURE})
         print(json.dumps(run(options)))
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
