@@ -20,12 +20,13 @@ from typing import Final, Self
 from ..metrics.endpoint import MetricsEndpoint
 from ..model.clock import Clock, SystemClock, monotonic_ns, thread_cpu_ns
 from ..model.config import describe_config
-from ..model.errors import NotMaster, StorePoisoned
+from ..model.errors import BufferFull, NotMaster, StorePoisoned
 from ..model.events.table import BROKER_STARTED, BROKER_STOPPED, DISK_FAILED, STORE_EVENT
 from ..model.events.telling import kept_by, tell
 from ..model.ids import HostAddress
 from ..model.names import AUDIT_TOPIC, HALF_TOPIC, VERSION
 from ..model.queue import QueueOffset
+from ..model.reloading import Reloading
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
@@ -170,7 +171,10 @@ class Broker:
 
     def reload(self, config: BrokerConfig) -> None:
         """Goes on with another configuration that differs in online keys only. Any thread, or a signal handler."""
-        self._loop.post(partial(self._on_reloaded, config))
+        try:
+            self._loop.post(partial(self._on_reloaded, config))
+        except BufferFull:
+            _log.error("too busy to take the reloaded configuration: send SIGHUP again")
 
     def _on_reloaded(self, config: BrokerConfig) -> None:
         self._config = config
@@ -652,7 +656,8 @@ def run(config: BrokerConfig, reread: Reread = _unchanged) -> int:
 
     SIGHUP: it goes on with what `reread` returns.
     """
-    present = [config]
+    reloading = Reloading(config, reread)
+    reloading.listen()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signalled: list[int] = []  # it may come while a broker is reopened, when there is none to be told
     with ExitStack() as life:
@@ -660,39 +665,36 @@ def run(config: BrokerConfig, reread: Reread = _unchanged) -> int:
         metrics: MetricsEndpoint | None = None
         if config.metrics.bind:
             metrics = life.enter_context(MetricsEndpoint(config.metrics, version=VERSION, kernel=kernel_kind()))
-        while (status := _serve(present, reread, signalled, metrics)) is None:
+        while (status := _serve(reloading, signalled, metrics)) is None:
             gc.unfreeze()
             gc.collect()  # its parts refer to each other: uncollected, it would need as much memory as the next one
     return status
 
 
-def _serve(
-    present: list[BrokerConfig], reread: Reread, signalled: list[int], metrics: MetricsEndpoint | None
-) -> int | None:
+def _serve(reloading: Reloading[BrokerConfig], signalled: list[int], metrics: MetricsEndpoint | None) -> int | None:
     """One opening of the store, to its end; None if it must be reopened. Nothing refers to the broker then."""
     gc.disable()  # what is read at a start stays: to look through it again and again takes a third of the time
-    with Broker(present[0], metrics=metrics) as broker:
+    opened = reloading.present
+    with Broker(opened, metrics=metrics) as broker:
 
         def on_signal(number: int, _frame: object) -> None:
             signalled.append(number)
             broker.stop()
 
-        def on_hangup(_number: int, _frame: object) -> None:
-            present[0] = reread(present[0])
-            broker.reload(present[0])
-
         _on_signals(on_signal)
-        signal.signal(signal.SIGHUP, on_hangup)
+        reloading.on_reloaded = broker.reload
+        if reloading.present is not opened:  # it was read again while the store recovered
+            broker.reload(reloading.present)
         if signalled:
             return 0
-        _log.info("settings config=%s", describe_config(present[0]))
+        _log.info("settings config=%s", describe_config(reloading.present))
         tell(_log, BROKER_STARTED, peer=broker.address, kernel=kernel_kind())
         gc.collect()
         gc.freeze()
         gc.enable()
         status = broker.run()
     _on_signals(lambda number, _frame: signalled.append(number))
-    signal.signal(signal.SIGHUP, lambda _number, _frame: present.insert(0, reread(present.pop())))
+    reloading.on_reloaded = None
     return status if signalled or not broker.is_reopening else None
 
 

@@ -21,6 +21,7 @@ from ..model.events.log_lines import formatter_of
 from ..model.events.telling import limit_repeats
 from ..model.examination.finding import Severity
 from ..model.examination.machine_rules import judge
+from ..model.reloading import Reloading, hold_hangups
 from ..remoting.examination.machine import read_machine
 from .endings import ENDINGS
 
@@ -59,6 +60,7 @@ def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | 
     limit.
     """
     faulthandler.enable()
+    hold_hangups()
     _raise_descriptor_limit()
     try:
         config = load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
@@ -95,8 +97,7 @@ def rereader(cls: type[_C], role: str, file: str | None, settings: list[str] | N
 
 def reread_on_hangup(config: _C, reread: Callable[[_C], _C]) -> None:
     """Makes SIGHUP read a role's configuration again, where nothing but its log changes online. Main thread."""
-    present = [config]
-    signal.signal(signal.SIGHUP, lambda _number, _frame: present.insert(0, reread(present.pop())))
+    Reloading(config, reread).listen()
 
 
 def _judge_machine(store_dir: str | None) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast, get_type_hints
@@ -140,7 +141,7 @@ def load_config(
     schema = {info.key: info for info in config_schema(cls)}
     values: dict[str, Value] = {}
     if file is not None:
-        for key, raw in _flatten(_read_toml(file), ""):
+        for key, raw in _read_toml(file):
             info = _find(schema, key, raw, f" (in {file})")
             values[key] = _check(info, _from_toml(info, raw), key, f" (in {file})")
     for name, key, text in _environment_settings(schema, role, environ or {}):
@@ -204,13 +205,13 @@ def _read(config: Any, key: str) -> Value:
     return cast(Value, config)
 
 
-def _read_toml(file: str) -> dict[str, Any]:
+def _read_toml(file: str) -> list[tuple[str, Any]]:
     try:
         with open(file, "rb") as stream:
-            return tomllib.load(stream)
+            return list(_flatten(tomllib.load(stream), ""))
     except OSError as error:
         raise ConfigError("--config", file, f"a readable file ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: a number of 5,000 digits, 1,000 brackets
         raise ConfigError("--config", file, f"a TOML file ({error})") from error
 
 
@@ -253,7 +254,7 @@ def _find(schema: Mapping[str, SettingInfo], key: str, raw: object, source: str)
 def _from_toml(info: SettingInfo, raw: Any) -> object:
     if info.kind == TEXTS and isinstance(raw, list):
         return tuple(raw)
-    return float(raw) if info.kind is float and type(raw) is int else raw
+    return float(raw) if info.kind is float and type(raw) is int and abs(raw) <= sys.maxsize else raw
 
 
 def _from_text(info: SettingInfo, text: str) -> object:
@@ -290,6 +291,8 @@ def _fits(info: SettingInfo, value: object) -> bool:
     if info.choices is not None and value not in info.choices:
         return False
     if isinstance(value, (int, float)):
+        if type(value) is int and abs(value) > sys.maxsize:
+            return False
         above = info.minimum is None or value >= info.minimum
         below = info.maximum is None or value <= info.maximum
         return math.isfinite(value) and above and below

@@ -186,3 +186,26 @@ def test_a_field_that_is_no_setting_is_our_own_mistake() -> None:
 
     with pytest.raises(TypeError, match=r"Bare\.port"):
         config_schema(Bare)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"port = 1{'0' * 400}",
+        f"port = 1{'0' * 5000}",
+        f"[store]\nlast = 1{'0' * 400}",
+        f"[store]\nclean_ratio = 1{'0' * 400}",
+        f"lanes = {'[' * 5000}",
+        f"{'a.' * 3000}b = 1",
+    ],
+    ids=["large", "of many digits", "large without a maximum", "no number", "brackets", "tables"],
+)
+def test_what_python_itself_stumbles_over_is_refused_too(tmp_path: Path, text: str) -> None:
+    """A running server reads its file again: whatever is in it, it must go on."""
+    with pytest.raises(ConfigError):
+        load(file=file_with(tmp_path, text))
+
+
+def test_a_path_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--config"):
+        load(file="a\0b")
