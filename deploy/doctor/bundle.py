@@ -7,6 +7,7 @@ import io
 import json
 import os
 import platform
+import stat
 import tarfile
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -57,7 +58,10 @@ class Bundle:
 
     def add_text(self, name: str, text: str) -> None:
         """A text, masked."""
-        data = masked_text(text).encode("utf-8", "replace")
+        self._add(name, masked_text(text))
+
+    def _add(self, name: str, text: str) -> None:
+        data = text.encode("utf-8", "replace")
         info = tarfile.TarInfo(f"{self._root}/{name}")
         info.size, info.mtime, info.mode = len(data), now_ms() // 1000, 0o600
         self._archive.addfile(info, io.BytesIO(data))
@@ -70,12 +74,16 @@ class Bundle:
         except ZenitError as error:
             self._failed[name] = str(error)
             return
-        self.add_text(name, json.dumps(masked(document), indent=1, ensure_ascii=False, default=str))
+        self._add_masked(name, document)
+
+    def _add_masked(self, name: str, document: Any) -> None:
+        """Not by `add_text`: what masks a text does not know where a value of JSON ends."""
+        self._add(name, json.dumps(masked(document), indent=1, ensure_ascii=False, default=str))
 
     def finish(self) -> None:
         """What could not be had."""
         if self._failed:
-            self.add_text("failed.json", json.dumps(self._failed, indent=1))
+            self._add_masked("failed.json", self._failed)
 
 
 def write_bundle(
@@ -89,7 +97,7 @@ def write_bundle(
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise _unwritten(path, error) from None
+        raise _unwritten(temporary, error) from None
     try:
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             bundle = Bundle(archive, root, told)
@@ -140,13 +148,24 @@ def _versions() -> dict[str, str]:
 
 
 def _logs(directory: str | None) -> Iterator[tuple[str, str]]:
-    """(name, the end of its text) of each log."""
+    """(name, the end of its text) of each log, without a line that is not whole: it may begin within a secret."""
     if directory is None or not os.path.isdir(directory):
         return
     for name in sorted(os.listdir(directory))[:LOGS_MAX]:
         try:
-            with open(os.path.join(directory, name), "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES_MAX))
-                yield name, file.read(LOG_BYTES_MAX).decode("utf-8", "replace")
+            with open(os.path.join(directory, name), "rb", opener=_opened) as file:
+                found = os.fstat(file.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    continue
+                if found.st_size > LOG_BYTES_MAX:
+                    file.seek(found.st_size - LOG_BYTES_MAX)
+                    file.readline(LOG_BYTES_MAX)
+                text = file.read(LOG_BYTES_MAX).decode("utf-8", "replace")
         except OSError:
             continue
+        yield name, text
+
+
+def _opened(path: str, flags: int) -> int:
+    """No link to what is no log, and a pipe keeps nobody waiting."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ....model.errors import ConnectionLost, RequestTimeout, ZenitError
+from ....model.errors import ZenitError
 from ....model.examination.finding import Finding, Severity, worst
 from ...options import ConfigFile, Json, Namesrv, Settings
 from ...output import show
@@ -69,7 +69,7 @@ def examined_cluster(namesrv: str | None) -> Iterator[Examined]:
     with Admin(namesrv) as admin:
         try:
             servers = admin.servers()
-        except (ConnectionLost, RequestTimeout) as error:
+        except ZenitError as error:
             yield Examined("the cluster", (Finding(Severity.PROBLEM, "name servers", str(error)),))
             return
         with ThreadPoolExecutor(TOGETHER) as threads:
