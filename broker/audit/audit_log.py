@@ -74,7 +74,7 @@ class AuditLog:
                 "request": type(request).__name__,
                 "fields": fields_of(request),
                 "before": _bounded(before),
-                "outcome": outcome,
+                "outcome": outcome[:TEXT_MAX],
             }
         )
 
@@ -100,7 +100,7 @@ class AuditLog:
     def _is_much(self, now_ms: int, kind: str, user: str) -> bool:
         """Counts one more of this kind; whether this user had as many as are told in a minute."""
         since_ms, count = self._told.get((kind, user), (now_ms, 0))
-        if now_ms - since_ms >= MINUTE_MS:
+        if not _is_within(since_ms, now_ms, MINUTE_MS):
             since_ms, count = now_ms, 0
         self._told[kind, user] = since_ms, count + 1
         return count >= TOLD_A_MINUTE
@@ -113,7 +113,7 @@ class AuditLog:
             if "what" in entry:
                 entry["what"] = ""
         known = self._refusals.get(kind)
-        if known is not None and now_ms - known.since_ms < MINUTE_MS:
+        if known is not None and _is_within(known.since_ms, now_ms, MINUTE_MS):
             known.more += 1
             return
         if known is not None:
@@ -123,10 +123,10 @@ class AuditLog:
 
     def on_login(self, now_ms: int, user: str, key: str, address: str) -> None:
         """Somebody has connected with a key."""
-        if now_ms - self._logins.get(key, -HOUR_MS) < HOUR_MS:
+        if _is_within(self._logins.get(key, -HOUR_MS), now_ms, HOUR_MS):
             return
         if len(self._logins) >= LOGINS_MAX:
-            self._logins = {each: at_ms for each, at_ms in self._logins.items() if now_ms - at_ms < HOUR_MS}
+            self._logins = {each: at for each, at in self._logins.items() if _is_within(at, now_ms, HOUR_MS)}
         if len(self._logins) < LOGINS_MAX:
             self._logins[key] = now_ms
         self._add({"at_ms": now_ms, "kind": "login", "user": user, "key": key, "address": address})
@@ -134,10 +134,10 @@ class AuditLog:
     def on_tick(self, now_ms: int) -> None:
         """Tells the refusals of minutes that are over."""
         for kind, repeated in list(self._refusals.items()):
-            if now_ms - repeated.since_ms >= MINUTE_MS:
+            if not _is_within(repeated.since_ms, now_ms, MINUTE_MS):
                 self._tell_repeated(repeated)
                 del self._refusals[kind]
-        self._told = {each: told for each, told in self._told.items() if now_ms - told[0] < MINUTE_MS}
+        self._told = {each: told for each, told in self._told.items() if _is_within(told[0], now_ms, MINUTE_MS)}
 
     def on_told(self, entries: list[Entry]) -> bool:
         """Another replica noted these; False if there is no room for all of them."""
@@ -176,6 +176,12 @@ class AuditLog:
             self._dropped += 1
         else:
             self._pending.append(entry)
+
+
+def _is_within(since_ms: int, now_ms: int, span_ms: int) -> bool:
+    """Whether the span since then lasts. A clock that was set back ends it: otherwise nothing would be told until it is there
+    again."""
+    return 0 <= now_ms - since_ms < span_ms
 
 
 def encode_entry(entry: Entry) -> str:

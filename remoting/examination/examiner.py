@@ -76,14 +76,17 @@ class Examiner:
         return row(ExamineServer, self._on_examine), row(GetServerTime, lambda _: TimeReply(self._clock.now_ms()))
 
     def _on_examine(self, call: Call[ExamineServer]) -> None:
-        if len(self._asking) >= ASKING_MAX:
+        if len(self._asking) >= ASKING_MAX and self._is_examining:
             raise BrokerBusy(RETRY_MS, "many ask for an examination")
+        if not self._is_examining:
+            work = tuple(dict.fromkeys(self._peers())), tuple(self._own_findings())
+            self._is_examining = True
+            try:
+                threading.Thread(target=self._examine, args=work, name="zenit-examiner", daemon=True).start()
+            except RuntimeError as error:
+                self._is_examining = False
+                raise BrokerBusy(RETRY_MS, f"no thread for an examination: {error}") from None
         self._asking.append(call)
-        if self._is_examining:
-            return
-        self._is_examining = True
-        work = tuple(dict.fromkeys(self._peers())), tuple(self._own_findings())
-        threading.Thread(target=self._examine, args=work, name="zenit-examiner", daemon=True).start()
 
     def _examine(self, peers: tuple[tuple[str, str], ...], own: tuple[Finding, ...]) -> None:
         """The thread."""
@@ -95,7 +98,7 @@ class Examiner:
         try:
             self._loop.post(lambda: self._answer(found))
         except BufferFull:
-            self._is_examining = False  # the next who asks starts another
+            self._is_examining = False  # the next who asks starts another, which answers these too
 
     def _answer(self, found: list[Finding]) -> None:
         document: dict[str, Any] = {

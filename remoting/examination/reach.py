@@ -7,21 +7,28 @@ import selectors
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from typing import Final
 
 from ...model.clock import monotonic_ms
 from ...model.errors import ZenitError
 from ..base_socket import split_address
 
+RESOLVING_MS: Final = 5_000
+
 
 def reach(addresses: Iterable[str], timeout_ms: int) -> Mapping[str, str]:
     """{"host:port": "" if somebody listens there, else why no connection came about}, within about `timeout_ms`.
 
-    A DNS server that is slow takes longer.
+    A DNS server that is slow takes longer; once it has taken RESOLVING_MS for all of them, no other name is looked up.
     """
     found: dict[str, str] = {}
+    resolving_until_ms = monotonic_ms() + RESOLVING_MS
     with ExitStack() as opened:
         selector = opened.enter_context(selectors.DefaultSelector())
         for address in dict.fromkeys(addresses):
+            if monotonic_ms() >= resolving_until_ms:
+                found[address] = "not tried: names are resolved too slowly"
+                continue
             try:
                 connection = opened.enter_context(_connecting(address))
             except (ZenitError, OSError, UnicodeError) as error:

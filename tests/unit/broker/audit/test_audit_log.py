@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from zenitmq.broker.audit import audit_log
-from zenitmq.broker.audit.audit_log import HOUR_MS, MINUTE_MS, TEXT_MAX, AuditLog, fields_of
+from zenitmq.broker.audit.audit_log import HOUR_MS, MINUTE_MS, TEXT_MAX, AuditLog, decode_entry, encode_entry, fields_of
 from zenitmq.model.security.rights import Action, Resource, Right
 from zenitmq.remoting.commands import CreateGroup, DeleteTopic, QueryMessages, ViewMessage
 from zenitmq.remoting.security.guard import Refusal
@@ -57,6 +57,36 @@ def test_a_login_is_told_once_an_hour() -> None:
     for at_ms in (0, 1, HOUR_MS - 1, HOUR_MS):
         log.on_login(NOW_MS + at_ms, "app", "k" * 40, "10.0.0.1")
     assert [entry["at_ms"] for entry in log.take(10)] == [NOW_MS, NOW_MS + HOUR_MS]
+
+
+@pytest.mark.parametrize("back_ms", [1, HOUR_MS, 30 * 24 * HOUR_MS])
+def test_a_clock_that_is_set_back_silences_nobody(back_ms: int) -> None:
+    """A minute that has not begun yet would last until the clock is there again: for a month, if it was a month ahead."""
+    log = AuditLog()
+    for number in range(audit_log.TOLD_A_MINUTE):
+        log.on_refused(NOW_MS, replace(REFUSAL, name=f"t-{number}"))
+    log.on_login(NOW_MS, "app", "k" * 40, "10.0.0.1")
+    log.take(1000)
+    log.on_refused(NOW_MS - back_ms, replace(REFUSAL, name="t-0"))
+    log.on_refused(NOW_MS - back_ms, replace(REFUSAL, name="new"))
+    log.on_login(NOW_MS - back_ms, "app", "k" * 40, "10.0.0.2")
+    told = log.take(1000)
+    assert [entry.get("what", entry["kind"]) for entry in told] == ["get on topic:t-0", "get on topic:new", "login"]
+    log = AuditLog()
+    log.on_refused(NOW_MS, REFUSAL)
+    log.on_refused(NOW_MS, REFUSAL)
+    log.take(1000)
+    log.on_tick(NOW_MS - back_ms)
+    assert [entry["count"] for entry in log.take(10)] == [1]
+
+
+def test_a_long_reason_is_cut() -> None:
+    """An error may repeat what was asked; an entry that no broker writes would tell nobody of it."""
+    log = AuditLog()
+    log.on_change(NOW_MS, "root", DeleteTopic("orders"), None, "InvalidParameter: " + "x" * 100_000)
+    (entry,) = log.take(1)
+    assert len(entry["outcome"]) == TEXT_MAX
+    decode_entry(encode_entry(entry))
 
 
 def test_what_was_looked_up_is_told() -> None:

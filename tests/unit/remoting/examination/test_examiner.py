@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from zenitmq.model.clock import SystemClock, monotonic_ms, sleep_ms
-from zenitmq.model.errors import BrokerBusy
+from zenitmq.model.errors import BrokerBusy, BufferFull
 from zenitmq.remoting.examination import examiner as module
+from zenitmq.remoting.examination import reach as reaching
 from zenitmq.remoting.examination.examiner import ASKING_MAX, PEERS_MAX, Examiner, judged_peers
 from zenitmq.remoting.examination.machine import read_disk, read_machine
 from zenitmq.remoting.examination.reach import reach
@@ -115,3 +117,53 @@ def test_the_disk_of_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
     assert facts.total_bytes > facts.free_bytes > 0
     assert facts.filesystem != "unknown"
     assert read_machine(None).disk is None
+
+
+def test_after_a_loop_without_room_the_next_who_asks_is_answered_and_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, calls = Loop(), [object() for _ in range(ASKING_MAX + 1)]
+    ended = threading.Event()
+
+    def wait(_: object) -> tuple[()]:
+        assert ended.wait(5)
+        return ()
+
+    monkeypatch.setattr(module, "examined_machine", wait)
+    ask = examiner_of(loop, [])
+
+    def full(_: Callable[[], None]) -> None:
+        raise BufferFull(1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "post", full)
+        for call in calls[:-1]:
+            ask(call)
+        (thread,) = [one for one in threading.enumerate() if one.name == "zenit-examiner"]
+        ended.set()
+        thread.join(5)
+    ask(calls[-1])
+    loop.run()
+    assert [call for call, _ in loop.answers] == calls
+
+
+def test_without_a_thread_it_is_busy_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop()
+    monkeypatch.setattr(module, "examined_machine", lambda _: ())
+    ask = examiner_of(loop, [])
+
+    def none(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none)
+        with pytest.raises(BrokerBusy, match="can't start new thread"):
+            ask(object())
+    ask("later")
+    loop.run()
+    assert [call for call, _ in loop.answers] == ["later"]
+
+
+def test_slow_names_are_not_waited_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaching, "RESOLVING_MS", 0)
+    assert reach(["no.example:1"], 50) == {"no.example:1": "not tried: names are resolved too slowly"}
