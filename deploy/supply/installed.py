@@ -94,15 +94,22 @@ def files_digest(record: Iterable[tuple[str, str]]) -> str:
 
 
 def changed_files(root: str = ROOT) -> Iterator[str]:
-    """What was changed or removed since it was installed; one line for each file."""
+    """What was changed or removed since it was installed; one line for each file, or for a package that has no record of
+    its files. A file that was added is not seen."""
     for found in distributions(root):
-        for path, value in _record(found):
+        record = _record(found)
+        if not record:
+            yield f"{found.metadata['Name']} {found.version} has no record of its files: they were not compared"
+        for path, value in record:
             place = os.path.normpath(str(found.locate_file(path)))
             try:
                 with open(place, "rb") as file:
                     digest = hashlib.file_digest(file, _DIGEST).digest()
             except FileNotFoundError:
                 yield f"{place} of {found.metadata['Name']} {found.version} is missing"
+                continue
+            except OSError as error:
+                yield f"{place} of {found.metadata['Name']} {found.version} cannot be read ({error.strerror})"
                 continue
             if base64.urlsafe_b64encode(digest).decode().rstrip("=") != value:
                 yield f"{place} of {found.metadata['Name']} {found.version} is not as it was installed"

@@ -123,6 +123,20 @@ def test_files_that_were_changed_or_removed_are_named(tmp_path: Path, monkeypatc
     ]
 
 
+def test_files_that_cannot_be_compared_are_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes a package's record away has changed it, as has who lays a folder in a file's place."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    first = install(tmp_path, "zt_first", ["zt_second"])
+    install(tmp_path, "zt_second", [])
+    (tmp_path / "zt_second-1.0.dist-info" / "RECORD").unlink()
+    first.unlink()
+    first.mkdir()
+    assert list(changed_files("zt_first")) == [
+        f"{first} of zt_first 1.0 cannot be read (Is a directory)",
+        "zt_second 1.0 has no record of its files: they were not compared",
+    ]
+
+
 def test_what_extras_of_others_need_does_not_count_and_dev_of_ours_neither() -> None:
     ours = ["pyzmq<28,>=27", 'pyspark>=4; extra == "spark"', 'ruff; extra == "dev"', "Jinja2[x]"]
     assert needed_by("zenitmq", ours) == ["jinja2", "pyspark", "pyzmq"]
