@@ -21,8 +21,8 @@ from ..model.events.log_lines import formatter_of
 from ..model.events.telling import limit_repeats
 from ..model.examination.finding import Severity
 from ..model.examination.machine_rules import judge
-from ..model.reloading import Reloading, hold_hangups
 from ..remoting.examination.machine import read_machine
+from ..remoting.reloading import Reloading, hold_hangups
 from .endings import ENDINGS
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast, get_type_hints
@@ -29,6 +28,7 @@ Value = int | float | bool | str | tuple[str, ...]
 
 ENVIRONMENT_PREFIX: Final = "ZENIT_"
 TEXTS: Final = tuple[str, ...]
+INTEGER_MAX: Final = (1 << 63) - 1
 
 _METADATA: Final = "zenit.setting"
 _TYPE_NAMES: Final[Mapping[object, str]] = {
@@ -254,7 +254,7 @@ def _find(schema: Mapping[str, SettingInfo], key: str, raw: object, source: str)
 def _from_toml(info: SettingInfo, raw: Any) -> object:
     if info.kind == TEXTS and isinstance(raw, list):
         return tuple(raw)
-    return float(raw) if info.kind is float and type(raw) is int and abs(raw) <= sys.maxsize else raw
+    return float(raw) if info.kind is float and type(raw) is int and abs(raw) <= INTEGER_MAX else raw
 
 
 def _from_text(info: SettingInfo, text: str) -> object:
@@ -291,7 +291,7 @@ def _fits(info: SettingInfo, value: object) -> bool:
     if info.choices is not None and value not in info.choices:
         return False
     if isinstance(value, (int, float)):
-        if type(value) is int and abs(value) > sys.maxsize:
+        if type(value) is int and abs(value) > INTEGER_MAX:
             return False
         above = info.minimum is None or value >= info.minimum
         below = info.maximum is None or value <= info.maximum

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from zenitmq.model.reloading import Reloading
+from zenitmq.remoting.reloading import Reloading
 
 
 def test_a_signal_during_a_reading_reads_once_more_after_it() -> None:
@@ -31,7 +31,7 @@ def test_a_signal_during_a_reading_reads_once_more_after_it() -> None:
 
 STARTING = """
 import os, signal
-from zenitmq.model.reloading import Reloading, hold_hangups
+from zenitmq.remoting.reloading import Reloading, hold_hangups
 hold_hangups()
 os.kill(os.getpid(), signal.SIGHUP)
 reloading = Reloading(1, lambda present: present + 1)

@@ -1,4 +1,4 @@
-"""A configuration that SIGHUP has read again. Main thread.
+"""The configuration that a server goes on with when SIGHUP has it read again. Main thread.
 
 Python runs a signal's handler between any two instructions, also of the handler itself: a second signal during a reading is
 noted, and read for after it. `hold_hangups` keeps a signal that comes before anybody can read: a server that only starts, or
