@@ -33,12 +33,9 @@ def test_a_secured_clusters_bundle_holds_no_key_and_no_message(tmp_path: Path) -
                 member.name.removeprefix("fault/"): archive.extractfile(member).read().decode()  # type: ignore[union-attr]
                 for member in archive
             }
-        secrets = [
-            read_key_file(os.path.join(folder, name)).pair.secret
-            for folder, _, names in os.walk(cluster.directory)
-            for name in names
-            if name.endswith(".key")
-        ]
+        files = [file for file in Path(cluster.directory).rglob("*.key") if file.name != "secrets.key"]
+        secrets = [read_key_file(str(file)).pair.secret for file in files]
+        secrets.append((Path(cluster.directory) / "keys" / "secrets.key").read_text().strip())
     assert len(secrets) >= 3
     for text in parts.values():
         assert not [secret for secret in secrets if secret in text]
