@@ -38,6 +38,29 @@ def test_what_is_sealed_is_opened_by_the_key_for_its_user(secret: str, nonce: by
     assert decode_row(without_secrets(row).replace('["(sealed)"]', "[]")).name == "app"
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"fields":{"secrets":["a]PLAIN"]}}',
+        '{"fields":{"secrets":"PLAIN"}}',
+        '{"fields":{"secr\\u0065ts":["PLAIN"]}}',
+        '{"fields":{"secrets":["PLAIN"]},"fields":{}}',
+        '{"fields":[{"secrets":{"a":"PLAIN"}}]}',
+        '{"secrets":["PLAIN"',
+        '"PLAIN"',
+        "[" * 100_000 + "PLAIN",
+    ],
+)
+def test_however_a_secret_is_given_it_is_not_told(row: str) -> None:
+    """The audit tells what was asked also if it is refused, as a secret that is not sealed is."""
+    assert "PLAIN" not in without_secrets(row)
+
+
+def test_a_row_without_secrets_is_told_as_it_is() -> None:
+    row = encode_row(row_of(User("app", ())))
+    assert without_secrets(row) == row
+
+
 @given(st.integers(0, len(SEALED) - 1), st.sampled_from("AZaz09-_"))
 def test_a_changed_one_opens_nothing(at: int, letter: str) -> None:
     changed = SEALED[:at] + letter + SEALED[at + 1 :]
