@@ -62,7 +62,7 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def report_lines(examined: Iterable[Examined], *, with_ok: bool) -> list[str]:
-    """The report as text; `with_ok`: also what is in order."""
+    """The report as text; `with_ok`: also what is in order. A server's signs that a terminal would obey become blanks."""
     lines = []
     for one in examined:
         shown = [found for found in one.findings if with_ok or found.severity is not Severity.OK]
@@ -72,4 +72,4 @@ def report_lines(examined: Iterable[Examined], *, with_ok: bool) -> list[str]:
             lines.append(f"  {found.severity.value:<8} {found.check}: {found.text}")
             if found.remedy:
                 lines.append(f"           -> {found.remedy}")
-    return lines
+    return ["".join(sign if sign.isprintable() else " " for sign in line) for line in lines]

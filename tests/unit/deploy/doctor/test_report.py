@@ -66,3 +66,16 @@ def test_the_report_leaves_out_what_is_in_order_unless_asked() -> None:
         "           -> make room",
     ]
     assert "  ok       clock: synchronized" in report_lines(examined, with_ok=True)
+
+
+def test_a_server_commands_no_terminal_and_forges_no_line() -> None:
+    finding = {
+        "severity": "ok",
+        "check": "\x1b[2J",
+        "text": "\x1b]0;title\x07",
+        "remedy": "a\nthis machine: all is well",
+    }
+    document = {"findings": [finding], "clock_ahead_ms": 0, "clock_uncertainty_ms": 0, "version": "\x1b[31m"}
+    lines = report_lines([examined_server("broker a:1", document)], with_ok=True)
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
