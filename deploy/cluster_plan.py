@@ -34,7 +34,7 @@ METRICS_BIND: Final = "metrics.bind"
 FLUSH_MODE: Final = "store.flush_mode"
 MINIMUM: Final = "static_min_in_sync"
 LOGIN_FILE: Final = "zookeeper.login"  # in the directory of the keys
-SECRETS_KEY_FILE: Final = "secrets.key"  # in the directory of the keys
+SECRETS_KEY_FILE: Final = "users.secrets"  # in the directory of the keys
 TRUSTED_FILE: Final = "trusted.toml"  # in the directory of the keys
 
 

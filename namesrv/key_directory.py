@@ -51,6 +51,12 @@ class KeyDirectory:
             if is_taken or self._fixed_of.get(address, user.name) != user.name:
                 raise AccessDenied(user.name, "serve", f"address:{address[:NAME_MAX]}")
 
+    def check_own(self, user: User, address: str) -> None:
+        """Raises AccessDenied if another server has registered with this address: no replica speaks for another."""
+        told_of, _ = self._told.get(address, (user.name, ""))
+        if told_of != user.name:
+            raise AccessDenied(user.name, "serve", f"address:{address[:NAME_MAX]}")
+
     def on_register(self, user: str, key: str, request: RegisterBroker) -> None:
         """The user with this key has registered with these addresses. One that has no key is reached without one."""
         if is_open(key):

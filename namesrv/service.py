@@ -70,6 +70,8 @@ PORT_MAX: Final = 65535
 OF_BROKERS: Final = (RegisterBroker, RegisterTopics, UpdateTopics, UnregisterBroker, BrokerHeartbeat, ClaimClusterId)
 """Requests whose cluster the route table checks; with all others a client looks for a cluster."""
 
+_OfReplica = RegisterTopics | UpdateTopics | UnregisterBroker | BrokerHeartbeat
+
 
 class NameServer:
     """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError if a port is taken."""
@@ -168,10 +170,11 @@ class NameServer:
         user = guard.user_of(call.key) if guard is not None else None
         if self._keys is not None and user is not None:
             self._keys.check(user, request, self._routes.holds_address)
+        was_here = self._routes.holds_address(request.address)
         changed = self._routes.on_register(request, self._clock.monotonic_ms())
         if self._keys is not None and user is not None:
             self._keys.on_register(user.name, call.key, request)
-        if changed:
+        if changed or not was_here:
             tell(
                 log,
                 BROKER_REGISTERED,
@@ -184,25 +187,36 @@ class NameServer:
         self._publish(changed)
         return RegisterReply(self.publish_port)
 
+    def _check_own(self, call: Call[_OfReplica]) -> None:
+        """Raises AccessDenied if the sender is another replica than the one with this address."""
+        user = None if self._loop.guard is None else self._loop.guard.user_of(call.key)
+        if self._keys is not None and user is not None:
+            self._keys.check_own(user, call.request.address)
+
     def _on_more_topics(self, call: Call[RegisterTopics]) -> BrokerHeartbeatReply:
+        self._check_own(call)
         known, changed = self._routes.on_more_topics(call.request, self._clock.monotonic_ms())
         self._publish(changed)
         return BrokerHeartbeatReply(known)
 
     def _on_update_topics(self, call: Call[UpdateTopics]) -> BrokerHeartbeatReply:
+        self._check_own(call)
         known, changed = self._routes.on_update_topics(call.request, self._clock.monotonic_ms())
         self._publish(changed)
         return BrokerHeartbeatReply(known)
 
     def _on_unregister(self, call: Call[UnregisterBroker]) -> Done:
+        self._check_own(call)
         request = call.request
+        was_here = self._routes.holds_address(request.address)
         changed = self._routes.on_unregister(request)
-        if changed:
+        if was_here and not self._routes.holds_address(request.address):
             tell(log, BROKER_LEFT, group=request.broker_name, peer=request.address)
         self._publish(changed)
         return Done()
 
     def _on_heartbeat(self, call: Call[BrokerHeartbeat]) -> BrokerHeartbeatReply:
+        self._check_own(call)
         known = self._routes.on_heartbeat(call.request, self._clock.monotonic_ms())
         return BrokerHeartbeatReply(known)
 

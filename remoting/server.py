@@ -415,12 +415,12 @@ class RequestLoop:
         try:
             request, opaque, oneway, timeout_ms, cluster_id = decode_request(header)
         except RemoteProtocolError as error:
-            self._refuse(identity, peek_opaque(header), error, more)
+            self._refuse(identity, peek_opaque(header), self._overdrawn(header) or error, more)
             return
         entry = self._handlers.get(type(request))  # type: ignore[arg-type]  # an error is in no table
         if entry is None:
             wrong = request if isinstance(request, ZenitError) else UnknownRequest(request.code)
-            self._refuse(identity, opaque, wrong, more)
+            self._refuse(identity, opaque, self._overdrawn(header) or wrong, more)
             return
         key = address = ""
         if self.guard is not None:
@@ -429,7 +429,7 @@ class RequestLoop:
         if self.guard is not None or (cluster_id != self.cluster_id and cluster_id):
             barred = self._barred(request, cluster_id, key, address)  # type: ignore[arg-type]
             if barred is not None:
-                self._answer_unheard(identity, opaque, barred, more)
+                self._answer_unheard(identity, opaque, self._overdrawn(header) or barred, more)
                 return
         handler, lane, at_once = entry
         deadline_ms = self._now_ms + (timeout_ms if 0 < timeout_ms < CALL_TIMEOUT_MS_MAX else CALL_TIMEOUT_MS_MAX)
@@ -478,6 +478,15 @@ class RequestLoop:
             self._refused += 1
             self.fail(call, BrokerBusy(retry_after_ms, f"the limits of user {user.name}"))
         return not retry_after_ms
+
+    def _overdrawn(self, header: bytes) -> BrokerBusy | None:
+        """A request that is not heard takes from its user's budget too: what its sender is told if nothing is left."""
+        guard = self.guard
+        user = guard.user_of(self._socket.peer_key) if guard is not None and guard.table.has_limits else None
+        if user is None:
+            return None
+        retry_after_ms = self._budgets.take(user, self._clock.monotonic_ms(), bytes_in=len(header))
+        return BrokerBusy(retry_after_ms, f"the limits of user {user.name}") if retry_after_ms else None
 
     def _spend(self, call: Call[Request], payload_bytes: int, busy_ms: float) -> None:
         """What an answer costs its user."""

@@ -19,6 +19,7 @@ from ...model.errors import HoldNotFound, InvalidParameter, TooManyHolds
 
 LEASE_MS_MAX: Final = 3_600_000
 HOLDS_MAX: Final = 1024
+SHARE: Final = 4  # a user may take a quarter of the holds, and of the queues
 QUEUES_MAX: Final = 65_536  # of all holds together
 OWNER_LENGTH_MAX: Final = 255
 
@@ -27,9 +28,10 @@ HeldQueue = tuple[str, int, int]  # topic, queue id, first offset
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """`owner`: the reader's name, for people. `ends_ms`: monotonic."""
+    """`owner`: the reader's name, for people. `user`: who took it, "" where nobody needs a key. `ends_ms`: monotonic."""
 
     hold_id: str
+    user: str
     owner: str
     queues: tuple[HeldQueue, ...]
     ends_ms: int
@@ -54,8 +56,13 @@ class RetentionHolds:
     _taken: dict[str, int] = field(default_factory=dict)  # {hold id: the revision in which it was taken}
     revision: int = 0
 
-    def take(self, now_ms: int, hold_id: str, owner: str, queues: Sequence[HeldQueue], lease_ms: int) -> Hold:
-        """Takes a hold. Raises InvalidParameter, TooManyHolds; then nothing is held."""
+    def take(
+        self, now_ms: int, hold_id: str, owner: str, queues: Sequence[HeldQueue], lease_ms: int, *, user: str = ""
+    ) -> Hold:
+        """Takes a hold. `user`: who may renew and end it, and has a share of them; "" = whoever.
+
+        Raises InvalidParameter, TooManyHolds; then nothing is held.
+        """
         check_lease(lease_ms)
         if not 1 <= len(owner) <= OWNER_LENGTH_MAX or not owner.isprintable():
             raise InvalidParameter("owner", owner[:64], f"printable characters only, 1 to {OWNER_LENGTH_MAX} of them")
@@ -65,23 +72,34 @@ class RetentionHolds:
             if offset < 0:
                 raise InvalidParameter("offset", offset, "0 or more")
         self.lapse(now_ms)
-        if len(self._holds) >= HOLDS_MAX:
-            raise TooManyHolds(HOLDS_MAX, "holds")
-        if sum(len(hold.queues) for hold in self._holds.values()) + len(queues) > QUEUES_MAX:
-            raise TooManyHolds(QUEUES_MAX, "held queues")
-        hold = self._holds[hold_id] = Hold(hold_id, owner, tuple(queues), now_ms + lease_ms)
+        self._check_room(tuple(self._holds.values()), len(queues), 1, "")
+        if user:
+            own = tuple(hold for hold in self._holds.values() if hold.user == user)
+            self._check_room(own, len(queues), SHARE, f" of user {user}")
+        hold = self._holds[hold_id] = Hold(hold_id, user, owner, tuple(queues), now_ms + lease_ms)
         self.revision += 1
         self._taken[hold_id] = self.revision
         return hold
 
-    def renew(self, now_ms: int, hold_id: str, lease_ms: int) -> Hold:
-        """Gives a whole lease from now. Raises InvalidParameter, HoldNotFound if it has ended or is unknown."""
-        check_lease(lease_ms)
+    @staticmethod
+    def _check_room(holds: Sequence[Hold], queues: int, share: int, whose: str) -> None:
+        if len(holds) >= HOLDS_MAX // share:
+            raise TooManyHolds(HOLDS_MAX // share, f"holds{whose}")
+        if sum(len(hold.queues) for hold in holds) + queues > QUEUES_MAX // share:
+            raise TooManyHolds(QUEUES_MAX // share, f"held queues{whose}")
+
+    def held(self, now_ms: int, hold_id: str, *, user: str = "") -> Hold:
+        """The hold, if this user took it. Raises HoldNotFound if it has ended, is unknown or another's."""
         self.lapse(now_ms)
         hold = self._holds.get(hold_id)
-        if hold is None:
+        if hold is None or hold.user != user:
             raise HoldNotFound(hold_id[:64])
-        hold = self._holds[hold_id] = replace(hold, ends_ms=now_ms + lease_ms)
+        return hold
+
+    def renew(self, now_ms: int, hold_id: str, lease_ms: int, *, user: str = "") -> Hold:
+        """Gives a whole lease from now. Raises InvalidParameter, HoldNotFound as `held`."""
+        check_lease(lease_ms)
+        hold = self._holds[hold_id] = replace(self.held(now_ms, hold_id, user=user), ends_ms=now_ms + lease_ms)
         return hold
 
     def release(self, hold_id: str) -> None:

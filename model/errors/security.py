@@ -49,17 +49,16 @@ class AccessDenied(ZenitError):
 
 
 class SecretsNotKept(ZenitError):
-    """The server has no key under which users' secrets are stored: it neither makes them nor checks signatures. Args: none."""
+    """The server has no key for users' secrets: it neither makes them nor checks signatures. Args: setting."""
 
     code = 9214
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, setting: str) -> None:
+        super().__init__(setting)
+        self.setting = setting
 
     def __str__(self) -> str:
-        return (
-            "this server keeps no secrets: set security.secrets_key at each server (`zenit key secrets` makes the file)"
-        )
+        return f"this server keeps no secrets: set {self.setting} at each server (`zenit key secrets` makes the file)"
 
 
 class ServerKeyUnknown(ZenitError):

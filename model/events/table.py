@@ -183,7 +183,7 @@ MESSAGE_LOST: Final = _kind(
 
 BROKER_REGISTERED: Final = _kind(
     "broker_registered", INFO, "group epoch peer broker_id topics", "broker registered",
-    "A broker, or what it has, is new to this name server.",
+    "A broker, or what it has, is new to this name server, or came back to it.",
 )  # fmt: skip
 BROKER_LEFT: Final = _kind(
     "broker_left", INFO, "group peer", "broker left", "A broker said that it stops; clients are told of no route to it."

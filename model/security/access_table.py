@@ -15,7 +15,7 @@ from typing import Final
 
 from ..names import COMMAND_GROUP, DEAD_LETTER_PREFIX, DEFAULT_PRODUCER_GROUP, RETRY_PREFIX, TRACE_TOPIC
 from ..plain_dataclass import dataclass
-from ..topics.light_queues import settled_topic
+from ..topics.light_queues import LIGHT_PREFIX, settled_topic
 from .principals import ANY, NO_LIMITS, Rule, RuleEffect, User, UserKind, UserRole
 from .rights import Action, Resource
 
@@ -115,7 +115,7 @@ class AccessTable:
             return AccessDecision(True, SUPER)
         if user.kind is UserKind.SERVER:
             return AccessDecision(resource is not Resource.SECURITY or action in (Action.GET, Action.LIST), SERVER)
-        if action is Action.PUB and _is_everybodys(resource, name):
+        if _is_everybodys(action, resource, name):
             return AccessDecision(True, EVERYBODY)
         resource, name = _owner(resource, name)
         allowed = AccessDecision(False, NO_RULE)
@@ -139,8 +139,12 @@ def _decide_server(user: User, resource: Resource, name: str) -> AccessDecision:
     return AccessDecision(True, SERVER)
 
 
-def _is_everybodys(resource: Resource, name: str) -> bool:
-    """Whether everybody may send there, or be a producer of this group."""
+def _is_everybodys(action: Action, resource: Resource, name: str) -> bool:
+    """Whether everybody may send there, or be a producer of this group, or learn which brokers may have light queues: all."""
+    if action is Action.GET:
+        return resource is Resource.TOPIC and name == LIGHT_PREFIX
+    if action is not Action.PUB:
+        return False
     if resource is Resource.GROUP:
         return name in (DEFAULT_PRODUCER_GROUP, COMMAND_GROUP)
     return resource is Resource.TOPIC and name == TRACE_TOPIC

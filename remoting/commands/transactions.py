@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, on_cluster, on_topic
+from ...model.security.rights import Action, on_cluster, on_group, on_topic
 from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .sending import DelayedReply
 
+_OF_GROUP = on_group(Action.PUB, "producer_group")
 
-@request(9132, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB),))
+
+@request(9132, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.PUB), _OF_GROUP))
 @dataclass(frozen=True, slots=True)
 class SendHalves(RequestFor[DelayedReply]):
     """As SendSequenced, of messages that nobody sees until EndTransactions commits them. The reply's places tell where each
@@ -30,7 +32,7 @@ class EndReply(Reply):
     rows: tuple[tuple[int, str, int, int, int], ...]
 
 
-@request(37, Lane.SEND, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_topic(Action.PUB, "ends"),))
+@request(37, Lane.SEND, served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC, needs=(on_topic(Action.PUB, "ends"), _OF_GROUP))
 @dataclass(frozen=True, slots=True)
 class EndTransactions(RequestFor[EndReply]):
     """END_TRANSACTION: decides transactions of a producer group, at most 256, each by itself; once more, and it is answered as

@@ -160,7 +160,7 @@ class RowsHandler:
         """Under which users' secrets are stored, the one that seals first. Raises SecretsNotKept."""
         keys = () if self._secured is None else self._secured.secret_keys
         if not keys:
-            raise SecretsNotKept
+            raise SecretsNotKept("security.secrets_key")
         return keys
 
     def _is_signed(self, name: str, signature: str, content: bytes) -> bool:

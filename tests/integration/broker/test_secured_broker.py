@@ -16,6 +16,7 @@ from zenitmq.model.errors import (
     AccessDenied,
     AuthenticationFailed,
     DuplicateClient,
+    HoldNotFound,
     InvalidParameter,
     NoPermission,
     SecurityRowNotFound,
@@ -161,6 +162,40 @@ def test_the_audit_tells_changes_refusals_logins_and_lookups(secured: Secured) -
         entry["request"] == "PutSecurityRow" and entry["before"] for entry in entries if entry["kind"] == "change"
     )
     assert ROOT.secret not in json.dumps(entries)
+
+
+def test_a_hold_is_its_users_and_ends_with_the_right(secured: Secured) -> None:
+    may_read = parse_rule(RuleEffect.ALLOW, "sub", "topic:orders")
+    secured.put(rules=(may_read,))
+    eventually(lambda: is_let_in(secured))
+    hold = c.HoldMessages("scan", (("orders", 0, 0),), 60_000)
+    held, roots = secured.ask("app", hold).hold_id, secured.ask("root", hold).hold_id
+    assert secured.ask("app", c.RenewHold(held, 60_000)).hold_id == held
+    secured.ask("app", c.ReleaseHold(roots))
+    with pytest.raises(HoldNotFound):
+        secured.ask("app", c.RenewHold(roots, 60_000))
+    assert secured.ask("root", c.RenewHold(roots, 60_000)).hold_id == roots
+    secured.put()
+    eventually(lambda: not secured.ask("root", c.ExplainRight("app", "sub", "topic", "orders")).allowed)
+    with pytest.raises(AccessDenied, match="may not sub on topic:orders"):
+        secured.ask("app", c.RenewHold(held, 60_000))
+    secured.put(rules=(may_read,))
+    eventually(lambda: secured.ask("root", c.ExplainRight("app", "sub", "topic", "orders")).allowed)
+    with pytest.raises(HoldNotFound):
+        secured.ask("app", c.RenewHold(held, 60_000))
+
+
+def test_who_decides_transactions_is_a_producer_of_the_group(secured: Secured) -> None:
+    may_send = parse_rule(RuleEffect.ALLOW, "pub", "topic:orders")
+    secured.put(rules=(may_send,))
+    eventually(lambda: secured.ask("root", c.ExplainRight("app", "pub", "topic", "orders")).allowed)
+    ends = c.EndTransactions("billing", (("orders", "x", 8, -1),))
+    for request, payload in ((ends, None), (c.SendHalves("orders", 0, 1, "billing", "p", 0), record("orders"))):
+        with pytest.raises(AccessDenied, match="may not pub on group:billing"):
+            secured.ask("app", request, payload)
+    secured.put(rules=(may_send, parse_rule(RuleEffect.ALLOW, "pub", "group:billing")))
+    eventually(lambda: secured.ask("root", c.ExplainRight("app", "pub", "group", "billing")).allowed)
+    assert len(secured.ask("app", ends).rows) == 1
 
 
 def checked(secured: Secured, *asked: tuple[str, str, bytes], by: str = "app") -> tuple[str, ...]:

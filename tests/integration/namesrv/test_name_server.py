@@ -28,6 +28,7 @@ from zenitmq.remoting.commands import (
     DeleteTopicRoute,
     GetClusterInfo,
     GetMaxOffset,
+    GetNameServerEvents,
     GetRoute,
     GetTopicList,
     RegisterBroker,
@@ -136,6 +137,15 @@ def test_a_silent_broker_is_struck_off_and_a_beating_one_is_not(peer: Peer) -> N
     with pytest.raises(NoRoute):
         peer.call(GetRoute("orders"))
     assert peer.call(BrokerHeartbeat("c", "broker-a", 0, "h:1", 1)) == BrokerHeartbeatReply(known=False)
+
+
+def test_a_broker_that_comes_back_is_told_though_no_route_changes(peer: Peer) -> None:
+    leaving = UnregisterBroker("c", "broker-a", 0, "h:1")
+    for request in (registration(), registration(), leaving, leaving, registration()):
+        peer.call(request)
+    document = json.loads(peer.client.call(peer.server.address, GetNameServerEvents(), timeout_ms=TIMEOUT_MS)[1])
+    told = [one["event"] for one in document["events"] if one.get("peer") == "h:1"]
+    assert told == ["broker_registered", "broker_left", "broker_registered"]
 
 
 def test_each_change_is_announced_once_and_a_repetition_is_not(peer: Peer) -> None:

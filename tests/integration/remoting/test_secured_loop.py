@@ -19,6 +19,7 @@ from zenitmq.model.errors import (
     ConnectionLost,
     HandshakeFailed,
     RequestTimeout,
+    UnknownRequest,
 )
 from zenitmq.model.security.access_table import AccessTable
 from zenitmq.model.security.principals import Binding, Match, Rule, RuleEffect, User, UserKind, UserLimits
@@ -295,6 +296,18 @@ def test_a_user_over_its_limits_is_told_when_to_come_again(opened: ExitStack) ->
         ask_often(client, served.loop.address, 20)
     assert 0 < busy.value.retry_after_ms <= 1000
     ask_often(other, served.loop.address, 20)
+
+
+@pytest.mark.parametrize("first", [GetMaxOffset("other", 0), GetRoute("t")])
+def test_what_is_refused_or_unknown_takes_from_the_limit_too(opened: ExitStack, first: Any) -> None:
+    limited = User("reader", (READER.public,), rules=(MAY_SEE,), limits=UserLimits(requests=1))
+    served = Served(opened, AccessTable([limited], ()))
+    client = client_of(opened, served, READER)
+    with pytest.raises((AccessDenied, UnknownRequest)):
+        client.call(served.loop.address, first, timeout_ms=3000)
+    for asked in (first, GetMaxOffset("t", 0)):
+        with pytest.raises(BrokerBusy, match="the limits of user reader"):
+            client.call(served.loop.address, asked, timeout_ms=3000)
 
 
 def test_an_answer_costs_bytes_and_time(opened: ExitStack) -> None:

@@ -50,6 +50,16 @@ def test_a_broker_that_registers_with_anothers_address_does_not_change_a_trusted
     assert dict(directory.all()) == {"h:1": "a" * 40, "h:9": "e" * 40}
 
 
+def test_a_replica_speaks_for_no_other_one_of_its_group() -> None:
+    directory = KeyDirectory("s" * 40, ())
+    directory.check_own(replica("a2"), "h:8")  # nobody has registered with it
+    directory.on_register("a1", "e" * 40, OF_A1)
+    directory.check_own(replica("a1"), "h:8")
+    for address in ("h:8", "h:9"):
+        with pytest.raises(AccessDenied, match="address:h:"):
+            directory.check_own(replica("a2"), address)
+
+
 def test_a_broker_that_has_no_key_yet_is_told_to_clients_without_one() -> None:
     directory = KeyDirectory("s" * 40, ())
     directory.on_register("not-yet", OPEN_KEY, OF_A1)

@@ -86,7 +86,7 @@ def test_the_field_of_a_right_names_what_it_is_on(cls: type[Request]) -> None:
 
 def test_only_who_may_change_the_cluster_decides_for_any_producer_group() -> None:
     assert [str(right) for right in DecideTransactions.needs] == ["update: cluster"]
-    assert [str(right) for right in EndTransactions.needs] == ["pub: ends"]
+    assert [str(right) for right in EndTransactions.needs] == ["pub: ends", "pub: producer_group"]
 
 
 def test_whatever_stores_sends_or_pulls_needs_a_right() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.broker.state.retention_holds import HOLDS_MAX, LEASE_MS_MAX, QUEUES_MAX, RetentionHolds
+from zenitmq.broker.state.retention_holds import HOLDS_MAX, LEASE_MS_MAX, QUEUES_MAX, SHARE, RetentionHolds
 from zenitmq.model.errors import HoldNotFound, InvalidParameter, TooManyHolds
 
 
@@ -97,3 +97,19 @@ def test_how_many_there_may_be() -> None:
     with pytest.raises(TooManyHolds, match=str(QUEUES_MAX)):
         holds.take(1000, "wide", "scan", [("t", number, 0) for number in range(QUEUES_MAX)], 1000)
     assert lowest(holds) == {("t", 0): 1}
+
+
+def test_a_user_has_a_share_and_nobody_elses_holds() -> None:
+    holds = RetentionHolds()
+    for number in range(HOLDS_MAX // SHARE):
+        holds.take(0, str(number), "scan", [("t", 0, 1)], 1000, user="app")
+    with pytest.raises(TooManyHolds, match="holds of user app"):
+        holds.take(0, "one more", "scan", [("t", 0, 1)], 1000, user="app")
+    wide = [("t", number, 0) for number in range(QUEUES_MAX // SHARE)]
+    with pytest.raises(TooManyHolds, match="held queues of user else"):
+        holds.take(0, "wide", "scan", [*wide, ("u", 0, 0)], 1000, user="else")
+    holds.take(0, "elses", "scan", wide, 1000, user="else")
+    for user in ("app", ""):
+        with pytest.raises(HoldNotFound):
+            holds.renew(0, "elses", 1000, user=user)
+    assert holds.renew(0, "elses", 1000, user="else").owner == "scan"

@@ -177,3 +177,11 @@ def test_a_producer_without_a_group_of_its_own_needs_the_right_to_its_topic_alon
     assert allows(rules, PUB, Resource.GROUP, group) is allowed
     assert not allows(rules, SUB, Resource.GROUP, group)
     assert inspect.signature(Producer).parameters["group"].default == DEFAULT_PRODUCER_GROUP
+
+
+def test_everybody_learns_which_brokers_may_have_light_queues() -> None:
+    reads = [rule("allow topic", SUB, name="%LMQ%a")]
+    assert allows(reads, GET, Resource.TOPIC, "%LMQ%")
+    assert allows(reads, SUB, Resource.TOPIC, "%LMQ%a")
+    assert not allows(reads, GET, Resource.TOPIC, "%LMQ%b")
+    assert not allows(reads, SUB, Resource.TOPIC, "%LMQ%")
