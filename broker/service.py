@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType, TracebackType
 from typing import Final, Self
@@ -99,9 +99,10 @@ class Broker:
         clock: Clock | None = None,
         new_loop: Callable[..., RequestLoop] = RequestLoop,
         metrics: MetricsEndpoint | None = None,
+        drains: bool = False,
     ) -> None:
         """`new_loop`: makes the loop; an engine has one without sockets. `metrics`: where it is measured; it outlives the
-        broker."""
+        broker. `drains`: it is not to lead its group."""
         if config.host == AUTO:
             config = replace(config, host=own_address())
         self._config = config
@@ -118,6 +119,7 @@ class Broker:
         self._is_failing = False
         self._events = EventFile(config.store_dir, node=config.node, group=config.group)
         self.is_reopening = False  # the store must be closed and reopened
+        self._begins_draining = drains
 
     @property
     def address(self) -> str:
@@ -156,6 +158,8 @@ class Broker:
         self._cluster.start()
         self._registration.start()
         self._part.start()
+        if self._begins_draining:
+            self._part.drain(ends=False)
         self._loop.run()
         self._part.stop()
         self._registration.stop()
@@ -183,6 +187,18 @@ class Broker:
     def stop(self) -> None:
         """Ends `run`. Any thread, or a signal handler."""
         self._loop.stop()
+
+    def drain(self) -> None:
+        """Hands over to another replica, if there is one, then ends `run`: within 20 s. Any thread, or a signal handler."""
+        try:
+            self._loop.post(partial(self._part.drain, ends=True))
+        except BufferFull:
+            self._loop.stop()
+
+    @property
+    def drains(self) -> bool:
+        """It was told to hand over, and to stay."""
+        return self._part.drains
 
     # ---- starting
 
@@ -596,6 +612,15 @@ class Broker:
         self._transactions.on_deposed()
         self._acknowledgements.fail_all(NotMaster(self._config.name, self._identity.epoch))
 
+    def on_handed_over(self) -> None:
+        """Another replica leads: waiting reads are answered, and their senders ask it from now on."""
+        self._handlers.answer_waiting()
+
+    def on_drained(self) -> None:
+        """Nothing is left to hand over: the loop ends once the last answers have left."""
+        self._handlers.answer_waiting()
+        self._loop.post(self._loop.stop)
+
     def on_reopen_needed(self) -> None:
         """The next step needs a closed store."""
         self.is_reopening = True
@@ -652,34 +677,47 @@ def _unchanged(config: BrokerConfig) -> BrokerConfig:
 
 
 def run(config: BrokerConfig, reread: Reread = _unchanged) -> int:
-    """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only.
+    """The broker as a process; returns the exit status. Main thread only.
 
+    SIGTERM makes it hand over to another replica first, if there is one; SIGINT, or a second signal, ends it at once.
     SIGHUP: it goes on with what `reread` returns.
     """
     reloading = Reloading(config, reread)
     reloading.listen()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    signalled: list[int] = []  # it may come while a broker is reopened, when there is none to be told
+    life_so_far = _LifeSoFar()
     with ExitStack() as life:
         life.callback(gc.enable)
         metrics: MetricsEndpoint | None = None
         if config.metrics.bind:
             metrics = life.enter_context(MetricsEndpoint(config.metrics, version=VERSION, kernel=kernel_kind()))
-        while (status := _serve(reloading, signalled, metrics)) is None:
+        while (status := _serve(reloading, life_so_far, metrics)) is None:
             gc.unfreeze()
             gc.collect()  # its parts refer to each other: uncollected, it would need as much memory as the next one
     return status
 
 
-def _serve(reloading: Reloading[BrokerConfig], signalled: list[int], metrics: MetricsEndpoint | None) -> int | None:
+@dataclass(slots=True)
+class _LifeSoFar:
+    """What a process keeps when it opens its store anew. `signalled`: signals that came, perhaps while there was no broker
+    to be told. `drains`: it is not to lead."""
+
+    signalled: list[int] = field(default_factory=list)
+    drains: bool = False
+
+
+def _serve(reloading: Reloading[BrokerConfig], so_far: _LifeSoFar, metrics: MetricsEndpoint | None) -> int | None:
     """One opening of the store, to its end; None if it must be reopened. Nothing refers to the broker then."""
     gc.disable()  # what is read at a start stays: to look through it again and again takes a third of the time
-    opened = reloading.present
-    with Broker(opened, metrics=metrics) as broker:
+    signalled, opened = so_far.signalled, reloading.present
+    with Broker(opened, metrics=metrics, drains=so_far.drains) as broker:
 
         def on_signal(number: int, _frame: object) -> None:
             signalled.append(number)
-            broker.stop()
+            if number == signal.SIGTERM and len(signalled) == 1:
+                broker.drain()
+            else:
+                broker.stop()
 
         _on_signals(on_signal)
         reloading.on_reloaded = broker.reload
@@ -693,6 +731,7 @@ def _serve(reloading: Reloading[BrokerConfig], signalled: list[int], metrics: Me
         gc.freeze()
         gc.enable()
         status = broker.run()
+    so_far.drains = broker.drains
     _on_signals(lambda number, _frame: signalled.append(number))
     reloading.on_reloaded = None
     return status if signalled or not broker.is_reopening else None

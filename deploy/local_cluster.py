@@ -142,7 +142,7 @@ class ProcessCluster:
                 self._wait_serving(record)
             except BaseException:
                 for process in reversed(started):
-                    terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS)
+                    _stop(process)
                 self._put_back(found, before, planned)
                 raise
             write_text(os.path.expanduser(LAST_CLUSTER_FILE), self.directory + "\n")
@@ -184,7 +184,7 @@ class ProcessCluster:
             record = self.existing()
             ended = [process for process in reversed(record.processes) if is_running(process.pid, process.birth)]
             for process in ended:
-                if terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS):
+                if _stop(process):
                     self._say(f"{process.name} did not stop within {STOP_TIMEOUT_MS // 1000} s and was killed")
             return ended
 
@@ -429,6 +429,12 @@ def _check_asked_ports(
         if running is None or _port_of(running) != port or not is_running(running.pid, running.birth):
             name = "--namesrv-port" if process.role == NAME_SERVER else "--set port"
             raise InvalidParameter(name, port, "a free port; this one is taken by another process")
+
+
+def _stop(process: ProcessRecord) -> bool:
+    """With all others of its cluster, so that a broker has nobody to hand over to. True if it had to be killed."""
+    is_broker = process.role == BROKER
+    return terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS, hands_over=not is_broker)
 
 
 def _port_of(process: ProcessRecord) -> int:

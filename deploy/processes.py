@@ -68,9 +68,16 @@ def is_running(pid: int, birth: str) -> bool:
     return birth_of(pid) == birth
 
 
-def terminate(pid: int, birth: str, *, timeout_ms: int) -> bool:
-    """Asks exactly that process to stop and waits for its end; True if it had to be killed. Ignores other processes."""
-    if not _send(pid, birth, signal.SIGTERM) or wait_ended(pid, birth, timeout_ms=timeout_ms):
+def terminate(pid: int, birth: str, *, timeout_ms: int, hands_over: bool = True) -> bool:
+    """Asks exactly that process to stop and waits for its end; True if it had to be killed. Ignores other processes.
+
+    `hands_over`: a broker first lets another replica take over; False where its whole group stops.
+    """
+    if not _send(pid, birth, signal.SIGTERM):
+        return False
+    if not hands_over:  # a second signal ends it at once; the first alone ends one that is still starting
+        _send(pid, birth, signal.SIGINT)
+    if wait_ended(pid, birth, timeout_ms=timeout_ms):
         return False
     _send(pid, birth, signal.SIGKILL)
     wait_ended(pid, birth, timeout_ms=timeout_ms)

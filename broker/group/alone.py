@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from ...model.errors import FlushTimeout, UnknownRequest
+from ...model.errors import FlushTimeout, InvalidParameter, UnknownRequest
 from ...model.route import MASTER_ID
 from ...remoting.commands import (
+    Done,
+    DrainBroker,
     FlushLog,
     GetBeginning,
     GetCompactedFiles,
@@ -42,6 +44,7 @@ class Alone:
     replication_address = ""
     late = FlushTimeout
     is_master = True
+    drains = False
 
     def __init__(self, ground: PartGround, *, left_epoch: int) -> None:
         """`left_epoch`: the highest epoch that the store knew in a group it has left. Raises OSError."""
@@ -75,11 +78,24 @@ class Alone:
 
     def serve_replicas(self, _workers: WorkerPool, _look_again: Callable[[], None]) -> list[Row]:
         """There is no other replica that could ask."""
+        drain = row(DrainBroker, self._on_drain_broker)
         asked = (FlushLog, GetBeginning, GetCompactedFiles, GetCompactedRange, GetCompactedRecord, GetLogRange)
-        return [row(one, _refuse) for one in asked]
+        return [drain, *(row(one, _refuse) for one in asked)]
 
     def start(self) -> None:
         """Nobody has to be told."""
+
+    def drain(self, *, ends: bool) -> None:
+        """There is nobody to hand over to."""
+        if ends:
+            self._host.on_drained()
+
+    def _on_drain_broker(self, call: Call[DrainBroker]) -> Done:
+        """Raises InvalidParameter."""
+        if not call.request.ends:
+            raise InvalidParameter("ends", False, "true for a broker without replicas: nobody else has its messages")
+        self._host.on_drained()
+        return Done()
 
     def stop(self) -> None:
         """Nobody has to be told."""

@@ -83,7 +83,7 @@ class LinkLoop(Protocol):
 class HeartbeatFacts(NamedTuple):
     """The content of a heartbeat: the highest persisted epoch, the log's end, the confirm offset (both in bytes), the
     obstacles to this replica's work, in ms, as in `ReplicaHeartbeat`, and the last row of its epoch list, (0, 0) if it
-    has none.
+    has none; whether it drains.
     """
 
     epoch: int
@@ -94,6 +94,7 @@ class HeartbeatFacts(NamedTuple):
     cut_off_ms: int = 0
     newest_epoch: int = 0
     newest_begin: int = 0
+    drains: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,8 @@ class Life:
 
 class ControllerLink:
     """`is_registered`: this process was registered; `is_linked`: the leading controller has answered and was not lost since."""
+
+    elects = True
 
     def __init__(
         self,
@@ -205,6 +208,11 @@ class ControllerLink:
         self._report = (master, epoch)
         self._report_ends_ms = self._clock.monotonic_ms() + REPORT_ENDS_MS
         self._send_report()
+
+    def beat(self) -> None:
+        """Sends a heartbeat now: what it says has changed."""
+        if self.is_linked:
+            self._beat()
 
     def ask(self) -> None:
         """Fetches the node."""
@@ -309,6 +317,7 @@ class ControllerLink:
             facts.cut_off_ms,
             facts.newest_epoch,
             facts.newest_begin,
+            facts.drains,
         )
         self._send(request, TIMEOUT_MS, self._on_heard)
 

@@ -22,6 +22,8 @@ from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 from ..config import BrokerConfig
+from ..draining.drain import Drain
+from ..draining.held_calls import HeldCalls
 from ..flush_waits import FlushWaits
 from ..metrics.replica_status import OtherReplica, ReplicaStatus, reasons_not_ready
 from ..replication.disk import StoreDisk
@@ -106,7 +108,9 @@ class GroupMember:
             segment_bytes=store.segment_bytes,
             wants_lz4=config.replication_lz4,
         )
-        self.gate = RequestGate(self._replica, config.name)
+        held = HeldCalls(loop.fail)
+        self.gate = RequestGate(self._replica, config.name, held)
+        self.drain = Drain(self._replica, held, clock, host, broker_name=config.name, name=self.name)
         self.beginning_source = BeginningSource(
             loop, store, directory, replica_log=replica_log, check_question=self.check_question
         )
@@ -142,7 +146,7 @@ class GroupMember:
 
     def start(self, controller: ReplicaController) -> None:
         """Completes a cut in progress. The link tells the controller of this replica."""
-        self._replica.controller = controller
+        self._replica.controller = self.drain.controller = controller
         self.on_damage()
         intent = self.files.intent
         self._replica.start(None if intent is None else PersistIntent(*intent))
@@ -150,7 +154,7 @@ class GroupMember:
 
     def close(self) -> None:
         """Says goodbye and closes the port."""
-        self._replica.stop()
+        self._replica.leave()
         self._beginning_search.close()
         self._port.close()
 
@@ -278,6 +282,7 @@ class GroupMember:
             halted=replica.halted,
             serves_state=master is not None and master.serves_state,
             takes_writes=master is not None and master.takes_writes,
+            drain=self.drain.step,
         )
         if master is None or known is None:
             return ReplicaStatus(role.value, replica.epoch, reasons=reasons)
@@ -304,6 +309,7 @@ class GroupMember:
             "confirm": self._replica.log.confirm,
             "hole_at": written if self._replica.log.has_hole else None,
             "halted": self._replica.halted,
+            "drain": self.drain.step,
             "group_id": self.files.group_id,
             "in_sync": None if known is None else list(known.node.in_sync),
             "min_in_sync": None if known is None else known.node.settings.min_in_sync,
@@ -326,6 +332,7 @@ class GroupMember:
             cut_off_ms=self._replica.cut_off_ms,
             newest_epoch=newest_epoch,
             newest_begin=newest_begin,
+            drains=self.drain.tells,
         )
 
     # ---- events
@@ -350,6 +357,8 @@ class GroupMember:
             replica.on_written()
         if replica.master is not None and replica.master.has_more:
             self._loop.call_later(0, _come_back)
+        if self.drain.is_under_way:
+            self.drain.look()
 
     def on_damage(self) -> None:
         """The damaged ranges of the log changed: no slave is sent bytes that no checksum confirms."""
@@ -386,6 +395,8 @@ class GroupMember:
         if self._replica.log.begin != self._store.begin:
             self._replica.on_log_begin(self._store.begin)
         self._replica.on_tick()
+        if self.drain.is_under_way:
+            self.drain.look()
 
     # ---- from the replica
 

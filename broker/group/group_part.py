@@ -40,6 +40,12 @@ class PartHost(Protocol):
     def on_fatal(self) -> None:
         """Continuing would do harm: end the process with a status that says so."""
 
+    def on_handed_over(self) -> None:
+        """Another replica leads, in an orderly way: who waits here for messages asks there from now on."""
+
+    def on_drained(self) -> None:
+        """Nothing is left to hand over: the process may end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartGround:
@@ -100,6 +106,14 @@ class GroupPart(Protocol):
 
     def start(self) -> None:
         """Before the loop runs."""
+
+    @property
+    def drains(self) -> bool:
+        """It hands over what it does, and stays."""
+
+    def drain(self, *, ends: bool) -> None:
+        """Hands over what this replica does in its group. `ends`: and calls `PartHost.on_drained` when that is done: 20 s later
+        at most, at once where there is nobody else."""
 
     def stop(self) -> None:
         """The loop has ended."""

@@ -16,6 +16,7 @@ from ...model.groups.group import FlushMode, GroupSettings, KnownGroup
 from ...model.security.principals import ANY
 from ...model.security.rights import Action, Resource
 from ...remoting.commands import (
+    DrainBroker,
     FlushLog,
     GetBeginning,
     GetCompactedFiles,
@@ -117,6 +118,7 @@ class InGroup:
         hold = member.beginning_source.hold_longer
         copies = CompactedSource(ground.loop, ground.store, workers, member.check_question, hold)
         return [
+            row(DrainBroker, member.drain.on_drain_broker),
             row(FlushLog, member.on_flush_log),
             row(GetBeginning, member.beginning_source.on_get_beginning),
             row(GetCompactedFiles, copies.on_list),
@@ -129,6 +131,15 @@ class InGroup:
         """Registers this incarnation."""
         self._member.start(self._link)
         self._link.start(self._member.life(self._ground.address))
+
+    @property
+    def drains(self) -> bool:
+        """See GroupPart."""
+        return self._member.drain.stays
+
+    def drain(self, *, ends: bool) -> None:
+        """See GroupPart."""
+        self._member.drain.begin(ends=ends)
 
     def stop(self) -> None:
         """Stops the heartbeats of this incarnation."""

@@ -12,6 +12,7 @@ from ...model.groups.group import KnownGroup
 from ...remoting.commands import Reply, Request, ServedBy
 from ...remoting.request_rows import Row
 from ...remoting.server import Call, Handler
+from ..draining.held_calls import HeldCalls
 
 TAKEOVER_RETRY_MS: Final = 50
 
@@ -51,13 +52,15 @@ class GatedReplica(Protocol):
 class RequestGate:
     """The gate of one replica."""
 
-    def __init__(self, replica: GatedReplica, broker_name: str) -> None:
+    def __init__(self, replica: GatedReplica, broker_name: str, held: HeldCalls) -> None:
+        """`held`: where requests wait that the next master will answer."""
         self._replica = replica
         self._broker_name = broker_name
+        self._held = held
 
     def guarded(self, row: Row) -> Handler:
         """The row's handler, after the check that this replica may answer such a request now."""
-        replica, request_class, handler = self._replica, row.request_class, row.handler
+        replica, request_class, handler, held = self._replica, row.request_class, row.handler, self._held
         if request_class.served_by in _ANY:
             return handler
         if request_class.served_by is ServedBy.MASTER_IN_SYNC:  # sends: `check` without its other checks
@@ -65,12 +68,20 @@ class RequestGate:
             def on_send(call: Call[Any]) -> Reply | None:
                 master = replica.master
                 if master is None or not master.takes_writes:
-                    raise self.refusal()
+                    if not held.is_open:
+                        raise self.refusal()
+                    held.hold(call)
+                    return None
                 return handler(call)
 
             return on_send
 
+        may_wait = request_class.served_by in _IN_SYNC | _CONFIRMED
+
         def on_request(call: Call[Any]) -> Reply | None:
+            if held.is_open and may_wait:
+                held.hold(call)
+                return None
             self.check(request_class)
             return handler(call)
 

@@ -86,6 +86,7 @@ class StaticGroup:
     """At the master: takes the place of the `ControllerLink`, and of the controller for its slaves."""
 
     is_linked = True  # it plays the controllers itself
+    elects = False
 
     def __init__(
         self,
@@ -128,6 +129,9 @@ class StaticGroup:
 
     def report_master_gone(self, master: str, epoch: int) -> None:
         """Only a slave reports that."""
+
+    def beat(self) -> None:
+        """Nobody has to be told."""
 
     def ask(self) -> None:
         """The master already has the newest node."""

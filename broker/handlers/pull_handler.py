@@ -232,6 +232,11 @@ class PullHandler:
         for parked in self.hold.expired(now_ms):
             self._serve(parked, is_last=True)
 
+    def answer_waiting(self) -> None:
+        """Answers all that wait, with the messages there are."""
+        for parked in self.hold.all_waiting():
+            self._serve(parked, is_last=True)
+
     def on_topic_deleted(self, topic: str) -> None:
         """Tells pulls on a deleted topic that no messages will come."""
         for parked in self.hold.waiting_on_topic(topic):

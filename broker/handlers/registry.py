@@ -178,6 +178,10 @@ class PlainHandlers:
         if self._flows is not None:
             self._flows.forget_unknown()
 
+    def answer_waiting(self) -> None:
+        """Whoever waits for messages here asks another replica from now on."""
+        self.pulls.answer_waiting()
+
     def on_deposed(self) -> None:
         """This broker was its group's master, and no longer is."""
         self._heartbeats.on_deposed()
@@ -312,6 +316,11 @@ class Handlers(PlainHandlers):
         super().on_slow_tick(now_ms)
         self._holds.on_tick(now_ms)
         self._lite.on_tick(now_ms)
+
+    def answer_waiting(self) -> None:
+        """Whoever waits for messages here asks another replica from now on."""
+        super().answer_waiting()
+        self.watches.answer_waiting()
 
     def on_deposed(self) -> None:
         """This broker was its group's master, and no longer is."""

@@ -10,6 +10,7 @@ NO_MASTER = "no master: the group has none, or its controller has not said who i
 NOT_MEMBER = "not a member: its controller has not registered it"
 NOT_CONFIRMED = "recovering: as master it waits until enough replicas have the log that it inherited"
 TOO_FEW = "too few replicas in sync: the group takes no writes"
+DRAINS = "drains"
 NOT_IN_SYNC = "not in sync: it copies what its master has more of"
 
 
@@ -50,9 +51,13 @@ def reasons_not_ready(
     halted: str | None,
     serves_state: bool,
     takes_writes: bool,
+    drain: str | None = None,
 ) -> tuple[str, ...]:
-    """Why a replica is not ready. `is_linked`: a controller answers. `serves_state`, `takes_writes`: of a master."""
+    """Why a replica is not ready. `is_linked`: a controller answers. `serves_state`, `takes_writes`: of a master.
+    `drain`: how far its drain is, None if it does not drain."""
     reasons = [] if is_linked else [NO_CONTROLLER]
+    if drain is not None:
+        return (*reasons, f"{DRAINS}: {drain}")
     if halted is not None:
         reasons.append(f"halted: {halted}")
     if role == "master":

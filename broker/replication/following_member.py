@@ -19,7 +19,8 @@ class FollowingMember:
     `incarnation`: the one that the node names, None if it names none; `session_incarnation`: the one that opened the session.
     `is_counted`: in the union. `acked_ms`: time of the last ack; an opening only proves that we hear it, not that it hears us.
     `flushing_ms`: when it last had flushed more than before, or everything.
-    `is_gone`: its socket is known to be closed. `caught_up_ms`: when it last had everything.
+    `is_gone`: its socket is known to be closed, or it has said goodbye; a new session ends that.
+    `caught_up_ms`: when it last had everything.
     """
 
     name: str

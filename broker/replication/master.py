@@ -50,7 +50,10 @@ def refusal(opening: Opening, reason: RefusalReason, *, epoch: int, offset: int 
 
 
 class MasterState:
-    """`confirm`, `acknowledged`: physical offsets; `takes_writes`; `serves_state`; `has_more`."""
+    """`confirm`, `acknowledged`: physical offsets; `serves_state`; `has_more`.
+
+    `takes_writes`: enough replicas are in sync at the controller (R8), and no hand-over to another replica has begun.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,8 @@ class MasterState:
         self.start = log.epochs.rows[-1].begin
         self.acknowledged = 0
         self.has_more = False
+        self.takes_writes = False
+        self._hands_over = False
         self._name = name
         self._group_key = group_key
         self._log = log
@@ -85,14 +90,15 @@ class MasterState:
     # ---- what the broker asks
 
     @property
-    def takes_writes(self) -> bool:
-        """True if enough replicas are in sync at the controller (R8)."""
-        return self._in_sync.has_minimum
+    def serves_state(self) -> bool:
+        """True if the whole union has the inherited log: then requests that read state derived from it may be answered (R3);
+        not once a hand-over has begun."""
+        return self._log.confirm >= self.start and not self._hands_over
 
     @property
-    def serves_state(self) -> bool:
-        """True if the whole union has the inherited log: then requests that read state derived from it may be answered (R3)."""
-        return self._log.confirm >= self.start
+    def is_confirmed(self) -> bool:
+        """All of the log is confirmed, or cannot be for want of replicas: to wait longer changes nothing."""
+        return self._log.confirm >= self._log.end or not self._in_sync.has_minimum
 
     def cut_off_ms(self, now_ms: int) -> int:
         """For how long fewer replicas than the minimum have acknowledged anything; 0 if this one is enough."""
@@ -103,6 +109,11 @@ class MasterState:
     def members(self) -> tuple[FollowingMember, ...]:
         """All replicas but this one, for statistics."""
         return tuple(self._members.values())
+
+    def hand_over(self, *, is_begun: bool) -> None:
+        """While it has begun, nothing new is taken; what is in the log is confirmed and acknowledged as before."""
+        self._hands_over = is_begun
+        self.takes_writes = self._in_sync.has_minimum and not is_begun
 
     # ---- events: the log
 
@@ -140,7 +151,8 @@ class MasterState:
             member.credit = max(member.credit, frame.up_to)
             return self.on_turn(now_ms)
         if isinstance(frame, Goodbye):
-            return self.on_unreachable(peer, frame.session, now_ms)
+            member.is_gone = True  # its session stays open: until the controller has written, its acks count (R7)
+            return self._propose(now_ms)
         return []
 
     def on_unreachable(self, peer: str, session: int, now_ms: int) -> list[Effect]:
@@ -177,11 +189,12 @@ class MasterState:
         """The node was read. The role handles another epoch; a version that is not above the known one is ignored."""
         if group.node.epoch != self.epoch:
             return []
-        allowed = self.takes_writes
+        had_minimum = self._in_sync.has_minimum
         if not self._in_sync.on_group(group):
             return []
         self._adopt(now_ms)
-        effects: list[Effect] = [WritesAllowed(self.takes_writes)] if self.takes_writes != allowed else []
+        has_minimum = self._in_sync.has_minimum
+        effects: list[Effect] = [WritesAllowed(has_minimum)] if has_minimum != had_minimum else []
         self._progress(effects)
         return effects + self._propose(now_ms)
 
@@ -328,6 +341,7 @@ class MasterState:
         for name in sorted({*self._members, *lives, *node.in_sync} - {self._name}):
             member = self._members.setdefault(name, FollowingMember(name, now_ms))
             member.incarnation = lives.get(name)
+        self.takes_writes = self._in_sync.has_minimum and not self._hands_over
         self._list_union()
 
     def _list_union(self) -> None:
@@ -350,7 +364,7 @@ class MasterState:
             if member.name in known:
                 if member.is_gone or is_late:
                     leaving.add(member.name)
-            elif not is_late and member.may_join(bar, self._is_sync):
+            elif not (is_late or member.is_gone) and member.may_join(bar, self._is_sync):
                 joining.add(member.name)
         proposal = self._in_sync.propose(joining=frozenset(joining), leaving=frozenset(leaving), now_ms=now_ms)
         if proposal is None:

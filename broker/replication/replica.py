@@ -31,7 +31,7 @@ from .master import MasterState, refusal
 from .port import ReplicationPort
 from .replica_log import ReplicaLog
 from .role import Role, RoleState
-from .slave import SlaveState
+from .slave import Phase, SlaveState
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,17 @@ class ReplicaDisk(Protocol):
 
 class ReplicaController(Protocol):
     """Messages of the replica to the leading controller; no method waits."""
+
+    @property
+    def is_linked(self) -> bool:
+        """It answers."""
+
+    @property
+    def elects(self) -> bool:
+        """It may elect another master; False of a static master's group."""
+
+    def beat(self) -> None:
+        """Sends a heartbeat now."""
 
     def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
         """Proposes another in-sync set, on condition of the node's version."""
@@ -193,6 +204,11 @@ class GroupReplica:
         return -1 if self.master is None else self.master.acknowledged
 
     @property
+    def follows(self) -> bool:
+        """Its session with its master is open, and the log is the master's as far as it goes."""
+        return self._slave.phase is Phase.STREAMING
+
+    @property
     def cut_off_ms(self) -> int:
         """For how long nothing was heard of our master or, if we are master, of too few slaves for the minimum."""
         return (self._slave if self.master is None else self.master).cut_off_ms(self._now())
@@ -265,8 +281,8 @@ class GroupReplica:
         self.log.damaged = ranges
         self._chunk_encoder.forget()
 
-    def stop(self) -> None:
-        """The process is about to end: it says so to its slaves or its master, which then need not find out."""
+    def leave(self) -> None:
+        """The process is about to end: it says so to its master, which takes it out of the in-sync set."""
         self._perform(self._slave.on_goodbye(), self._slave)
 
     # ---- from the port

@@ -142,6 +142,15 @@ class QueueWatches(Generic[Waiting]):
         waiting, watch.waiting = watch.waiting, None
         return waiting
 
+    def unpark_all(self, now_ms: int) -> list[Waiting]:
+        """All requests that wait; they no longer do."""
+        found = []
+        for watch in self._watches.values():
+            if watch.waiting is not None:
+                found.append(watch.waiting)
+                watch.waiting, watch.heard_ms = None, now_ms
+        return found
+
     def expired(self, now_ms: int) -> list[Waiting]:
         """The requests whose time is over. Forgets watches of which nobody asked for long."""
         over = []

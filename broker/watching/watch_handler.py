@@ -73,6 +73,11 @@ class WatchHandler:
         """Who watches its queues pulls, and hears it."""
         self._tell(self.watches.on_topic_deleted(topic))
 
+    def answer_waiting(self) -> None:
+        """Answers all that wait."""
+        for call in self.watches.unpark_all(self._clock.monotonic_ms()):
+            self._loop.reply(call, NOTHING)
+
     def on_tick(self, now_ms: int) -> None:
         """Answers those whose time is over. `now_ms`: monotonic."""
         for call in self.watches.expired(now_ms):

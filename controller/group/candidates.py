@@ -7,11 +7,16 @@ A replica that was *passed over* stalled the group as its master, or after its e
 while, which doubles each time, and until it can do what it could not. So two replicas that both hang are not elected in
 turn: a stalled master is replaced only by a *clear* replica, and if there is none, nothing changes and the log says so.
 
+A replica that *drains* is about to stop, or is not to lead. It ranks behind all others, so that two that drain do not pass
+the group to and fro.
+
 Times are monotonic milliseconds. Owned by one thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import product
 from typing import Final
 
 from ...model.groups.group import GroupNode, Incarnation
@@ -41,6 +46,7 @@ class Sign:
     newest_epoch: int = 0
     newest_begin: int = 0
     confirm_offset: int = 0
+    drains: bool = False
 
     @classmethod
     def of(cls, request: ReplicaHeartbeat, now_ms: int) -> Sign:
@@ -56,6 +62,7 @@ class Sign:
             request.newest_epoch,
             request.newest_begin,
             request.confirm_offset,
+            request.drains,
         )
 
     @classmethod
@@ -152,14 +159,41 @@ class Candidates:
             return True
         return sign.epoch >= passed.epoch and now_ms - passed.since_ms >= passed.hold_ms
 
+    # ---- who drains
+
+    def drains(self, node: GroupNode, name: str | None) -> bool:
+        """Its present incarnation says that it drains."""
+        sign = self.sign(node, name)
+        return sign is not None and sign.drains
+
+    def successor(self, node: GroupNode, now_ms: int) -> str | None:
+        """Who takes over from a master that drains: a clear replica of the in-sync set that does not drain; None if there is
+        none, or the master does not drain."""
+        if not self.drains(node, node.master):
+            return None
+        return self._longest(
+            name
+            for name in node.in_sync
+            if name != node.master and not self.drains(node, name) and self.is_clear(node, name, now_ms)
+        )
+
     # ---- whom to choose
 
     def best(self, node: GroupNode, now_ms: int, *, but: str | None = None, only_clear: bool = False) -> str | None:
         """The longest log: of the in-sync set, otherwise of the eligible; ties go by name. Clear replicas rank before
-        all others."""
-        for may_lead in (self.is_clear,) if only_clear else (self.is_clear, self.is_heard):
+        all others, and those that drain behind them."""
+        tests = (self.is_clear,) if only_clear else (self.is_clear, self.is_heard)
+        for drains, may_lead in product((False, True), tests):
             for members in (node.in_sync, node.eligible):
-                found = [name for name in members if name != but and may_lead(node, name, now_ms)]
-                if found:
-                    return min(found, key=lambda name: (-self._signs[name].log_end, name))
+                found = self._longest(
+                    name
+                    for name in members
+                    if name != but and self.drains(node, name) is drains and may_lead(node, name, now_ms)
+                )
+                if found is not None:
+                    return found
         return None
+
+    def _longest(self, names: Iterable[str]) -> str | None:
+        """The one with the longest log; ties go by name."""
+        return min(names, key=lambda name: (-self._signs[name].log_end, name), default=None)

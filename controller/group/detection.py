@@ -11,7 +11,7 @@ with a new `Detection`: a leader trusts the nodes and what it hears itself, and 
 
 A group needs another master in these cases: it has none; its master's process was restarted (an incarnation never resumes
 an epoch); the master was silent for the dead time; every other living member of the in-sync set says that the master closed
-its socket, and a probe stays unanswered; or the master stalls the group (stalls). Suspicion may be
+its socket, and a probe stays unanswered; the master stalls the group (stalls); or it drains. Suspicion may be
 wrong at no cost but a change of master: whoever is elected holds all that was acknowledged, so all this is a matter of
 speed.
 
@@ -28,7 +28,14 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
 
-from ...model.errors import NotElectable, NotGroupMaster, ReplicaGroupNotFound, ReplicaNotAlive, StaleEpoch
+from ...model.errors import (
+    NotElectable,
+    NotGroupMaster,
+    ReplicaDrains,
+    ReplicaGroupNotFound,
+    ReplicaNotAlive,
+    StaleEpoch,
+)
 from ...model.groups.group import NO_VERSION, GroupNode, Incarnation, KnownGroup
 from ...model.plain_dataclass import dataclass
 from ...remoting.commands import ElectMaster, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
@@ -173,8 +180,8 @@ class Detection:
     def operator_election(self, request: ElectMaster, now_ms: int) -> Choice:
         """An operator's request: a named replica, or the best except the present master; with `force` also by force.
 
-        Raises ReplicaGroupNotFound, StaleGroupVersion, UnknownReplica, ReplicaNotAlive, NotElectable, MasterStillAlive,
-        GroupNodeLost.
+        Raises ReplicaGroupNotFound, StaleGroupVersion, UnknownReplica, ReplicaNotAlive, ReplicaDrains, NotElectable,
+        MasterStillAlive, GroupNodeLost.
         """
         group = self._group(request.broker_name)
         node = check_version(group.known, request.version)
@@ -187,6 +194,8 @@ class Detection:
         known_replica(node, name)
         if not self._alive(group, name, now_ms):
             raise ReplicaNotAlive(node.broker_name, name)
+        if heard.drains(node, name) and not request.force:
+            raise ReplicaDrains(node.broker_name, name)
         dead = not self._alive(group, node.master, now_ms)
         if name in electable(node) or not request.force:
             return Choice(elect(node, name, old_master_is_dead=dead, epoch_seen=seen))
@@ -254,6 +263,8 @@ class Detection:
                 return
             hold_ms = heard.pass_over(node, node.master, now_ms)
             why, dead = f"{found.why}; it is passed over for {hold_ms} ms", True
+        elif why is None and (name := heard.successor(node, now_ms)) is not None:
+            why = f"master {node.master} drains"  # it stays in sync, and goes on as a slave
         if why is None or name is None:
             return
         group.writing = version

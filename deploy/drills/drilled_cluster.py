@@ -116,7 +116,7 @@ class DrilledCluster:
                 self._local.down()
         finally:
             for process in reversed(self._started):
-                terminate(process.pid, process.birth, timeout_ms=STOP_MS)
+                terminate(process.pid, process.birth, timeout_ms=STOP_MS, hands_over=process.role != BROKER)
 
     # ---- observing
 

@@ -80,6 +80,23 @@ class ReplicaNotAlive(ZenitError):
         return f"replica {self.replica!r} of group {self.group!r} sends no heartbeats; start it, or choose another"
 
 
+class ReplicaDrains(ZenitError):
+    """A replica hands over to others, and is not to lead. Args: group, replica."""
+
+    code = 9215
+
+    def __init__(self, group: str, replica: str) -> None:
+        super().__init__(group, replica)
+        self.group = group
+        self.replica = replica
+
+    def __str__(self) -> str:
+        return (
+            f"replica {self.replica!r} of group {self.group!r} drains: choose another, or first: zenit broker drain"
+            f" --undo with its address"
+        )
+
+
 class NotLeadingController(ZenitError):
     """Another controller leads. Args: leader (its address; "" if none is known)."""
 

@@ -117,6 +117,10 @@ BROKER_STOPPED: Final = _kind(
 ROLE_CHANGED: Final = _kind(
     "role_changed", INFO, "epoch replica_role", "role changed", "A replica became master, slave or candidate."
 )
+DRAIN_STEP: Final = _kind(
+    "drain_step", INFO, "replica epoch step", "drain",
+    "A replica hands over to others, because it is to end or not to lead; `step`: how far it is.",
+)  # fmt: skip
 WRITES_REFUSED: Final = _kind(
     "writes_refused", WARNING, "epoch", "writes are refused: too few replicas are in sync",
     "Fewer replicas are in sync than the group's minimum: the master takes no messages.",

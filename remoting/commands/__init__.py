@@ -11,6 +11,7 @@ One module for each subject; all names are here.
 from .administration import CompactTopic as CompactTopic
 from .administration import CreateTopic as CreateTopic
 from .administration import DeleteTopic as DeleteTopic
+from .administration import DrainBroker as DrainBroker
 from .administration import GetBrokerConfig as GetBrokerConfig
 from .administration import GetBrokerStatistics as GetBrokerStatistics
 from .administration import GetTopics as GetTopics

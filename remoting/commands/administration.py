@@ -76,6 +76,18 @@ class ScrubLog(RequestFor[Done]):
     bytes_per_second: int = 0
 
 
+@request(9214, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.UPDATE),))
+@dataclass(frozen=True, slots=True)
+class DrainBroker(RequestFor[Done]):
+    """The broker hands over what it does in its replica group, and is not elected again while it runs; its statistics say how
+    far that is (`replication.drain`). `ends`: then it leaves the in-sync set and its process ends, 20 s later at most.
+    `undo`: it works as before.
+    """
+
+    ends: bool = False
+    undo: bool = False
+
+
 @request(26, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.GET),))
 @dataclass(frozen=True, slots=True)
 class GetBrokerConfig(RequestFor[JsonReply]):

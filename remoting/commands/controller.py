@@ -79,6 +79,8 @@ class ReplicaHeartbeat(RequestFor[GroupReply]):
     What keeps it from its work, and for how many ms so far, 0 = nothing: `sync_pending_ms`: a sync of its log that has not
     returned; `no_room_ms`: a full disk; `cut_off_ms`: on a slave, nothing was heard of the master of `epoch`, on a master,
     fewer replicas than the minimum have acknowledged anything.
+
+    `drains`: it is about to stop, or is not to lead: another is elected in its place.
     """
 
     broker_name: str
@@ -95,6 +97,7 @@ class ReplicaHeartbeat(RequestFor[GroupReply]):
     cut_off_ms: int = 0
     newest_epoch: int = 0
     newest_begin: int = 0
+    drains: bool = False
 
 
 @request(9002, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(as_replica("broker_name", "name"),))

@@ -71,6 +71,9 @@ class World(Harbour, Protocol):
     def on_reopen(self, broker: Broker) -> None:
         """Its store must be closed and opened anew, in another life."""
 
+    def on_drained(self, broker: Broker) -> None:
+        """It has handed over, and is to end."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
@@ -274,6 +277,13 @@ class Broker(Host):
         if not self.is_reopening:
             self.is_reopening = True
             self.world.on_reopen(self)
+
+    def on_handed_over(self) -> None:
+        """Nobody waits for messages here."""
+
+    def on_drained(self) -> None:
+        """The process is to end."""
+        self.world.on_drained(self)
 
     def on_fatal(self) -> None:
         """What it was sent cannot be its log."""

@@ -59,6 +59,13 @@ class CalmGroup(Simulation):
         """Nothing gets through between a replica and others; the controller reaches them all."""
         self.network.cuts |= {pair for other in others for pair in ((name, other), (other, name))}
 
+    def controller_dies(self) -> None:
+        """The only one, and its session with it."""
+        controller = self.controllers[0]
+        controller.end()
+        if controller.store is not None:
+            self.zookeeper.expire(controller.store)
+
     def power_fails(self) -> None:
         """All brokers at once."""
         for name in list(self.brokers):

@@ -66,6 +66,8 @@ class Faults:
             self._resume(controller)
         for name in simulation.swarm.names:
             simulation.start_broker(name)
+        for broker in simulation.brokers.values():
+            broker.member.drain.undo()
 
     def _watch_over(self) -> None:
         """An operator sees that nobody can be elected, and forces one who has everything (R10)."""
@@ -78,9 +80,14 @@ class Faults:
         holders = [name for name in simulation.swarm.names if ledger.is_held(disks[name].log, disks[name].begin)]
         if not holders:
             raise Violation("I1: nobody holds what was acknowledged")
+        holders.sort(key=self._has_hole)  # as `zenit controller elect --force` says which log is the best
         self.forced += 1
         simulation.say("an operator forces the election of %s, %s", holders[0], node)
         self.ask(ElectMaster(GROUP, content.version, holders[0], True))
+
+    def _has_hole(self, name: str) -> bool:
+        broker = self._simulation.brokers.get(name)
+        return broker is not None and bool(broker.replica.log.has_hole)
 
     def repair_us(self) -> int:
         """How long until what was broken is back."""
@@ -309,6 +316,27 @@ class Faults:
         simulation.say("%s is stopped", name)
         simulation.stop_broker(simulation.brokers[name])
         self._later(partial(simulation.start_broker, name))
+
+    def _drain(self) -> None:
+        """It hands over, and ends or stays; then that is undone."""
+        name = self._any_broker()
+        if name is None or not self._may_end(name):
+            return
+        if self._rng.random() < 0.6:
+            self.drain(name, ends=True)
+        else:
+            self.stay_drained(name)
+            broker = self._simulation.brokers[name]
+            self._schedule.after_us(4 * self.repair_us(), broker.member.drain.undo, broker)
+
+    def stay_drained(self, name: str) -> None:
+        """As an operator asks for it."""
+        self.drain(name, ends=False)
+
+    def drain(self, name: str, *, ends: bool) -> None:
+        """As SIGTERM does where it ends."""
+        self._simulation.say("%s drains, and %s", name, "ends" if ends else "stays")
+        self._simulation.brokers[name].member.drain.begin(ends=ends)
 
     def _pause(self) -> None:
         name = self._any_broker()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     mutations_of_controllers,
     mutations_of_detection,
+    mutations_of_drains,
     mutations_of_masters,
     mutations_of_roles,
     mutations_of_sessions,
@@ -22,6 +23,7 @@ MODULES = (
     mutations_of_roles,
     mutations_of_controllers,
     mutations_of_detection,
+    mutations_of_drains,
     mutations_of_strangers,
 )
 

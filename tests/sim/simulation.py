@@ -204,6 +204,18 @@ class Simulation(World):
         self.stop_broker(broker)
         self.start_broker(broker.name)
 
+    def on_drained(self, broker: Broker) -> None:
+        """It has handed over: it stops soon, and is started again."""
+        self.schedule.after_us(MS, partial(self._end_drained, broker), broker)
+
+    def _end_drained(self, broker: Broker) -> None:
+        if broker.disk.hangs:
+            self.schedule.after_us(REOPEN_MS * MS, partial(self._end_drained, broker), broker)
+            return
+        self.say("%s has drained, and is stopped", broker.name)
+        self.stop_broker(broker)
+        self.schedule.after_us(self.faults.repair_us(), partial(self.start_broker, broker.name))
+
     def on_exit(self, broker: Broker) -> None:
         """An fsync has failed."""
         self.say("%s: fsync failed, durable %s of %s", broker.name, broker.disk.durable, len(broker.disk.log))

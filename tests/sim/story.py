@@ -79,6 +79,11 @@ class StageCalls:
         self.proposals: list[AlterInSync] = []
         self.broker: Broker | None = None
 
+    is_linked = elects = True
+
+    def beat(self) -> None:
+        """Nobody listens."""
+
     def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
         """Kept."""
         assert self.broker is not None
@@ -170,6 +175,11 @@ class Stage(World):
     def on_reopen(self, broker: Broker) -> None:
         """At the end of the step."""
         self._to_reopen.append(broker)
+
+    def on_drained(self, broker: Broker) -> None:
+        """It stops in an orderly way."""
+        broker.stop()
+        self.kill(broker.name)
 
     def settle(self) -> None:
         """What is due by now happens; stores are opened anew, and their replicas register and hear the node."""

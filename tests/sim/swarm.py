@@ -34,6 +34,7 @@ FAULTS = (
     "full",
     "hang",
     "mid_write",
+    "drain",
 )
 
 

@@ -75,6 +75,17 @@ def test_a_process_ends_when_asked(processes: Processes) -> None:
     assert birth_of(pid) is None
 
 
+def test_a_process_that_would_hand_over_is_told_twice(processes: Processes) -> None:
+    """SIGTERM alone begins that; with SIGINT it ends at once, and so does one that has not set its handlers yet."""
+    told = (
+        "import signal; signal.signal(signal.SIGTERM, lambda *_: None); signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    )
+    pid, birth = processes.start(told + READY)
+    assert terminate(pid, birth, timeout_ms=10_000, hands_over=False) is False
+    pid, birth = processes.start(READY)
+    assert terminate(pid, birth, timeout_ms=10_000, hands_over=False) is False
+
+
 def test_a_process_that_does_not_listen_is_killed(processes: Processes) -> None:
     pid, birth = processes.start(STUBBORN)
     assert terminate(pid, birth, timeout_ms=300) is True

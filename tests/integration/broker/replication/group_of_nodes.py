@@ -152,8 +152,20 @@ class Node:
     def on_reopen_needed(self) -> None:
         self.cuts += 1
 
+    def on_handed_over(self) -> None:
+        pass
+
+    def on_drained(self) -> None:
+        self.is_drained = True
+
     def on_fatal(self) -> None:
         raise AssertionError("fatal")
+
+    is_drained = False
+    is_linked = elects = True
+
+    def beat(self) -> None:
+        pass
 
     def report_master_gone(self, master: str, epoch: int) -> None:
         self.gone.append((master, epoch))

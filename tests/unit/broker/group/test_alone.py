@@ -11,7 +11,7 @@ import pytest
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.group.alone import Alone, prepare_alone
 from zenitmq.broker.group.epoch_file import read_epochs
-from zenitmq.model.errors import FlushTimeout, UnknownRequest
+from zenitmq.model.errors import FlushTimeout, InvalidParameter, UnknownRequest
 from zenitmq.remoting import commands as c
 from zenitmq.remoting.commands import REQUESTS
 from zenitmq.remoting.request_rows import row
@@ -25,7 +25,9 @@ def part(directory: Path, *, flush_mode: str = "async", flushed: int = 0) -> tup
     ground: Any = SimpleNamespace(
         config=SimpleNamespace(store_dir=str(directory), store=SimpleNamespace(flush_mode=flush_mode)),
         store=SimpleNamespace(begin=0, written=0, flushed=flushed, damage=damage),
-        host=SimpleNamespace(on_acknowledged=lambda: told.append("acknowledged")),
+        host=SimpleNamespace(
+            on_acknowledged=lambda: told.append("acknowledged"), on_drained=lambda: told.append("drained")
+        ),
     )
     return prepare_alone(config)(ground), told
 
@@ -58,7 +60,7 @@ def test_every_request_is_its_own_to_answer(tmp_path: Path) -> None:
 def test_it_answers_nothing_that_only_another_replica_asks(tmp_path: Path) -> None:
     alone, _ = part(tmp_path)
     workers: Any = None
-    rows = alone.serve_replicas(workers, lambda: None)
+    rows = [one for one in alone.serve_replicas(workers, lambda: None) if one.request_class is not c.DrainBroker]
     assert {one.request_class for one in rows} == {
         c.FlushLog,
         c.GetBeginning,
@@ -72,3 +74,19 @@ def test_it_answers_nothing_that_only_another_replica_asks(tmp_path: Path) -> No
         with pytest.raises(UnknownRequest):
             one.handler(call)
     assert alone.document() == {}
+
+
+def test_it_has_nobody_to_hand_over_to(tmp_path: Path) -> None:
+    """It ends at once, and cannot stay without leading."""
+    alone, told = part(tmp_path)
+    workers: Any = None
+    drain = next(one for one in alone.serve_replicas(workers, lambda: None) if one.request_class is c.DrainBroker)
+    stays: Any = SimpleNamespace(request=c.DrainBroker())
+    with pytest.raises(InvalidParameter, match="without replicas"):
+        drain.handler(stays)
+    alone.drain(ends=False)
+    assert (told, alone.drains) == (["holes are taken"], False)
+    ends: Any = SimpleNamespace(request=c.DrainBroker(ends=True))
+    assert drain.handler(ends) == c.Done()
+    alone.drain(ends=True)
+    assert told[1:] == ["drained", "drained"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from zenitmq.broker.draining.held_calls import HeldCalls
 from zenitmq.broker.group.request_gate import RequestGate
 from zenitmq.model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, ZenitError
 from zenitmq.model.groups.group import GroupNode, GroupSettings, KnownGroup
@@ -39,7 +42,7 @@ class Replica:
 
 def refusals(replica: Replica) -> dict[ServedBy, type[ZenitError] | None]:
     """What the handler of each kind of request is kept from by; the same is said to what a worker has just done."""
-    gate = RequestGate(replica, "broker-a")
+    gate = RequestGate(replica, "broker-a", HeldCalls(lambda _call, _error: None))
     found: dict[ServedBy, type[ZenitError] | None] = {}
     for served_by, cls in EXAMPLES.items():
         found[served_by] = None
@@ -86,5 +89,24 @@ def test_a_new_master_tells_nothing_of_what_is_not_confirmed() -> None:
 
 
 def test_a_refusal_says_how_many_are_missing() -> None:
-    refusal = RequestGate(Replica(Leading()), "broker-a").refusal()
+    refusal = RequestGate(Replica(Leading()), "broker-a", HeldCalls(lambda _call, _error: None)).refusal()
     assert refusal.args == (1, 2)
+
+
+def test_what_the_next_master_will_answer_waits_while_it_is_handed_over() -> None:
+    """Also after another was elected; reads, and what only this replica can say, do not wait."""
+    failed: list[object] = []
+    held = HeldCalls(lambda call, _error: failed.append(call))
+    held.is_open = True
+    for replica in (Replica(Leading(takes_writes=False, serves_state=False)), Replica(None)):
+        gate = RequestGate(replica, "broker-a", held)
+        call: Any = SimpleNamespace(payload=b"")
+        for served_by in (ServedBy.MASTER_IN_SYNC, ServedBy.MASTER_CONFIRMED, ServedBy.MASTER_CONFIRMED_IN_SYNC):
+            failed.clear()
+            assert gate.guarded(row(EXAMPLES[served_by], lambda _: c.Done()))(call) is None
+            held.release(NotMaster("broker-a", 7))
+            held.is_open = True
+            assert failed == [call]
+        assert gate.guarded(row(c.PullMessages, lambda _: c.Done()))(call) == c.Done()
+    with pytest.raises(NotMaster):
+        gate.guarded(row(c.Heartbeat, lambda _: c.Done()))(call)

@@ -282,6 +282,44 @@ def test_m_r6_a_proposed_member_holds_the_confirm_offset_until_a_newer_version_s
     assert master.core.on_group(news(version=8), 600) == [ConfirmMoved(150), Acknowledge(150)]
 
 
+def test_r7_a_member_that_says_goodbye_counts_until_the_controller_has_written() -> None:
+    """So no send waits for that write; and it does not come back before it opens another session."""
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.follow("C")
+    assert proposals(master.core.on_frame("C", Goodbye(KEY, EPOCH, 1), 2)) == [(7, "AB")]
+    master.write(150)
+    assert master.ack("B", 150) == []
+    assert master.ack("C", 150) == [ConfirmMoved(150), Acknowledge(150)]
+    master.core.on_group(news(version=8, in_sync="AB"), 3)
+    master.write(200)
+    assert proposals(master.ack("C", 200)) == []
+    assert proposals(master.core.on_tick(5)) == []
+    assert master.ack("B", 200) == [ConfirmMoved(200), Acknowledge(200)]
+    master.open("C", session=2, end=200)
+    assert proposals(master.core.on_tick(6)) == [(8, "ABC")]
+
+
+def test_a_master_that_hands_over_takes_nothing_new_and_confirms_what_it_has() -> None:
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.follow("C")
+    master.write(150)
+    assert (master.core.takes_writes, master.core.is_confirmed) == (True, False)
+    master.core.hand_over(is_begun=True)
+    assert (master.core.takes_writes, master.core.serves_state) == (False, False)
+    assert master.core.on_group(news(version=8, in_sync="ABC"), 1) == []
+    assert not master.core.takes_writes
+    master.ack("B", 150)
+    assert master.ack("C", 150) == [ConfirmMoved(150), Acknowledge(150)]
+    assert master.core.is_confirmed
+    master.core.hand_over(is_begun=False)
+    assert (master.core.takes_writes, master.core.serves_state) == (True, True)
+    master.core.on_group(news(version=9, in_sync="A"), 2)
+    master.write(200)
+    assert master.core.is_confirmed, "it cannot be: too few are in sync"
+
+
 def test_v6_an_older_version_is_not_adopted() -> None:
     master = Master(news(version=9, in_sync="ABC"))
     master.follow("B")

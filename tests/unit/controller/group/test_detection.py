@@ -24,6 +24,7 @@ from zenitmq.model.errors import (
     MasterStillAlive,
     NotElectable,
     NotGroupMaster,
+    ReplicaDrains,
     ReplicaGroupNotFound,
     ReplicaNotAlive,
     StaleEpoch,
@@ -600,3 +601,68 @@ def test_one_that_was_passed_over_comes_back_after_a_while() -> None:
     story.pass_ms(PASSED_OVER_MS)
     story.silent = {"b"}
     assert elect_and_tell(story, story.pass_ms(DEAD_AFTER_MS + 500)) == "a"
+
+
+# ---- replicas that drain
+
+
+def test_a_master_that_drains_is_replaced_by_the_longest_log_in_sync_and_stays_in_sync() -> None:
+    story = Group(group(), ends={"a": 2000, "b": 1500, "c": 2000})
+    story.facts["a"] = {"drains": True}
+    effects = story.beat()
+    assert elections(effects) == [("c", 7)]
+    (write,) = [effect for effect in effects if isinstance(effect, WriteGroup)]
+    assert (write.why, write.node.epoch, write.node.in_sync) == ("master a drains", 2, ("a", "b", "c"))
+    story.written(write.node)
+    assert elections(story.pass_ms(20_000)) == []
+
+
+def test_two_that_drain_do_not_pass_the_group_to_and_fro() -> None:
+    story = Group(group(in_sync="ab"))
+    story.facts["b"] = {"drains": True}
+    story.beat()
+    story.facts["a"] = {"drains": True}
+    assert elections(story.pass_ms(20_000)) == []
+    del story.facts["b"]
+    assert elections(story.pass_ms(500)) == [("b", 7)]
+
+
+@pytest.mark.parametrize("hindered", [{"no_room_ms": 1}, {"sync_pending_ms": 1000}, {"drains": True}])
+def test_who_could_not_do_better_does_not_take_over_from_a_master_that_drains(hindered: dict[str, int]) -> None:
+    story = Group(group(in_sync="ab"))
+    story.facts["b"] = hindered
+    story.beat()
+    story.facts["a"] = {"drains": True}
+    assert elections(story.pass_ms(5_000)) == []
+
+
+def test_a_replica_that_drains_is_elected_if_nobody_else_can_be() -> None:
+    story = Group(group(), ends={"b": 900, "c": 2000})
+    story.facts["c"] = {"drains": True}
+    story.silent = {"a"}
+    assert elections(story.pass_ms(3000)) == [("b", 7)]
+    story = Group(group(), ends={"c": 2000})
+    story.facts["c"] = {"drains": True}
+    story.silent = {"a", "b"}
+    assert elections(story.pass_ms(3000)) == [("c", 7)]
+
+
+def test_an_operator_elects_a_replica_that_drains_by_force_only() -> None:
+    story = Group(group(), ends={"b": 2000})
+    story.facts["b"] = {"drains": True}
+    story.beat()
+    with pytest.raises(ReplicaDrains, match="--undo"):
+        story.detection.operator_election(ElectMaster(GROUP, 7, "b"), story.now_ms)
+    assert story.detection.operator_election(ElectMaster(GROUP, 7), story.now_ms).node.master == "c"
+    assert story.detection.operator_election(ElectMaster(GROUP, 7, "b", True), story.now_ms).node.master == "b"
+
+
+def test_a_process_that_was_started_anew_does_not_drain_any_more() -> None:
+    story = Group(group())
+    story.facts["b"] = {"drains": True}
+    story.beat()
+    again = replace(story.known.node, replicas=(replica("a"), replica("b", starts=2), replica("c")))
+    story.facts.clear()
+    story.written(again)
+    story.beat()
+    assert story.detection.operator_election(ElectMaster(GROUP, 8, "b"), story.now_ms).node.master == "b"
