@@ -112,6 +112,12 @@ def add_context_option(command: Any) -> None:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MetricsTokenFile = Annotated[
+    str,
+    typer.Option(
+        "--metrics-token-file", metavar="FILE", help="With the tokens of which a scrape must bring one, a line each."
+    ),
+]
 Namesrv = Annotated[
     str | None,
     typer.Option(

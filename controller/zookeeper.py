@@ -35,7 +35,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Auth
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
-from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from ..model.clock import monotonic_ms
 from ..model.errors import InvalidParameter, SightingsDamaged, ZooKeeperUnavailable
@@ -77,6 +77,8 @@ RECORDS_MAX: Final = 10_000
 REMEMBER_TRIES: Final = 5
 """Another controller may store a sighting at the same time, when two believe that they lead."""
 _SEQUENCE_DIGITS: Final = 10
+_SHARED_FOLDER: Final = "/zenit"
+_ADD_ONE: Final = make_acl("world", "anyone", read=True, create=True)
 
 _NO_ANSWER: Final = (
     KazooTimeoutError,
@@ -140,6 +142,7 @@ class ZooKeeperStore:
             self._client.start(timeout=self._timeout_ms / 1000)
             self._make_folders()
             if self._only_us is not None:
+                self._share(self._only_us)
                 self._take_possession(self._root)
         except KazooTimeoutError:
             self.__exit__()
@@ -365,15 +368,32 @@ class ZooKeeperStore:
         BadVersionError as they are.
         """
         try:
+            return self._ask_where_others_own(what, end_ms, method, *args, **options)
+        except NoAuthError as error:
+            raise ZooKeeperUnavailable(what, "the nodes are another user's: look at zookeeper_login") from error
+
+    def _ask_where_others_own(
+        self, what: str, end_ms: int, method: Callable[..., Any], *args: Any, **options: Any
+    ) -> Any:
+        """The same; raises NoAuthError as it is, too."""
+        try:
             return method(*args, **options).get(timeout=max(1, end_ms - monotonic_ms()) / 1000)
-        except (NoNodeError, NodeExistsError, BadVersionError):
+        except (NoNodeError, NodeExistsError, BadVersionError, NoAuthError):
             raise
         except _NO_ANSWER as error:
             raise ZooKeeperUnavailable(what, f"no answer ({type(error).__name__})") from error
-        except NoAuthError as error:
-            raise ZooKeeperUnavailable(what, "the nodes are another user's: look at zookeeper_login") from error
         except KazooException as error:
             raise ZooKeeperUnavailable(what, f"refused ({type(error).__name__})") from error
+
+    def _share(self, only_us: list[ACL]) -> None:
+        """The folder of all clusters, if it is open to everybody: others may see which there are and add theirs, but delete
+        none and change no right. Whoever closes it further by hand is not overruled."""
+        end_ms, what = self._deadline_ms(), f"share {_SHARED_FOLDER}"
+        with contextlib.suppress(NoAuthError):  # an operator has closed it
+            present, _ = self._ask_where_others_own(what, end_ms, self._client.get_acls_async, _SHARED_FOLDER)
+            if present == OPEN_ACL_UNSAFE:
+                rights = [*only_us, _ADD_ONE]
+                self._ask_where_others_own(what, end_ms, self._client.set_acls_async, _SHARED_FOLDER, rights)
 
     def _take_possession(self, path: str) -> None:
         """Nodes that were made while ZooKeeper was open to everybody become ours alone, from the root on."""
@@ -393,9 +413,12 @@ class ZooKeeperStore:
         parts = path.split("/")[1:]
         for count in range(1, len(parts) + 1):
             folder = "/" + "/".join(parts[:count])
+            what, end_ms = f"create {folder}", self._deadline_ms()
+            if self._ask(what, end_ms, self._client.exists_async, folder) is not None:
+                continue  # asked first: who may create nothing in /zenit is refused even where there is nothing to create
             with contextlib.suppress(NodeExistsError):
-                shared = OPEN_ACL_UNSAFE if count == 1 else None  # /zenit is for other clusters too
-                self._ask(f"create {folder}", self._deadline_ms(), self._client.create_async, folder, b"", acl=shared)
+                shared = OPEN_ACL_UNSAFE if count == 1 else None  # `_share` says what others may
+                self._ask(what, end_ms, self._client.create_async, folder, b"", acl=shared)
 
     def _children(self, path: str, watch: Callable[[WatchedEvent], None] | None, end_ms: int) -> list[str]:
         self._ask(f"list {path}", end_ms, self._client.sync_async, path)

@@ -17,7 +17,12 @@ class MetricsConfig:
     bind: str = setting(
         OFF,
         "host:port to serve metrics and health at, port 0 = a free one; empty = nowhere. Who reaches it can read the names of"
-        " topics and groups, without a password",
+        " topics and groups, without a password if there is no token_file",
+    )
+    token_file: str = setting(
+        "",
+        "path of a file, mode 600, with the tokens of which a scrape must bring one (Authorization: Bearer TOKEN), a line each;"
+        " empty = none is asked for. /livez and /readyz stay open. It is read again when it has changed",
     )
     compat: str = setting(
         "",

@@ -4,6 +4,7 @@
     /metrics/detail        what concerns single queues of one topic: ?topic=NAME
     /livez, /readyz        200 or 503, and why
 
+With a file of tokens a scrape must bring one; who asks for health, such as an orchestrator, needs none.
 It is open before the process is: the subject is put in once there is one (`serve`). Its readers are called in the server's
 thread; what they read belongs to the loop, which never waits for them.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, Self
 
 from ..model.clock import monotonic_ms, thread_cpu_ns
+from .bearer_tokens import BearerTokens
 from .config import MetricsConfig
 from .family import Labels, Reading
 from .http_request import HttpRequest
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 ROCKETMQ: Final = "rocketmq"
 OPEN_METRICS_NAME: Final = "application/openmetrics-text"
+UNAUTHORIZED: Final = "a token of metrics.token_file is wanted: Authorization: Bearer TOKEN\n"
 INDEX: Final = "/metrics\n/metrics/detail?topic=NAME\n/livez\n/readyz\n"
 
 
@@ -58,8 +61,9 @@ class MetricsEndpoint:
     """A context manager; closed, it serves no longer."""
 
     def __init__(self, config: MetricsConfig, *, version: str, kernel: str, has_readiness: bool = True) -> None:
-        """`config.bind` is not empty. Raises ConfigError if it cannot be bound."""
+        """`config.bind` is not empty. Raises ConfigError if it cannot be bound, KeyFileRefused for the file of tokens."""
         self._config = config
+        self._tokens = BearerTokens(config.token_file) if config.token_file else None
         self._process = ProcessReader(version=version, kernel=kernel)
         self._has_readiness = has_readiness
         self._subject: Subject | None = None
@@ -83,6 +87,8 @@ class MetricsEndpoint:
 
     def _answer(self, request: HttpRequest) -> HttpAnswer:
         subject = self._subject
+        if request.path.startswith("/metrics") and not self._may_read(request):
+            return HttpAnswer(401, (UNAUTHORIZED,))
         match request.path:
             case "/metrics":
                 return self._metrics(subject, request)
@@ -97,6 +103,9 @@ class MetricsEndpoint:
             case "/":
                 return HttpAnswer(200, (INDEX,))
         return HttpAnswer(404, ("no such page; there are:\n", INDEX))
+
+    def _may_read(self, request: HttpRequest) -> bool:
+        return self._tokens is None or self._tokens.accepts(request.authorization)
 
     def _metrics(self, subject: Subject | None, request: HttpRequest) -> HttpAnswer:
         begun_ns = thread_cpu_ns()

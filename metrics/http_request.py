@@ -9,6 +9,7 @@ What is anything else gets the status that says so. A head has at most HEAD_BYTE
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,7 @@ METHODS: Final = ("GET", "HEAD")
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
@@ -42,12 +44,13 @@ class BadHttpRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """`path`: without the query. `accept`: the header, "" where there is none."""
+    """`path`: without the query. `accept`, `authorization`: the headers, "" where there is none."""
 
     path: str
     query: dict[str, str]
     accept: str
     is_head: bool
+    authorization: str = field(default="", repr=False)
 
 
 def decode_head(head: bytes) -> HttpRequest:
@@ -72,7 +75,9 @@ def decode_head(head: bytes) -> HttpRequest:
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
         raise BadHttpRequest(400, "a request without a body is expected")
     path, _, query = target.partition("?")
-    return HttpRequest(path, _parameters(query), headers.get("accept", ""), method == "HEAD")
+    return HttpRequest(
+        path, _parameters(query), headers.get("accept", ""), method == "HEAD", headers.get("authorization", "")
+    )
 
 
 def _header(line: str) -> tuple[str, str]:
@@ -91,11 +96,13 @@ def _parameters(query: str) -> dict[str, str]:
 
 def encode_answer_head(status: int, content_type: str, size_bytes: int) -> bytes:
     """The head of an answer; the connection ends behind its body."""
+    asks = ("WWW-Authenticate: Bearer",) if status == 401 else ()
     lines = (
         f"HTTP/1.1 {status} {REASONS[status]}",
         f"Content-Type: {content_type}",
         f"Content-Length: {size_bytes}",
         "Cache-Control: no-store",
         "Connection: close",
+        *asks,
     )
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ...model.events.log_lines import TEXT_FORMAT
-from ..options import Namesrv
+from ..options import MetricsTokenFile, Namesrv
 from ..roles import measured, stop_on_signals
 
 
@@ -22,6 +22,7 @@ def canary(
     metrics_bind: Annotated[
         str, typer.Option("--metrics-bind", metavar="HOST:PORT", help="Where its metrics and health are served.")
     ] = "127.0.0.1:9890",
+    metrics_token_file: MetricsTokenFile = "",
     namesrv: Namesrv = None,
 ) -> None:
     """Send a message through each replica group each second, and serve how long it takes to come back.
@@ -34,7 +35,7 @@ def canary(
 
     logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=TEXT_FORMAT, force=True)
     try:
-        config = MetricsConfig(bind=metrics_bind)
+        config = MetricsConfig(bind=metrics_bind, token_file=metrics_token_file)
     except ConfigError as error:
         raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint="--metrics-bind") from None
     with measured(config) as endpoint, Canary(namesrv) as sender:

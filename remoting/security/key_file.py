@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from ...model.errors import InvalidParameter, KeyFileRefused
 from ...model.plain_dataclass import dataclass
+from ...model.security.guarded_file import PRIVATE, read_guarded
 from ...model.security.principals import check_public_key
-from .guarded_file import PRIVATE, read_guarded
 
 FILE_BYTES_MAX: Final = 64 * 1024
 SERVERS_MAX: Final = 1024

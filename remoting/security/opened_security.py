@@ -14,9 +14,9 @@ from ...model.events.table import LOGIN_REFUSED
 from ...model.events.telling import tell
 from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessTable
+from ...model.security.guarded_file import NOT_WRITTEN_BY_OTHERS, read_guarded
 from ...model.security.trusted_file import TEXT_MAX, StaticRow, parse_trusted
 from .door import Door
-from .guarded_file import NOT_WRITTEN_BY_OTHERS, read_guarded
 from .key_file import KeyFile, read_key_file
 from .key_ring import KeyRing
 from .refused_rights import RefusedRights

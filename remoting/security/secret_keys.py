@@ -11,8 +11,8 @@ import secrets
 from typing import Final
 
 from ...model.errors import KeyFileRefused
+from ...model.security.guarded_file import PRIVATE, read_guarded
 from ...model.security.sealed_secrets import KEY_BYTES
-from .guarded_file import PRIVATE, read_guarded
 
 KEYS_MAX: Final = 2
 FILE_BYTES_MAX: Final = 4096

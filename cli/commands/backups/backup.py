@@ -10,7 +10,7 @@ import typer
 
 from ....model.clock import now_ms
 from ....model.events.log_lines import TEXT_FORMAT
-from ...options import Json, parse_duration, parse_pairs, usage_of_values
+from ...options import Json, MetricsTokenFile, parse_duration, parse_pairs, usage_of_values
 from ...output import note, print_facts, print_table, readable_bytes, readable_time, show
 from ...progress import bytes_progress
 from ...roles import measured, stop_on_signals
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ....deploy.backup.backup import BackupRules
     from ....deploy.backup.target import BackupTarget
     from ....deploy.backup.uploads import BackupFigures
+    from ....metrics.config import MetricsConfig
 
 TargetAddress = Annotated[
     str, typer.Argument(metavar="TARGET", help="A directory, or a bucket: s3://NAME/PREFIX, gs://..., az://...")
@@ -71,6 +72,7 @@ def run(
         str,
         typer.Option("--metrics-bind", metavar="HOST:PORT", help="With --follow: where metrics and health are served."),
     ] = "",
+    metrics_token_file: MetricsTokenFile = "",
     option: TargetOptions = None,
     as_json: Json = False,
 ) -> None:
@@ -88,7 +90,7 @@ def run(
     backup = Backup(source, to, check_group(group), rules)
     if follow:
         logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=TEXT_FORMAT, force=True)
-        _follow(backup, to, group, source.look().cluster_id, tail_ms, metrics_bind)
+        _follow(backup, to, group, source.look().cluster_id, tail_ms, _measured_at(metrics_bind, metrics_token_file))
         return
     with bytes_progress("backup") as report:
         figures = backup.run(with_tail=True, report=report)
@@ -109,15 +111,19 @@ def _never() -> Any:
     raise typer.BadParameter("'': expected a duration", param_hint="--tail-every")
 
 
-def _follow(backup: Any, target: BackupTarget, group: str, cluster: str, tail_ms: int, metrics_bind: str) -> None:
-    from ....deploy.backup.following import Following
+def _measured_at(bind: str, token_file: str) -> MetricsConfig:
     from ....metrics.config import MetricsConfig
     from ....model.errors import ConfigError
 
     try:
-        config = MetricsConfig(bind=metrics_bind)
+        return MetricsConfig(bind=bind, token_file=token_file)
     except ConfigError as error:
         raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint="--metrics-bind") from None
+
+
+def _follow(backup: Any, target: BackupTarget, group: str, cluster: str, tail_ms: int, config: MetricsConfig) -> None:
+    from ....deploy.backup.following import Following
+
     following = Following(backup, cluster=cluster, group=group, target=target.name, tail_ms=tail_ms)
     with measured(config) as endpoint:
         stop_on_signals(following.stop)

@@ -61,3 +61,10 @@ def test_the_head_of_an_answer() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nCache-Control: no-store\r\n"
         b"Connection: close\r\n\r\n"
     )
+
+
+def test_a_token_is_taken_and_never_shown() -> None:
+    request = decode_head(b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer abc def ")
+    assert request.authorization == "Bearer abc def"
+    assert "abc" not in repr(request)
+    assert b"\r\nWWW-Authenticate: Bearer\r\n" in encode_answer_head(401, "text/plain", 0)
