@@ -248,8 +248,9 @@ def test_every_request_has_a_shape() -> None:
 def test_every_error_survives_the_wire(code: int) -> None:
     cls = error_classes()[code]
     samples = {"int": 41, "str": "fact", "object": "value"}
-    kinds = [note for name, note in getattr(cls.__init__, "__annotations__", {}).items() if name != "return"]
-    error = cls(*(samples[kind] for kind in kinds)) if kinds else cls("plain")
+    notes = getattr(cls.__init__, "__annotations__", {})
+    kinds = [note for name, note in notes.items() if name != "return"]
+    error = cls(*(samples[kind] for kind in kinds)) if notes else cls("plain")
     opaque, decoded = decode_reply(encode_error(error, 8), Done)
     assert opaque == 8
     assert type(decoded) is cls
