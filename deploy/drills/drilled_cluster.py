@@ -168,13 +168,11 @@ class DrilledCluster:
 
     def master(self) -> ProcessRecord:
         """The master of the target group. Raises RequestTimeout if there is none for too long."""
-        self._wait(lambda: self.group()["master"] is not None, "the group has a master")
-        return self.process(self.group()["master"])
+        return self._wait_master(lambda name: name is not None, "the group has a master")
 
     def next_master(self, old: str, timeout_ms: int) -> ProcessRecord:
         """The master that takes over from `old`. Raises RequestTimeout."""
-        self._wait(lambda: self.group()["master"] not in (None, old), f"another leads than {old}", timeout_ms)
-        return self.master()
+        return self._wait_master(lambda name: name not in (None, old), f"another leads than {old}", timeout_ms)
 
     def slaves(self) -> list[ProcessRecord]:
         """The running replicas of the target group, without the master."""
@@ -235,7 +233,7 @@ class DrilledCluster:
         A replica that copies a long log may take longer, as long as it makes progress.
         """
         self._wait(
-            lambda: all(_is_healthy(group, self.replicas) for group in self.all_groups()),
+            lambda groups: all(_is_healthy(group, self.replicas) for group in groups),
             "every replica is in sync",
             timeout_ms,
             _lag_bytes,
@@ -243,23 +241,32 @@ class DrilledCluster:
 
     def wait_level(self, timeout_ms: int = HEALTHY_MS) -> None:
         """Waits, without load, until every replica has the same log and knows it confirmed. Raises RequestTimeout."""
-        self._wait(lambda: all(map(_is_level, self.all_groups())), "all replicas hold the same", timeout_ms)
+        self._wait(lambda groups: all(map(_is_level, groups)), "all replicas hold the same", timeout_ms)
+
+    def _wait_master(
+        self, fits: Callable[[str | None], bool], what: str, timeout_ms: int = HEALTHY_MS
+    ) -> ProcessRecord:
+        groups = self._wait(lambda groups: fits(groups[self.aim]["master"]), what, timeout_ms)
+        return self.process(groups[self.aim]["master"])
 
     def _wait(
         self,
-        condition: Callable[[], bool],
+        condition: Callable[[list[Group]], bool],
         what: str,
         timeout_ms: int = HEALTHY_MS,
         left: Callable[[Group], int] = lambda _: 0,
-    ) -> None:
-        """Waits for a condition. The time starts again whenever what is `left` to do is a tenth less than ever before."""
+    ) -> list[Group]:
+        """Waits for a condition of all groups; returns them as they are then.
+
+        The time starts again whenever what is `left` to do is a tenth less than ever before.
+        """
         deadline_ms = monotonic_ms() + timeout_ms
         least: float = math.inf
         while True:
             try:
-                if condition():
-                    return
                 groups = self.all_groups()
+                if condition(groups):
+                    return groups
                 stands = " | ".join(map(_standing, groups))
                 if (now_left := sum(map(left, groups))) < 0.9 * least:
                     least = now_left

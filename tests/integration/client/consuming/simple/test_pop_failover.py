@@ -91,11 +91,17 @@ def send(cluster: LocalCluster, topic: str) -> None:
 
 
 def asking(cluster: LocalCluster, client: RemotingClient) -> Callable[[commands.Request], Any]:
+    known: list[str] = []  # the master's address, until somebody hears nothing from there
+
     def ask(request: commands.Request) -> Any:
         """Of the master; None if it does not answer."""
         try:
-            return client.call(cluster.process(cluster.master).address, request, timeout_ms=2_000)
+            address = known[0] if known else cluster.process(cluster.master).address
+            answer = client.call(address, request, timeout_ms=2_000)
+            known[:] = [address]
+            return answer
         except (ZenitError, KeyError, TypeError):
+            known.clear()
             threading.Event().wait(0.05)
             return None
 
