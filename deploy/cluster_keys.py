@@ -41,7 +41,7 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
     if not os.path.exists(secrets_key):
         write_text(secrets_key, new_secret_key() + "\n", mode=0o600)
     rows = [StaticRow(User(ADMINISTRATOR, (_public(record, ADMINISTRATOR),), UserKind.SUPER))]
-    servers: dict[str, str] = {}
+    servers: dict[str, tuple[str, ...]] = {}
     yet = tuple(process for process in expected if record.find(process.role, process.name) is None)
     for process in (*record.processes, *yet):
         if process.role == ZOOKEEPER:
@@ -51,7 +51,7 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
         server = User(process.name, (public,), UserKind.SERVER, binding=Binding(record.cluster, group, process.name))
         rows.append(StaticRow(server, () if is_broker else (process.address,)))
         if not is_broker:
-            servers[process.address] = public
+            servers[process.address] = (public,)
     write_text(os.path.join(record.keys, TRUSTED_FILE), encode_trusted(rows))
     brokers = (process.name for process in (*record.processes, *yet) if process.role == BROKER)
     for name in (ADMINISTRATOR, *brokers):
@@ -65,7 +65,7 @@ def administrator(record: ClusterRecord) -> RemotingClient:
     if not record.keys:
         return RemotingClient()
     servers = {
-        process.address: _public(record, process.name) for process in record.processes if process.role != ZOOKEEPER
+        process.address: (_public(record, process.name),) for process in record.processes if process.role != ZOOKEEPER
     }
     return RemotingClient(keys=KeyRing(_key(record, ADMINISTRATOR).pair, servers))
 

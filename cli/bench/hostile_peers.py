@@ -136,7 +136,7 @@ def knock(record: ClusterRecord, tries: int, draw: random.Random, real: bytes) -
 def pester(record: ClusterRecord, tries: int, draw: random.Random, pair: Any) -> int:
     """Sends `tries` frames as a user who may do nothing; how many of them were answered."""
     servers = [process for process in record.processes if process.role != ZOOKEEPER]
-    fixed = {process.address: read_key_file(key_path(record, process.name)).pair.public for process in servers}
+    fixed = {process.address: (read_key_file(key_path(record, process.name)).pair.public,) for process in servers}
     sent = answered = 0
     real = encode_request(GetRoute(TOPIC), 7, timeout_ms=1000)
     codes = sorted(REQUESTS)

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from ...model.clock import monotonic_ms
 from ...model.errors import (
     ConnectionLost,
+    HandshakeFailed,
     InvalidParameter,
     NoRoute,
     RequestTimeout,
@@ -72,7 +73,7 @@ class NameServers:
                     break
                 try_ms = max(1, left_ms // (len(self.addresses) - step))
                 try:
-                    reply, payload = await waits.call(address, request, timeout_ms=try_ms)
+                    reply, payload = await _call(waits, address, request, try_ms)
                 except TopicNotFound as error:
                     failure = failure if isinstance(failure, (WrongCluster, NoRoute)) else error
                 except NoRoute as error:
@@ -95,3 +96,15 @@ class NameServers:
             raise failure or RequestTimeout(f"{type(request).__name__} to {self.preferred}", timeout_ms)
         finally:  # the error refers to this frame and so to all callers: they would stay until a garbage collection
             del failure
+
+
+async def _call(waits: Waits, address: str, request: RequestFor[_Reply], timeout_ms: int) -> tuple[_Reply, bytes]:
+    """A handshake that fails is tried once more: while a server's key is changed, it may have the other one that we know."""
+    deadline_ms = monotonic_ms() + timeout_ms
+    try:
+        return await waits.call(address, request, timeout_ms=timeout_ms)
+    except HandshakeFailed:
+        left_ms = deadline_ms - monotonic_ms()
+        if left_ms <= 0:
+            raise
+    return await waits.call(address, request, timeout_ms=left_ms)

@@ -28,6 +28,8 @@ class Action(enum.Enum):
     SERVE = "serve"
     """Take part as a name server, broker or controller. No policy gives it: servers have it."""
 
+    __hash__ = object.__hash__  # Enum's own is a Python call, and each check of a right hashes
+
 
 class Resource(enum.Enum):
     """The kinds of things on which rights are given."""
@@ -42,6 +44,8 @@ class Resource(enum.Enum):
     """To come for others, whose signatures the servers check."""
     REPLICA = "replica"
     """A replica, as "broker name/its name", or a whole group, as "broker name": the server must be it. No policy names it."""
+
+    __hash__ = object.__hash__
 
 
 LISTED: Final = "*"

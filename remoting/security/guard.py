@@ -5,7 +5,7 @@ Cost where the decision is known: a dictionary access for the user and one for e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from ...model.errors import AccessDenied
@@ -63,29 +63,27 @@ class Guard:
             return Refusal(
                 key, user.name if user is not None else UNKNOWN, address, type(request).__name__, None, "", None
             )
+        decide = self.table.decide
         for right in request.needs:
             if right.field == LISTED:
                 continue
             for name in self._names(right, request):
-                decision = self.table.decide(user, right.action, right.resource, name, address)
+                decision = decide(user, right.action, right.resource, name, address)
                 if not decision.allowed:
                     return Refusal(key, user.name, address, type(request).__name__, right, name, decision)
         return None
 
-    def _names(self, right: Right, request: Request) -> Iterator[str]:
+    def _names(self, right: Right, request: Request) -> Iterable[str]:
         """The names of what the request is about: one, or as many as its field lists."""
         if right.resource is Resource.REPLICA:
             group = getattr(request, right.field) if right.field else self._group
-            yield f"{group}/{getattr(request, right.replica_field)}" if right.replica_field else group
-        elif not right.field:
-            yield ""
-        else:
-            value = getattr(request, right.field)
-            if isinstance(value, str):
-                if value or not right.is_optional:
-                    yield value
-            else:
-                yield from {_first(each) for each in value}
+            return (f"{group}/{getattr(request, right.replica_field)}" if right.replica_field else group,)
+        if not right.field:
+            return ("",)
+        value = getattr(request, right.field)
+        if isinstance(value, str):
+            return (value,) if value or not right.is_optional else ()
+        return {_first(each) for each in value}
 
 
 def _first(element: object) -> str:

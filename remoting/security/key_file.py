@@ -7,6 +7,7 @@
 
     [servers]
     "127.0.0.1:9876" = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
+    "127.0.0.2:9876" = ["<its new key>", "<the old one>"]    # while it is changed
 
 Keys are CURVE keys as Z85 text of 40 characters (ZeroMQ RFC 26 and 32). `servers`: the public keys of the name servers, which
 tell those of all other servers.
@@ -24,7 +25,7 @@ from typing import Any, Final
 from ...model.errors import InvalidParameter, KeyFileRefused
 from ...model.plain_dataclass import dataclass
 from ...model.security.guarded_file import PRIVATE, read_guarded
-from ...model.security.principals import check_public_key
+from ...model.security.principals import KEYS_MAX, check_public_key
 
 FILE_BYTES_MAX: Final = 64 * 1024
 SERVERS_MAX: Final = 1024
@@ -40,11 +41,11 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """What a key file says. `servers`: {"host:port": public key}."""
+    """What a key file says. `servers`: {"host:port": its public keys, the newest first}."""
 
     user: str
     pair: KeyPair
-    servers: Mapping[str, str]
+    servers: Mapping[str, tuple[str, ...]]
 
 
 def parse_key_file(text: str, path: str) -> KeyFile:
@@ -62,7 +63,7 @@ def parse_key_file(text: str, path: str) -> KeyFile:
             path, f'[servers] is no table of "host:port" = "public key" with at most {SERVERS_MAX} rows'
         )
     pair = KeyPair(_key(document, "public", path), _key(document, "secret", path))
-    return KeyFile(_text(document, "user", path), pair, {at: _key(servers, at, path) for at in servers})
+    return KeyFile(_text(document, "user", path), pair, {at: _keys(servers, at, path) for at in servers})
 
 
 def key_file_text(key: KeyFile) -> str:
@@ -74,7 +75,7 @@ def key_file_text(key: KeyFile) -> str:
         f'secret = "{key.pair.secret}"',
         "",
         "[servers]",
-        *(f'"{address}" = "{public}"' for address, public in key.servers.items()),
+        *(f'"{address}" = {_listed(keys)}' for address, keys in key.servers.items()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -132,6 +133,21 @@ def _text(document: Mapping[str, Any], name: str, path: str) -> str:
     if not isinstance(value, str) or not value or '"' in value or not value.isprintable():
         raise KeyFileRefused(path, f"it has no {name}; `zenit key new` makes a whole one")
     return value
+
+
+def _keys(servers: Mapping[str, Any], address: str, path: str) -> tuple[str, ...]:
+    given = servers[address] if isinstance(servers[address], list) else [servers[address]]
+    if not 1 <= len(given) <= KEYS_MAX:
+        raise KeyFileRefused(
+            path, f"{address[:64]!r} has {len(given)} keys: a server has one, or two while it is changed"
+        )
+    return tuple(_key({address: each}, address, path) for each in given)
+
+
+def _listed(keys: tuple[str, ...]) -> str:
+    """In TOML."""
+    quoted = [f'"{each}"' for each in keys]
+    return quoted[0] if len(quoted) == 1 else f"[{', '.join(quoted)}]"
 
 
 def _key(document: Mapping[str, Any], name: str, path: str) -> str:

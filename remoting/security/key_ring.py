@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ...model.errors import ServerKeyUnknown
+from ...model.security.principals import KEYS_MAX
 from .key_file import KeyFile, KeyPair
 
 ADDRESSES_MAX: Final = 100_000
@@ -24,9 +25,9 @@ Finder = Callable[[str], tuple[str, ...]]
 class KeyRing:
     """`pair`: our own. `servers`: keys that are known from the start, by address; nothing that is told replaces them."""
 
-    def __init__(self, pair: KeyPair, servers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, pair: KeyPair, servers: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.pair = pair
-        self._fixed: dict[str, tuple[str, ...]] = {address: (key,) for address, key in (servers or {}).items()}
+        self._fixed = dict(servers or {})
         self._told: dict[str, tuple[str, ...]] = {}
         self._turns: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -41,15 +42,20 @@ class KeyRing:
         return cls(key.pair, key.servers)
 
     def learn(self, servers: Iterable[tuple[str, str]]) -> None:
-        """(address, public key) as a name server tells them."""
+        """(address, public key) as a name server tells them: of each address all keys, the newest last. What was told of it
+        before counts no more: a key that was replaced may be in wrong hands."""
+        told: dict[str, tuple[str, ...]] = {}
+        for address, key in servers:
+            others = (each for each in told.get(address, ()) if each != key)
+            told[address] = (key, *others)[:KEYS_MAX]
         with self._lock:
-            for address, key in servers:
-                known = self._told.get(address, ())
-                if key not in known:
-                    if len(self._told) >= ADDRESSES_MAX:
-                        self._told.clear()
-                    self._told[address] = (key, *known)[:2]
-                    self._turns.pop(address, None)
+            for address, keys in told.items():
+                if self._told.get(address) == keys:
+                    continue
+                if len(self._told) >= ADDRESSES_MAX:
+                    self._told.clear()
+                self._told[address] = keys
+                self._turns.pop(address, None)
 
     def fix(self, address: str, key: str) -> None:
         """A key that is known from elsewhere, for an address at which nobody was expected."""

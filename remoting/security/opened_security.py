@@ -49,7 +49,7 @@ def server_ring(key: KeyFile, rows: tuple[StaticRow, ...]) -> KeyRing:
     that a name server's key is changed in one file."""
     told = server_keys(rows)
     named = {address for address, _ in told}
-    ring = KeyRing(key.pair, {address: public for address, public in key.servers.items() if address not in named})
+    ring = KeyRing(key.pair, {address: keys for address, keys in key.servers.items() if address not in named})
     ring.learn(told)
     return ring
 

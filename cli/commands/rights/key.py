@@ -1,4 +1,4 @@
-"""`zenit key new | show | rotate | secrets`: the files with which users and servers prove who they are."""
+"""`zenit key new | show | rotate | trust | secrets`: the files with which users and servers prove who they are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     key_app.command("new")(new)
     key_app.command("show")(show_key)
     key_app.command("rotate")(rotate)
+    key_app.command("trust")(trust)
     key_app.command("secrets")(new_secrets_key)
     app.add_typer(key_app, name="key")
 
@@ -49,7 +50,7 @@ def new(
 
     with usage_of_values():
         check_user(User(user, ()))
-    known = dict(map(_server, servers)) if servers is not None else _own_servers()
+    known = {at: (key,) for at, key in map(_server, servers)} if servers is not None else _own_servers()
     path = _place(out) if out is not None else _own_place(user)
     key = KeyFile(user, new_key_pair(), known)
     write_key_file(path, key)
@@ -89,8 +90,13 @@ def rotate(
     old = read_key_file(path)
     key = replace(old, pair=new_key_pair())
     if trusted is not None:
-        _grant_in_file(os.path.expanduser(trusted), old, key)
-        last = f"when all use the new key, take {old.pair.public} out of {trusted}"
+        places = _grant_in_file(os.path.expanduser(trusted), old, key)
+        told = "".join(
+            f"; tell it to clients that have it: zenit key trust FILE '{at}={key.pair.public}'" for at in places
+        )
+        last = (
+            f"copy {trusted} to every server{told}; when all use the new key, take {old.pair.public} out of {trusted}"
+        )
     else:
         _grant(old, key, namesrv)
         last = f"when all use the new key: zenit user remove-key {old.user} '{old.pair.public}'"
@@ -98,6 +104,35 @@ def rotate(
     write_key_file(path, key, replace=True)
     document = _document(path, key) | {"old_public": old.pair.public, "old_path": f"{path}.old", "next": last}
     show(document, as_json, lambda: print_facts(document))
+
+
+def trust(
+    file: File,
+    server: Annotated[
+        str,
+        typer.Argument(metavar="HOST:PORT=PUBLIC", help="A name server, and a public key that it has or will have."),
+    ],
+    only: Annotated[bool, typer.Option("--only", help="Its other keys count no more.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take a name server by one more key, beside the one that the file has: its key is being changed.
+
+    Programs read the file when they start. Once they have, the server may come back with either key.
+    """
+    from ....model.security.principals import KEYS_MAX
+    from ....remoting.security.key_file import read_key_file, write_key_file
+
+    path = os.path.expanduser(file)
+    key = read_key_file(path)
+    address, public = _server(server)
+    others = tuple(each for each in key.servers.get(address, ()) if each != public and not only)
+    if len(others) >= KEYS_MAX:
+        raise typer.BadParameter(
+            f"{address} has two keys already: --only takes this one alone", param_hint="HOST:PORT=PUBLIC"
+        )
+    key = replace(key, servers={**key.servers, address: (public, *others)})
+    write_key_file(path, key, replace=True)
+    _print(path, key, as_json)
 
 
 def new_secrets_key(
@@ -139,7 +174,8 @@ def _grant(old: KeyFile, key: KeyFile, namesrv: str | None) -> None:
         admin.put_security_row(replace(user, keys=keys), expected_version=row.version)
 
 
-def _grant_in_file(trusted: str, old: KeyFile, key: KeyFile) -> None:
+def _grant_in_file(trusted: str, old: KeyFile, key: KeyFile) -> tuple[str, ...]:
+    """Returns the addresses of the server."""
     from ....deploy.text_file import write_text
     from ....model.security.principals import KEYS_MAX
     from ....model.security.trusted_file import encode_trusted
@@ -154,7 +190,7 @@ def _grant_in_file(trusted: str, old: KeyFile, key: KeyFile) -> None:
                 )
             rows[place] = replace(row, user=replace(row.user, keys=(key.pair.public, *row.user.keys)))
             write_text(trusted, encode_trusted(rows), mode=0o644)
-            return
+            return row.addresses
     raise typer.BadParameter(f"no user there has the key {old.pair.public}", param_hint="--trusted")
 
 
@@ -182,7 +218,7 @@ def _own_place(user: str) -> str:
     return os.path.join(directory, f"{user}.key")
 
 
-def _own_servers() -> dict[str, str]:
+def _own_servers() -> dict[str, tuple[str, ...]]:
     """The name servers of the caller's own key file; nothing if there is none."""
     from ....client.connection.client_keys import key_path
     from ....client.connection.cluster import name_servers
@@ -193,7 +229,8 @@ def _own_servers() -> dict[str, str]:
 
 
 def _document(path: str, key: KeyFile) -> dict[str, Any]:
-    return {"user": key.user, "public": key.pair.public, "path": path, "servers": dict(key.servers)}
+    servers = {address: keys[0] if len(keys) == 1 else list(keys) for address, keys in key.servers.items()}
+    return {"user": key.user, "public": key.pair.public, "path": path, "servers": servers}
 
 
 def _print(path: str, key: KeyFile, as_json: bool) -> None:

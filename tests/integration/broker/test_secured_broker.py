@@ -62,7 +62,7 @@ class Secured:
         )
         self.served = Served(directory / "store", security=security)
         opened.callback(self.served.close)
-        keys = {self.served.address: BROKER.public}
+        keys = {self.served.address: (BROKER.public,)}
         self._clients = {
             name: opened.enter_context(RemotingClient(keys=KeyRing(pair, keys)))
             for name, pair in (("root", ROOT), ("app", APP))
@@ -296,5 +296,5 @@ def test_the_trusted_file_counts_again_when_it_has_changed(secured: Secured) -> 
     more = StaticRow(User("second", (other.public,), UserKind.SUPER))
     secured.trusted.write_text(encode_trusted((*TRUSTED, more)))
     eventually(lambda: len(secured.ask("root", c.GetSecurityRows()).trusted) == 3)
-    with RemotingClient(keys=KeyRing(other, {secured.served.address: BROKER.public})) as client:
+    with RemotingClient(keys=KeyRing(other, {secured.served.address: (BROKER.public,)})) as client:
         assert client.call(secured.served.address, c.GetTopics(), timeout_ms=5000)

@@ -71,7 +71,7 @@ def opened() -> Iterator[ExitStack]:
 
 
 def client_of(opened: ExitStack, served: Served, pair: Any, *, server_key: str = SERVER.public) -> RemotingClient:
-    keys = KeyRing(pair, {served.loop.address: server_key}) if pair is not None else None
+    keys = KeyRing(pair, {served.loop.address: (server_key,)}) if pair is not None else None
     return opened.enter_context(RemotingClient(keys=keys))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,3 +109,30 @@ def test_the_key_of_secrets_is_a_file_of_its_own(cluster: LocalCluster, tmp_path
     assert len(read_secret_keys(path)) == 1
     with pytest.raises(AssertionError, match="exists already"):
         zenit(cluster, tmp_path, "key", "secrets", "--out", path)
+
+
+def test_a_name_servers_key_is_changed_without_a_pause(cluster: LocalCluster, tmp_path: Path) -> None:
+    keys = Path(cluster.directory, "keys")
+    made = zenit(cluster, tmp_path, "key", "new", "mover", "--out", str(tmp_path / "mover.key"))
+    mover, before = made["path"], str(tmp_path / "before.key")
+    shutil.copy(mover, before)
+    zenit(cluster, tmp_path, "user", "create", "mover", "--key", made["public"])
+    zenit(cluster, tmp_path, "policy", "allow", "mover", "pub", "topic:orders")
+    own, trusted = str(keys / "namesrv-1.key"), str(keys / "trusted.toml")
+    rotated = zenit(cluster, tmp_path, "key", "rotate", own, "--trusted", trusted)
+    asked = f"{cluster.namesrv}={rotated['public']}"
+    assert f"zenit key trust FILE '{asked}'" in rotated["next"]
+    told = zenit(cluster, tmp_path, "key", "trust", mover, asked)
+    assert told["servers"] == {cluster.namesrv: [rotated["public"], rotated["old_public"]]}
+    with pytest.raises(AssertionError, match="--only"):
+        zenit(cluster, tmp_path, "key", "trust", mover, f"{cluster.namesrv}={new_key_pair().public}")
+    for path in (mover, before):  # the name server still has its old key
+        send(cluster, path)
+    cluster.kill("namesrv-1")
+    cluster.restart()
+    send(cluster, mover)
+    with pytest.raises(ZenitError, match="its public key is another one"):
+        send(cluster, before)
+    zenit(cluster, tmp_path, "key", "trust", mover, asked, "--only")
+    assert read_key_file(mover).servers == {cluster.namesrv: (rotated["public"],)}
+    send(cluster, mover)

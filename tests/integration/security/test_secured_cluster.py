@@ -183,7 +183,7 @@ def test_zookeeper_shows_the_cluster_to_nobody_else(cluster: LocalCluster) -> No
 
 def test_a_client_that_expects_another_server_does_not_talk_to_it(cluster: LocalCluster, tmp_path: Path) -> None:
     own = read_key_file(cluster.key())
-    wrong = replace(own, servers=dict.fromkeys(own.servers, new_key_pair().public))
+    wrong = replace(own, servers=dict.fromkeys(own.servers, (new_key_pair().public,)))
     write_key_file(str(tmp_path / "wrong.key"), wrong)
     expected = pytest.raises(HandshakeFailed, match="its public key is another one")
     with Admin(namesrv=cluster.namesrv, key=str(tmp_path / "wrong.key"), timeout=3) as admin, expected:

@@ -19,7 +19,7 @@ from zenitmq.remoting.security.key_file import (
 )
 
 PAIR = KeyPair("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs")
-KEY = KeyFile("billing", PAIR, {"127.0.0.1:9876": "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"})
+KEY = KeyFile("billing", PAIR, {"127.0.0.1:9876": ("Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID",)})
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
@@ -28,6 +28,15 @@ def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
     assert read_key_file(str(path)) == KEY
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(path.parent) == ["billing.key"]
+
+
+def test_a_server_whose_key_is_changed_has_two() -> None:
+    both = KeyFile("billing", PAIR, {"h:1": ("a" * 40, "b" * 40), "h:2": ("c" * 40,)})
+    assert parse_key_file(key_file_text(both), "p") == both
+    for wrong in ("[]", f"[{', '.join(['%r'] * 3)}]" % (("a" * 40,) * 3), "[1]", f'["{"a" * 40}", "x"]'):
+        text = key_file_text(KEY).replace('"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"', wrong)
+        with pytest.raises(KeyFileRefused, match=r"127\.0\.0\.1:9876"):
+            parse_key_file(text, "p")
 
 
 def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:

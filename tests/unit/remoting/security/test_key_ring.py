@@ -13,7 +13,7 @@ PAIR = KeyPair("p" * 40, "s" * 40)
 
 
 def test_nothing_that_is_told_replaces_what_is_known() -> None:
-    keys = KeyRing(PAIR, {"a:1": FIXED})
+    keys = KeyRing(PAIR, {"a:1": (FIXED,)})
     keys.learn([("a:1", NEW), ("b:1", NEW)])
     assert (keys.key_of("a:1"), keys.key_of("b:1")) == (FIXED, NEW)
     keys.fix("b:1", FIXED)
@@ -22,8 +22,7 @@ def test_nothing_that_is_told_replaces_what_is_known() -> None:
 
 def test_while_a_server_changes_its_key_both_are_tried_in_turn() -> None:
     keys = KeyRing(PAIR)
-    keys.learn([("a:1", OLD)])
-    keys.learn([("a:1", NEW)])
+    keys.learn([("a:1", OLD), ("b:1", FIXED), ("a:1", NEW)])
     assert keys.key_of("a:1") == NEW
     keys.on_failed("a:1")
     assert keys.key_of("a:1") == OLD
@@ -34,8 +33,26 @@ def test_while_a_server_changes_its_key_both_are_tried_in_turn() -> None:
     assert keys.key_of("a:1") == "x" * 40
 
 
+def test_a_key_that_was_replaced_counts_no_more() -> None:
+    keys = KeyRing(PAIR)
+    keys.learn([("a:1", OLD), ("b:1", OLD)])
+    keys.learn([("a:1", NEW), ("a:1", NEW)])
+    for _ in range(3):
+        assert (keys.key_of("a:1"), keys.key_of("b:1")) == (NEW, OLD)
+        keys.on_failed("a:1")
+
+
+def test_two_keys_of_a_file_are_tried_in_turn() -> None:
+    keys = KeyRing(PAIR, {"a:1": (NEW, OLD)})
+    tried = []
+    for _ in range(3):
+        tried.append(keys.key_of("a:1"))
+        keys.on_failed("a:1")
+    assert tried == [NEW, OLD, NEW]
+
+
 def test_while_a_cluster_is_being_secured_a_server_may_have_no_key_yet() -> None:
-    keys = KeyRing(PAIR, {"a:1": FIXED})
+    keys = KeyRing(PAIR, {"a:1": (FIXED,)})
     keys.takes_open = True
     assert keys.key_of("b:1") == WITHOUT, "nobody has told one"
     tried = []

@@ -82,7 +82,7 @@ def test_the_trusted_file_of_another_account_is_refused(watched: Watched, monkey
 def test_of_a_name_server_whose_key_is_changed_both_are_tried() -> None:
     """The trusted file says what counts, not what the key file said when it was made."""
     user = User("ns", ("b" * 40, "a" * 40), UserKind.SERVER, binding=Binding("c", "", "ns"))
-    key = KeyFile("node", KeyPair("n" * 40, "s" * 40), {"h:1": "a" * 40, "h:2": "c" * 40})
+    key = KeyFile("node", KeyPair("n" * 40, "s" * 40), {"h:1": ("a" * 40,), "h:2": ("c" * 40,)})
     ring = server_ring(key, (OWN, StaticRow(user, ("h:1",))))
     tried = [ring.key_of("h:1")]
     ring.on_failed("h:1")
