@@ -58,6 +58,12 @@ class BrokerConfig:
         maximum=REPLICAS_MAX,
     )
     replica: str = setting("", "this broker's name within its group, where it has others; empty = `name`")
+    role: str = setting(
+        "replica",
+        "replica: it counts for acknowledgements, and may be elected; follower: it only copies the group's log, from another"
+        " site or for backups, until an operator promotes it (zenit broker promote)",
+        choices=("replica", "follower"),
+    )
     replication_port: int = setting(
         10912, "TCP port that the group's other replicas connect to; 0 takes a free one", minimum=0, maximum=65_535
     )
@@ -242,6 +248,14 @@ class BrokerConfig:
                     raise ConfigError(key, address, "host:port, several separated by commas")
         if self.controllers and self.static_master:
             raise ConfigError("static_master", self.static_master, "nothing where there are controllers")
+
+        if self.is_follower and not (self.controllers or self.static_master):
+            raise ConfigError("role", self.role, "replica, where there are neither controllers nor a static master")
+
+    @property
+    def is_follower(self) -> bool:
+        """It copies the group's log, and counts for nothing else."""
+        return self.role == "follower"
 
     @property
     def replica_name(self) -> str:

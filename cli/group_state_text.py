@@ -54,7 +54,10 @@ def note_reaches(node: GroupNode, reaches: Mapping[str, ReplicaReach]) -> None:
 
 
 def _replica(node: GroupNode, name: str, reaches: Mapping[str, ReplicaReach]) -> dict[str, Any]:
+    known = node.replica(name)
+    is_follower = known is not None and known.is_follower
     members = "in_sync" if name in node.in_sync else "eligible" if name in node.eligible else None
+    members = "follower" if is_follower else members
     found: dict[str, Any] = {"replica": name, "role": "down", "set": members, "newest_epoch": None}
     found |= {"written_offset": None, "confirm_offset": None, "hole_at": None, "halted": None}
     reach = reaches.get(name)

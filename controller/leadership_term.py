@@ -183,7 +183,7 @@ class LeadershipTerm:
             self._damaged.pop(name, None)
             now_ms = self._clock.monotonic_ms()
             if not self._reader.is_ready and self._hearing.listen(
-                name, (one.name for one in found.node.replicas), now_ms
+                name, (one.name for one in found.node.members), now_ms
             ):
                 self._changes.hold(name)
             self._carry_out(self._detection.on_group(found, now_ms))

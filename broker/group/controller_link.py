@@ -112,6 +112,7 @@ class Life:
     has_hole: bool = False
     group_id: str = ""
     confirm_heard: int = 0
+    is_follower: bool = False
 
 
 class ControllerLink:
@@ -249,6 +250,7 @@ class ControllerLink:
             newest_begin=facts.newest_begin,
             cluster_id=self._cluster_id(),
             confirm_heard=life.confirm_heard,
+            is_follower=life.is_follower,
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 

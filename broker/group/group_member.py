@@ -67,6 +67,7 @@ class GroupMember:
         """`sockets`: closed with the member. Raises ConfigError if the replication port is taken."""
         self.files = files
         self.name = config.replica_name
+        self._is_follower = config.is_follower
         self._directory = directory
         self._loop = loop
         self._clock = clock
@@ -257,6 +258,7 @@ class GroupMember:
             has_hole=facts.has_hole,
             group_id=self.files.group_id,
             confirm_heard=self._confirm_heard,
+            is_follower=self._is_follower,
         )
 
     def read_from(self, is_cold: bool, queue_id: int) -> int:
@@ -292,8 +294,12 @@ class GroupMember:
             for one in master.members()
         )
         node = known.node
-        counts = len(node.in_sync), node.settings.min_in_sync, len(node.replicas)
+        counts = len(node.in_sync), node.settings.min_in_sync, len(node.members)
         return ReplicaStatus(role.value, replica.epoch, *counts, others, reasons)
+
+    def _shown_role(self) -> str:
+        role = self._replica.role
+        return "follower" if self._is_follower and role is Role.SLAVE else role.value
 
     def document(self) -> dict[str, Any]:
         """For statistics: role, epoch, positions in bytes, and the in-sync set as far as this replica has heard of it."""
@@ -302,7 +308,7 @@ class GroupMember:
         facts = self.heartbeat_facts()
         return {
             "replica": self.name,
-            "role": self._replica.role.value,
+            "role": self._shown_role(),
             "epoch": self._replica.epoch,
             "written": written,
             "flushed": flushed,

@@ -263,4 +263,5 @@ def _replica_of(request: RegisterReplica) -> Replica:
         check_address("replication_address", request.replication_address),
         incarnation,
         check_token("life", request.life),
+        request.is_follower,
     )

@@ -17,7 +17,8 @@ class FollowingMember:
     """Offsets are physical, times monotonic milliseconds. `session`: the highest number seen, open or not (R14).
 
     `incarnation`: the one that the node names, None if it names none; `session_incarnation`: the one that opened the session.
-    `is_counted`: in the union. `acked_ms`: time of the last ack; an opening only proves that we hear it, not that it hears us.
+    `is_counted`: in the union. `is_follower`: it never is. `acked_ms`: time of the last ack; an opening
+    only proves that we hear it, not that it hears us.
     `flushing_ms`: when it last had flushed more than before, or everything.
     `is_gone`: its socket is known to be closed, or it has said goodbye; a new session ends that.
     `caught_up_ms`: when it last had everything.
@@ -33,6 +34,7 @@ class FollowingMember:
     session_incarnation: Incarnation | None = None
     is_open: bool = False
     is_counted: bool = False
+    is_follower: bool = False
     is_gone: bool = False
     wants_lz4: bool = False
     written: int = 0

@@ -338,9 +338,11 @@ class MasterState:
         self._is_sync = node.settings.flush_mode is FlushMode.SYNC
         self._is_ack_all = node.settings.ack_mode is AckMode.ALL
         lives = {replica.name: replica.incarnation for replica in node.replicas}
+        followers = {replica.name for replica in node.replicas if replica.is_follower}
         for name in sorted({*self._members, *lives, *node.in_sync} - {self._name}):
             member = self._members.setdefault(name, FollowingMember(name, now_ms))
             member.incarnation = lives.get(name)
+            member.is_follower = name in followers
         self.takes_writes = self._in_sync.has_minimum and not self._hands_over
         self._list_union()
 
@@ -364,7 +366,7 @@ class MasterState:
             if member.name in known:
                 if member.is_gone or is_late:
                     leaving.add(member.name)
-            elif not (is_late or member.is_gone) and member.may_join(bar, self._is_sync):
+            elif not (is_late or member.is_gone or member.is_follower) and member.may_join(bar, self._is_sync):
                 joining.add(member.name)
         proposal = self._in_sync.propose(joining=frozenset(joining), leaving=frozenset(leaving), now_ms=now_ms)
         if proposal is None:

@@ -123,6 +123,13 @@ def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = Non
     show(document, as_json, lambda: print_state(document))
 
 
+def followers_of(group: str, controllers: str | None, namesrv: str | None) -> list[str]:
+    """The followers that are registered in a group. Raises what its controllers answer."""
+    with _leading(controllers, namesrv) as calls:
+        known = calls.state(group, timeout_ms=TIMEOUT_MS).known
+    return [] if known is None else [replica.name for replica in known.node.replicas if replica.is_follower]
+
+
 def elect(
     group: Group,
     replica: Annotated[

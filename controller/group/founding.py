@@ -35,7 +35,7 @@ class Founding:
         """A replica reports what it knows, whether it is let in or not."""
         if request.epoch or request.newest_epoch or request.log_end or request.group_id:
             self._known.add(request.broker_name)
-        elif self._replicas:
+        elif self._replicas and not request.is_follower:
             self._new.setdefault(request.broker_name, set()).add(request.name)
 
     def may_found(self, broker_name: str, now_ms: int) -> bool:

@@ -29,9 +29,9 @@ def change_settings(known: KnownGroup, request: ChangeGroup, *, flushed: frozens
     """
     node = check_version(known, request.version)
     settings = changed_settings(node.settings, request.settings)
-    if settings.min_in_sync > max(1, len(node.replicas)):
+    if settings.min_in_sync > max(1, len(node.members)):
         raise InvalidParameter(
-            "min_in_sync", settings.min_in_sync, f"at most {len(node.replicas)}, the replicas there are"
+            "min_in_sync", settings.min_in_sync, f"at most {len(node.members)}, the replicas there are"
         )
     missing = must_flush(known, request) - flushed
     if missing:

@@ -131,7 +131,8 @@ def alter_in_sync(known: KnownGroup, request: AlterInSync) -> GroupNode:
     if request.master != node.master or incarnation != node.master_incarnation:
         raise NotGroupMaster(node.broker_name, request.master, node.master or "")
     for name in request.in_sync:
-        known_replica(node, name)
+        if known_replica(node, name).is_follower:
+            raise InvalidParameter("in_sync", name, "no follower")
     if request.master not in request.in_sync or len(set(request.in_sync)) != len(request.in_sync):
         raise InvalidParameter("in_sync", ",".join(request.in_sync), "each member once, the master among them")
     return with_in_sync(node, request.in_sync)
@@ -148,12 +149,18 @@ def remove_replica(known: KnownGroup, request: RemoveReplica) -> GroupNode:
         raise ReplicaNeeded(node.broker_name, name, "it is the master; elect another first")
     if name == node.last or electable(node) == {name}:
         raise ReplicaNeeded(node.broker_name, name, "nobody else is known to hold all messages; elect another first")
-    if len(node.replicas) <= node.settings.min_in_sync:
+    is_follower = known_replica(node, name).is_follower
+    if not is_follower and len(node.members) <= node.settings.min_in_sync:
         raise ReplicaNeeded(node.broker_name, name, "fewer than min_in_sync would be left; lower it first")
     smaller = with_in_sync(node, set(node.in_sync) - {name}, forgetful=frozenset({name}))
     return replace(smaller, replicas=tuple(replica for replica in node.replicas if replica.name != name))
 
 
 def crowned(node: GroupNode, replica: Replica) -> GroupNode:
-    """Names a master, and gives its epoch."""
-    return replace(node, epoch=node.epoch + 1, master=replica.name, master_incarnation=replica.incarnation)
+    """Names a master, and gives its epoch. A follower is promoted by that: it is a plain replica from now on."""
+    replicas = node.replicas
+    if replica.is_follower:
+        replicas = tuple(replace(one, is_follower=False) if one.name == replica.name else one for one in replicas)
+    return replace(
+        node, epoch=node.epoch + 1, master=replica.name, master_incarnation=replica.incarnation, replicas=replicas
+    )

@@ -12,6 +12,9 @@ accepted replica stores it, and reports it each time. A log without an id (of a 
 its copy) becomes a group's in two ways only: a broker that was alone founds a new group, above the newest epoch of its log;
 any other by an operator's command, which writes the id beside it (`zenit store join`).
 
+A *follower* copies the log and counts for nothing else: it founds no group, is in neither set, and its name is never that of
+one that counts. As a plain replica it registers once its setting says so, and then has to catch up like any other.
+
 Two incarnations never share a name: a start counter that is not above the known one of the same store is refused first, so
 that the replica raises it. Otherwise what was elected, or acknowledged, in a forgotten incarnation would count as its own.
 While an incarnation is alive its name is not given to another address, of whatever store: two brokers on copies of one store
@@ -27,7 +30,9 @@ from ...model.errors import (
     ForeignReplica,
     GroupNodeLost,
     InvalidParameter,
+    ReplicaGroupNotFound,
     ReplicaNameTaken,
+    ReplicaNeeded,
     StartCounterBehind,
 )
 from ...model.groups.group import FlushMode, GroupNode, GroupSettings, Incarnation, Replica
@@ -60,12 +65,15 @@ def register(
     with `settings`. `present_is_alive`: the node's incarnation of this name was heard recently. `confirmed`: the confirm offset
     that the group's master has reported; every electable replica holds it.
 
-    Raises GroupNodeLost, ForeignReplica, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
+    Raises GroupNodeLost, ForeignReplica, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter;
+    of a follower ReplicaGroupNotFound, ReplicaNeeded.
     """
     replica = _replica_of(request)
     group_id = check_token("group_id", request.group_id) if request.group_id else ""
     if not group_id:
         _check_log_is_new(node, request)
+    if replica.is_follower:
+        _check_may_follow(node, request)
     if node is None:
         if request.epoch > 0:  # it was in a group whose node ZooKeeper has lost
             raise GroupNodeLost(request.broker_name, 0, request.epoch)
@@ -92,6 +100,17 @@ def register(
     if why is not None and is_electable:
         node = with_in_sync(node, node.in_sync, forgetful=frozenset({request.name}))
     return ReplicaRegistration(_with_replica(node, replica), unclean=why)
+
+
+def _check_may_follow(node: GroupNode | None, request: RegisterReplica) -> None:
+    """Raises ReplicaGroupNotFound, ReplicaNeeded: what acknowledges for its group does not become a follower."""
+    if node is None:
+        raise ReplicaGroupNotFound(request.broker_name)
+    if request.name in electable(node) or request.name in (node.master, node.last):
+        remedy = (
+            f'set role = "replica"; or take it out first: zenit controller remove {node.broker_name} {request.name}'
+        )
+        raise ReplicaNeeded(node.broker_name, request.name, f"it counts for what the group acknowledges; {remedy}")
 
 
 def _founded(request: RegisterReplica, replica: Replica, group_id: str, settings: GroupSettings) -> GroupNode:
@@ -125,6 +144,7 @@ def _replica_of(request: RegisterReplica) -> Replica:
         check_address("replication_address", request.replication_address),
         incarnation,
         check_token("life", request.life),
+        request.is_follower,
     )
 
 

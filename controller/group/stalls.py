@@ -63,5 +63,5 @@ def stall(
 
 def _enough_others(node: GroupNode, counts: Callable[[str], bool]) -> bool:
     """True if as many replicas as the minimum count, without the master."""
-    others = [replica.name for replica in node.replicas if replica.name != node.master and counts(replica.name)]
+    others = [replica.name for replica in node.members if replica.name != node.master and counts(replica.name)]
     return len(others) >= node.settings.min_in_sync

@@ -46,7 +46,8 @@ class Replica:
     """A member of a group: its addresses ("host:port") for clients and for other replicas, and its present process.
 
     `life`: a token that the process drew at its start. With it a repeated registration of the same process (its answer was
-    lost) is distinguished from one by a disk that was restored to the same start counter.
+    lost) is distinguished from one by a disk that was restored to the same start counter. `is_follower`: it copies the log and
+    counts for nothing else: it is in neither set, and is not elected.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Replica:
     replication_address: str
     incarnation: Incarnation
     life: str = ""
+    is_follower: bool = False
 
     def has_place_of(self, other: Replica) -> bool:
         """Whether it has the store and the address of `other`, as the broker's next process has, and a copy elsewhere has
@@ -96,6 +98,11 @@ class GroupNode:
     last: str | None = None
     settings: GroupSettings = GroupSettings()
     replicas: tuple[Replica, ...] = ()
+
+    @property
+    def members(self) -> tuple[Replica, ...]:
+        """The replicas that may be in sync and be elected: all but the followers."""
+        return tuple(replica for replica in self.replicas if not replica.is_follower)
 
     def replica(self, name: str) -> Replica | None:
         """The replica with this name; None if there is none."""

@@ -10,6 +10,8 @@ Pure.
 
     {"format": 1, "broker_name": "broker-a", "sightings": [{"group_id": "5f0c", "epoch": 4, "version": 17}]}
 
+A replica that is a follower has "follower": true besides.
+
 People may edit a node by hand, and an election follows what it says: the decoder takes nothing on trust. Every key must
 be there, no other may, each value is of its type and within its range, and the whole must make sense (`_check_sense`).
 What does not is one GroupNodeDamaged that names the field.
@@ -54,6 +56,8 @@ _NODE_KEYS: Final = [
 ]
 _SETTINGS_KEYS: Final = "min_in_sync flush_mode ack_mode lag_ms_max".split()
 _REPLICA_KEYS: Final = "name address replication_address incarnation life".split()
+_FOLLOWER: Final = "follower"
+"""A key of a replica that only a follower has: releases without followers know every other node."""
 _INCARNATION_KEYS: Final = "store_id starts".split()
 _SEEN_KEYS: Final = "format broker_name sightings".split()
 _SIGHTING_KEYS: Final = "group_id epoch version".split()
@@ -88,6 +92,7 @@ def encode_node(node: GroupNode) -> bytes:
                 "replication_address": replica.replication_address,
                 "incarnation": _incarnation(replica.incarnation),
                 "life": replica.life,
+                **({_FOLLOWER: True} if replica.is_follower else {}),
             }
             for replica in node.replicas
         ],
@@ -169,7 +174,10 @@ class _Reader:
         )
 
     def replica(self, raw: Any, field: str) -> Replica:
-        fields = self.keys(raw, field, _REPLICA_KEYS)
+        is_follower = type(raw) is dict and _FOLLOWER in raw
+        fields = self.keys(raw, field, [*_REPLICA_KEYS, _FOLLOWER] if is_follower else _REPLICA_KEYS)
+        if is_follower and fields[_FOLLOWER] is not True:
+            self.refuse(f"{field}.{_FOLLOWER}", f"{self.shown(fields[_FOLLOWER])}, expected true, or no such key")
         texts = {key: self.text(fields[key], f"{field}.{key}") for key in _REPLICA_KEYS if key != "incarnation"}
         try:
             check_name(f"{field}.name", texts["name"])
@@ -181,7 +189,8 @@ class _Reader:
             self.refuse(error.kind, f"{error.name[:VALUE_LENGTH_MAX]!r}, expected {error.rule}")
         except InvalidParameter as error:
             self.refuse(error.name, f"{error.value[:VALUE_LENGTH_MAX]!r}, expected {error.expected}")
-        return Replica(incarnation=self.incarnation(fields["incarnation"], f"{field}.incarnation"), **texts)
+        incarnation = self.incarnation(fields["incarnation"], f"{field}.incarnation")
+        return Replica(incarnation=incarnation, is_follower=is_follower, **texts)
 
     def incarnation(self, raw: Any, field: str) -> Incarnation:
         fields = self.keys(raw, field, _INCARNATION_KEYS)
@@ -300,6 +309,10 @@ def _check_sense(reader: _Reader, node: GroupNode) -> None:
         for name in members:
             if name not in names:
                 reader.refuse(field, f"{reader.shown(name)} is none of the replicas")
+    followers = {replica.name for replica in node.replicas if replica.is_follower}
+    for field, counting in (("in_sync", node.in_sync), ("eligible", node.eligible), ("master", (node.master,))):
+        for follower in followers.intersection(counting):
+            reader.refuse(field, f"{reader.shown(follower)} is a follower")
     for field, one in (("master", node.master), ("last", node.last)):
         if one is not None and one not in names:
             reader.refuse(field, f"{reader.shown(one)} is none of the replicas")

@@ -42,8 +42,8 @@ class RegisterReplica(RequestFor[GroupReply]):
     whose registration was not seen. `group_id`: of its group; "" if it never was in one. `version`: of the newest node that
     this process has adopted (-1: none). `newest_epoch`, `newest_begin`: the last row of its epoch list (0, 0: it has none).
     `has_hole`: recovery found damage at `log_end`, and more of the log behind it. `confirm_heard`: how far its log was
-    confirmed, as stored by an earlier process. No node is adopted before this is answered: an earlier one may refer to an
-    earlier process.
+    confirmed, as stored by an earlier process. `is_follower`: it copies the log, and counts for nothing
+    else. No node is adopted before this is answered: an earlier one may refer to an earlier process.
     """
 
     broker_name: str
@@ -67,6 +67,7 @@ class RegisterReplica(RequestFor[GroupReply]):
     cluster_id: str = ""
     has_hole: bool = False
     confirm_heard: int = 0
+    is_follower: bool = False
 
 
 @request(9001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(as_replica("broker_name", "name"),))

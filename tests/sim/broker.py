@@ -81,6 +81,7 @@ class MemberConfig:
 
     replica_name: str
     replication_lz4: bool
+    is_follower: bool = False
     name: str = GROUP
     cluster: str = CLUSTER
     listen_host: str = ""
@@ -103,7 +104,15 @@ class Broker(Host):
     """
 
     def __init__(
-        self, world: World, name: str, disk: Disk, *, rate: float = 1.0, flush_ms: int = 40, wants_lz4: bool = False
+        self,
+        world: World,
+        name: str,
+        disk: Disk,
+        *,
+        rate: float = 1.0,
+        flush_ms: int = 40,
+        wants_lz4: bool = False,
+        is_follower: bool = False,
     ) -> None:
         super().__init__(world.schedule, name, rate=rate)
         self.world = world
@@ -133,7 +142,7 @@ class Broker(Host):
         )
         self.is_started = self.is_registered = False
         self.member = member = GroupMember(
-            cast(Any, MemberConfig(name, wants_lz4)),
+            cast(Any, MemberConfig(name, wants_lz4, is_follower)),
             loop=cast(Any, self.loop),
             clock=self,
             store=cast(Any, self.store),

@@ -18,10 +18,13 @@ SETTLES_MS = 20_000
 class CalmGroup(Simulation):
     """Whole, and under load, when it is made."""
 
-    def __init__(self, names: str = "abc", *, minimum: int = 2, sync: bool = False) -> None:
+    def __init__(self, names: str = "abc", *, minimum: int = 2, sync: bool = False, followers: str = "") -> None:
+        """`followers`: those of the names that only copy."""
         mode = FlushMode.SYNC if sync else FlushMode.ASYNC
-        super().__init__(0, swarm=Swarm.calm(names, GroupSettings(min_in_sync=minimum, flush_mode=mode)))
-        self.run_until(lambda: self.in_sync == tuple(names) and len(self.told) > 50)
+        settings = GroupSettings(min_in_sync=minimum, flush_mode=mode)
+        super().__init__(0, swarm=Swarm.calm(names, settings, followers))
+        counting = tuple(name for name in names if name not in followers)
+        self.run_until(lambda: self.in_sync == counting and len(self.told) > 50)
         self.run_ms(1000)
 
     # ---- time

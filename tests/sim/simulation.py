@@ -38,6 +38,8 @@ RESTART_MS: Final = 200
 REOPEN_MS: Final = 20
 """A store is closed and opened anew within it, where its disk does not hang."""
 NEVER_US: Final = 3600 * 1000 * MS
+FOLLOWED_SEEDS: Final = 8
+"""In one of so many seeds the last broker is a follower."""
 FEW_ROWS: Final = 2
 """In some runs: lists of epochs lose the rows whose bytes retention has deleted after a few elections, not after a thousand."""
 
@@ -52,6 +54,8 @@ class Simulation(World):
         self.schedule.on_died = self._on_died
         self.rng = self.schedule.rng
         self.swarm = swarm = swarm or Swarm.of(self.rng)
+        if seed % FOLLOWED_SEEDS == 1 and len(swarm.names) > 2:
+            swarm.followers = frozenset(swarm.names[-1:])
         self.trace = trace
         self.network = SimulatedNetwork(self.schedule, swarm.weather)
         self.ledger = Ledger()
@@ -125,7 +129,9 @@ class Simulation(World):
     def is_whole(self) -> bool:
         """All logs are one, all of it is readable everywhere, all are in sync."""
         node = self.node()
-        if node is None or node.in_sync != self.swarm.names or len(self.brokers) < len(self.swarm.names):
+        if node is None or len(self.brokers) < len(self.swarm.names) or len(node.replicas) < len(self.swarm.names):
+            return False
+        if node.in_sync != tuple(replica.name for replica in node.members):
             return False
         logs = [broker.replica.log for broker in self.brokers.values()]
         end = logs[0].end
@@ -165,6 +171,7 @@ class Simulation(World):
                 rate=swarm.clock_rates[name],
                 flush_ms=swarm.flush_ms,
                 wants_lz4=name in swarm.lz4,
+                is_follower=name in swarm.followers and not self._counts(name),
             )
         except OSError as error:
             self.say("%s cannot start: %s", name, error)
@@ -177,6 +184,11 @@ class Simulation(World):
         broker.begin(link)
         link.start(broker.life())
         self.ambush.on_start(name)
+
+    def _counts(self, name: str) -> bool:
+        """Whether a follower has been promoted: its operator has changed its setting then."""
+        node = self.node()
+        return node is not None and name in (*node.in_sync, *node.eligible, node.master, node.last)
 
     def end_broker(self, name: str, *, quietly: bool = False) -> None:
         """Killed, alone or with its machine."""

@@ -63,9 +63,10 @@ class Swarm:
     chaos_ms: int
     late_start: dict[str, int] = field(default_factory=dict)
     lz4: frozenset[str] = frozenset()  # who wants its chunks compressed
+    followers: frozenset[str] = frozenset()  # who only copies, until somebody forces it to lead
 
     @classmethod
-    def calm(cls, names: str, settings: GroupSettings) -> Swarm:
+    def calm(cls, names: str, settings: GroupSettings, followers: str = "") -> Swarm:
         """No fault comes by itself, and nothing is slow."""
         return cls(
             names=tuple(names),
@@ -88,6 +89,7 @@ class Swarm:
             faults=(("kill", 1),),
             chaos_ms=0,
             late_start=dict.fromkeys(names, 0),
+            followers=frozenset(followers),
         )
 
     @classmethod

@@ -30,6 +30,7 @@ COMMANDS = [
     "broker",
     "broker config",
     "broker stats",
+    "broker promote",
     "controller",
     "controller status",
     "controller elect",
