@@ -216,8 +216,9 @@ def test_a_handshake_that_failed_is_one_turn(opened: ExitStack) -> None:
     """Of the keys that a server may have the next one is tried, not the one after it."""
     served = Served(opened, table(MAY_SEE))
     keys = KeyRing(READER)
-    keys.learn([(served.loop.address, SERVER.public)])
-    keys.learn([(served.loop.address, STRANGER.public)])  # told last, so tried first
+    keys.learn(
+        [(served.loop.address, SERVER.public), (served.loop.address, STRANGER.public)]
+    )  # the last is tried first
     client = opened.enter_context(RemotingClient(keys=keys))
     with pytest.raises(HandshakeFailed):
         ask(client, served.loop.address)
