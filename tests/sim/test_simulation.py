@@ -15,7 +15,7 @@ from sim.simulation import Simulation
 
 SEEDS = 300
 BLOCK = 50
-SOON = 80
+SOON = 100
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_a_seed_tells_the_same_story_twice() -> None:
     stories = []
     for _ in range(2):
         lines: list[str] = []
-        Simulation(21, trace=lines.append).run()
+        Simulation(15, trace=lines.append).run()
         stories.append(lines)
     assert stories[0] == stories[1]
     assert len(stories[0]) > 10

@@ -25,9 +25,6 @@ SETTINGS = (
     "transaction_checks_max=200",
 )
 TELLERS = 4
-PAUSE_S = (
-    0.004  # between two transfers of a teller: some are under way at any moment, and the machine is left to others
-)
 WORK_S = 12
 
 
@@ -71,7 +68,6 @@ class Teller:
         while not self.stops.is_set():
             number += 1
             self._one(f"{self._name}-{number}", self._random.randrange(1, 100))
-            time.sleep(PAUSE_S)
 
     def _one(self, name: str, amount: int) -> None:
         how = self._random.randrange(8)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zenitmq.model.config import config_schema, describe_config, load_config, section, setting
+from zenitmq.model.config import INTEGER_MAX, config_schema, describe_config, load_config, section, setting
 from zenitmq.model.errors import ConfigError
 
 
@@ -70,7 +70,7 @@ def test_the_environment_and_overrides_mean_the_same(settings: list[tuple[str, s
 @given(
     st.integers(4, 64),
     st.floats(0, 1),
-    st.integers(0),
+    st.integers(0, INTEGER_MAX),
     st.booleans(),
     st.lists(st.text("abc:1", min_size=1), max_size=3),
 )
