@@ -17,7 +17,7 @@ from typing import Final
 
 from ...broker.replication.epochs import EpochList
 from ...model.clock import now_ms
-from ...model.errors import BackupRefused
+from ...model.errors import BackupRefused, StoreFormatError
 from ...model.events.table import BACKUP_GAP, BACKUP_HELD_BY_DAMAGE
 from ...model.events.telling import tell
 from .log_source import SAMPLE_BYTES, BackupSource, DamageFound, SegmentGone
@@ -30,6 +30,8 @@ from .verify import find_damage
 log = logging.getLogger(__name__)
 
 FOLDERS: Final = ("log/", "state/", "compacted/")
+TRIES_MAX: Final = 1_000
+"""Of one run: each is another segment that retention has deleted, or another damaged one."""
 UNNAMED_MS: Final = 24 * 3_600_000
 """How old an object must be that no manifest names before it is deleted: longer than an upload takes."""
 
@@ -85,17 +87,21 @@ class Backup:
         facts = self._source.look()
         manifest = self._begun(facts)
         self.figures.stopped_at = None
-        while True:
+        for _ in range(TRIES_MAX):
             try:
                 manifest = self._with_point(manifest, facts)
-                manifest = self._uploaded(manifest, facts, with_tail=with_tail, report=report)
-                break
+                return self._ended(self._uploaded(manifest, facts, with_tail=with_tail, report=report), facts)
             except SegmentGone:
                 facts = self._source.look()
             except DamageFound as damage:
                 facts = self._held_up(damage, facts)
             assert self._manifest is not None
             manifest = self._continued(self._manifest, facts)
+        raise StoreFormatError(
+            self._source.directory, "its files go as fast as they are read; raise store.retention_ms"
+        )
+
+    def _ended(self, manifest: BackupManifest, facts: SourceFacts) -> BackupFigures:
         manifest = self._without_old(manifest)
         self._sweep(manifest)
         figures = self.figures
@@ -194,9 +200,9 @@ class Backup:
         held = min(facts.end, damage.begin)
         manifest = self._manifest
         assert manifest is not None
-        if self._rules.is_past_damage and manifest.end >= held:
-            size_bytes = facts.segment_bytes
-            return replace(facts, begin=min(-(-damage.end // size_bytes) * size_bytes, facts.end))
+        behind = -(-damage.end // facts.segment_bytes) * facts.segment_bytes
+        if self._rules.is_past_damage and manifest.end >= held and behind <= facts.end:
+            return replace(facts, begin=behind)
         self.figures.stopped_at = held
         tell(
             log,

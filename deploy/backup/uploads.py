@@ -89,11 +89,14 @@ class Uploads:
     def put_state(self, manifest: BackupManifest, facts: SourceFacts, *, is_first: bool) -> StatePoint | None:
         """The state of now as a point; None if the snapshots do not fit the log yet. What the newest point has of compacted
         files is not uploaded again. Raises BackupDamaged, BackupRefused."""
-        known = self._known_compacted(manifest)
+        known: dict[_FileKey, CompactedObject] | None = None
         for left in reversed(range(TRIES)):
             try:
                 state = find_state(self._source.directory, facts, is_first=is_first)
-                return None if state is None else self._put_point(state, facts, known)
+                if state is None:
+                    return None
+                known = self._known_compacted(manifest) if known is None else known
+                return self._put_point(state, facts, known)
             except FileNotFoundError:  # compaction has merged what was listed
                 if not left:
                     raise

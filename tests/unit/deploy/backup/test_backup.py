@@ -15,6 +15,7 @@ from zenitmq.deploy.backup.directory_target import DirectoryTarget
 from zenitmq.deploy.backup.verify import find_damage, read_manifest_of
 from zenitmq.model.errors import BackupConflict, BackupDamaged, BackupRefused, InvalidParameter, StoreFormatError
 from zenitmq.model.events.telling import kept_by
+from zenitmq.store.integrity.scrub_reader import ScrubReader
 
 
 def test_what_was_backed_up_comes_back(tmp_path: Path) -> None:
@@ -223,3 +224,37 @@ def test_unnamed_objects_go_once_they_are_old(tmp_path: Path, place: Path) -> No
             os.utime(path, (1, 1))
     assert back_up(tmp_path / "store", place).deleted == 2
     assert (place / GROUP / "state/young").exists()
+
+
+def test_damage_in_the_open_segment_is_waited_for_even_past_damage(tmp_path: Path, place: Path) -> None:
+    """A stretch begins where a segment does, and the next one has not begun."""
+    store = tmp_path / "store"
+    grow(store, 22)
+    end = back_up(store, place).end
+    grow(store, 2, first=22)
+    path = store / "commitlog" / f"{end - end % 4096:020d}"
+    whole = path.read_bytes()
+    at = end % 4096 + 100
+    path.write_bytes(whole[:at] + b"rot" + whole[at + 3 :])
+    figures = back_up(store, place, is_past_damage=True)
+    assert (figures.stopped_at, figures.gaps) == (end, [])
+    assert len(read_manifest_of(DirectoryTarget(str(place)), GROUP).stretches) == 1
+
+
+def test_a_segment_that_goes_while_it_is_read(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "store"
+    bodies = grow(store, 40)
+    real = ScrubReader.is_there
+    first = store / "commitlog" / f"{0:020d}"
+
+    def is_there(reader: ScrubReader) -> bool:
+        first.unlink(missing_ok=True)
+        return real(reader)
+
+    monkeypatch.setattr(ScrubReader, "is_there", is_there)
+    figures = back_up(store, place)
+    assert figures.gaps == [(0, 4096)]
+    assert figures.lag_bytes == 0
+    restored(place, tmp_path / "made")
+    found = bodies_of(tmp_path / "made")
+    assert found == bodies[-len(found) :]
