@@ -53,7 +53,8 @@ class EventAdmin(AdminCalls):
         if found.refusal is not None and not found.answers:
             raise found.refusal
         is_known = bool(found.groups or found.events)
-        if group is not None and not is_known and not found.silent and not found.refused:
+        is_certain = found.leader_told or not (found.silent or found.refused)
+        if group is not None and not is_known and is_certain:
             raise InvalidParameter("group", group, "a replica group, by its broker name (see zenit cluster)")
         return found.document()
 
@@ -61,6 +62,7 @@ class EventAdmin(AdminCalls):
         told = await self._controllers(found, brokers, deadline_ms)
         if told is None:
             return
+        found.leader_told = True
         for address in told.controllers:
             await self._take(found, address, GetControllerEvents(found.since_ms), deadline_ms)
         for name in told.broker_names:
@@ -118,6 +120,7 @@ class _Found:
         self.refused: dict[str, str] = {}
         self.refusal: ZenitError | None = None  # the first
         self.answers = 0
+        self.leader_told = False  # the leading controller, which knows all replica groups
 
     def missed(self, failed: Mapping[str, ZenitError]) -> None:
         """What servers answered instead of events, by address."""

@@ -36,6 +36,12 @@ class Site:
         assert done.returncode == 0, f"zenit {' '.join(arguments)}: {done.returncode}\n{done.stdout!r}\n{done.stderr!r}"
         return done.stdout
 
+    def says(self, *arguments: str) -> int:
+        """The status of a command that may fail."""
+        return subprocess.run(
+            [ZENIT, *arguments], env=self.environment, capture_output=True, timeout=150, check=False
+        ).returncode
+
     def start(self) -> None:
         """Until both are in sync."""
         settings = [text for value in SMALL for text in ("--set", f"store.{value}")]

@@ -61,7 +61,10 @@ def test_a_follower_is_promoted_and_seeds_the_group_anew(site: Site) -> None:
     site.kill("broker-a-1", "broker-a-2")
     before = site.json("controller", "status", "broker-a")
     assert FAR not in (before["master"], *before["in_sync"], *before["eligible"])
-    promoted = site.json("broker", "promote", "broker-a", FAR, "--accept-loss")
+    site.wait(
+        lambda: site.says("broker", "promote", "broker-a", FAR, "--accept-loss") == 0
+    )  # once the dead time is over
+    promoted = site.json("controller", "status", "broker-a")
     assert (promoted["master"], promoted["in_sync"]) == (FAR, [FAR])
     assert promoted["epoch"] > before["epoch"]
     assert len(site.consume("readers", 1000, "--from", "earliest")) == 1000

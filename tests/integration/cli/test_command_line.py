@@ -112,6 +112,7 @@ COMMANDS = [
             "limits",
             "restart",
             "catch-up",
+            "backup",
             "spark",
         )
     ),
@@ -125,7 +126,9 @@ COMMANDS = [
     "explain",
     "key new",
     "key rotate",
+    "key secrets",
     "key show",
+    "key trust",
     "policy allow",
     "policy deny",
     "policy import",
@@ -146,6 +149,8 @@ COMMANDS = [
     "user list",
     "user remove-key",
     "user remove-role",
+    "user remove-secret",
+    "user secret",
     "user show",
 ]
 

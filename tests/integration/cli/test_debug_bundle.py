@@ -11,6 +11,7 @@ import pytest
 from zenit_kit import run_zenit
 
 from zenitmq import Message, Producer
+from zenitmq.deploy.cluster_plan import SECRETS_KEY_FILE
 from zenitmq.remoting.security.key_file import read_key_file
 from zenitmq.testing import LocalCluster
 
@@ -33,9 +34,8 @@ def test_a_secured_clusters_bundle_holds_no_key_and_no_message(tmp_path: Path) -
                 member.name.removeprefix("fault/"): archive.extractfile(member).read().decode()  # type: ignore[union-attr]
                 for member in archive
             }
-        files = [file for file in Path(cluster.directory).rglob("*.key") if file.name != "secrets.key"]
-        secrets = [read_key_file(str(file)).pair.secret for file in files]
-        secrets.append((Path(cluster.directory) / "keys" / "secrets.key").read_text().strip())
+        secrets = [read_key_file(str(file)).pair.secret for file in Path(cluster.directory).rglob("*.key")]
+        secrets.append((Path(cluster.directory) / "keys" / SECRETS_KEY_FILE).read_text().strip())
     assert len(secrets) >= 3
     for text in parts.values():
         assert not [secret for secret in secrets if secret in text]
