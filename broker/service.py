@@ -27,11 +27,11 @@ from ..model.ids import HostAddress
 from ..model.names import AUDIT_TOPIC, HALF_TOPIC, VERSION
 from ..model.queue import QueueOffset
 from ..remoting import commands
+from ..remoting.addresses import AUTO, own_address
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.examination.examiner import Examiner
 from ..remoting.loop_times import LoopTimes
-from ..remoting.own_address import AUTO, own_address
 from ..remoting.reloading import Reloading
 from ..remoting.request_rows import Row, check_rows, row
 from ..remoting.security.opened_security import open_security

@@ -17,6 +17,7 @@ from typing import Final
 import zmq
 
 from ..model.errors import ConfigError, ConnectionLost, HostNotFound, InvalidParameter
+from .addresses import by_detour, split_address
 from .frame_memory import keep_frame_memory
 from .options import SOCKET_TABLES
 
@@ -131,14 +132,6 @@ def plain_send(socket: zmq.Socket[bytes]) -> Callable[..., object]:
     return sender
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """(host, port) of "host:port"; an IPv6 host may be in brackets. Raises InvalidParameter."""
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise InvalidParameter("address", address, "HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def resolve(address: str) -> str:
     """The numeric endpoint of "host:port", IPv4 first (so that a "localhost" bound only there is found); of a server in this
     process its name in memory.
@@ -156,6 +149,11 @@ def resolve(address: str) -> str:
     found.sort(key=lambda entry: entry[0] != system_socket.AF_INET)
     family, number = found[0][0], found[0][4][0]
     return f"tcp://{number}:{port}" if family == system_socket.AF_INET else f"tcp://[{number}]:{port}"
+
+
+def resolve_peer(address: str) -> str:
+    """The numeric endpoint at which a client reaches "host:port". Raises InvalidParameter, HostNotFound."""
+    return resolve(by_detour(address))
 
 
 def bind_tcp(socket: zmq.Socket[bytes], address: str) -> str:
@@ -176,7 +174,7 @@ def bind_tcp(socket: zmq.Socket[bytes], address: str) -> str:
 
 def connect_tcp(socket: zmq.Socket[bytes], address: str) -> None:
     """Starts connecting to "host:port". Raises InvalidParameter, HostNotFound."""
-    endpoint = resolve(address)
+    endpoint = resolve_peer(address)
     try:
         socket.connect(endpoint)
     except zmq.ZMQError as error:

@@ -17,7 +17,7 @@ from typing import Final, Self, TypeVar, cast
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, RemoteProtocolError, ZenitError
-from .base_socket import resolve
+from .base_socket import resolve_peer
 from .channel import Channel, OnReply
 from .client_socket import ClientContext, Payload, Subscriber
 from .commands import Reply, Request, RequestFor
@@ -137,7 +137,7 @@ class RemotingClient:
 
         Raises HostNotFound, BufferFull.
         """
-        endpoint = resolve(address)
+        endpoint = resolve_peer(address)
         with self._lock:
             if self._heard.get(address) == endpoint:
                 return

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...model.clock import monotonic_ms
 from ...model.errors import ZenitError
-from ..base_socket import split_address
+from ..addresses import split_address
 
 RESOLVING_MS: Final = 5_000
 

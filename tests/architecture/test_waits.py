@@ -77,7 +77,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "the system's resolver has deadlines of its own": (
         "client/connection/connection.py local_ip_towards: socket.getaddrinfo",
         "remoting/base_socket.py resolve: system_socket.getaddrinfo",
-        "remoting/own_address.py own_address: socket.getaddrinfo",
+        "remoting/addresses.py own_address: socket.getaddrinfo",
         "remoting/examination/reach.py _connecting: socket.getaddrinfo",
     ),
     "with NOBLOCK, after RCVTIMEO was set, or the further frames of a message, which come together": (

@@ -8,8 +8,8 @@ import pytest
 
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.model.errors import ConfigError
-from zenitmq.remoting import own_address as module
-from zenitmq.remoting.own_address import own_address
+from zenitmq.remoting import addresses as module
+from zenitmq.remoting.addresses import own_address
 
 
 @pytest.mark.parametrize(
