@@ -12,6 +12,7 @@ from ...options import Json, Namesrv, usage_of_values
 from ...output import print_facts, show
 
 if TYPE_CHECKING:
+    from ....deploy.cluster_record import ProcessRecord
     from ....remoting.security.key_file import KeyFile
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A key file.")]
@@ -21,6 +22,7 @@ def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
     key_app = typer.Typer()
     key_app.command("new")(new)
+    key_app.command("cluster")(cluster_keys)
     key_app.command("show")(show_key)
     key_app.command("rotate")(rotate)
     key_app.command("trust")(trust)
@@ -55,6 +57,43 @@ def new(
     key = KeyFile(user, new_key_pair(), known)
     write_key_file(path, key)
     _print(path, key, as_json)
+
+
+def cluster_keys(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Where the files go.")],
+    servers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SERVER...", help="NAME=HOST:PORT of a name server or controller; GROUP/REPLICA of a broker."
+        ),
+    ],
+    cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="The cluster's name.")] = "zenit",
+    as_json: Json = False,
+) -> None:
+    """Make the files that secure a cluster: NAME.key for each server, admin.key, trusted.toml, zookeeper.login, users.secrets.
+
+    A key that is there stays, and what names addresses is written anew: so a server is added by the same command with one
+    more. Give each server its own key, and all of them trusted.toml; the controllers zookeeper.login. With users.secrets
+    (setting security.secrets_key) servers can keep users' secrets.
+    """
+    from ....deploy.cluster_keys import ADMINISTRATOR, write_keys
+    from ....deploy.cluster_plan import TRUSTED_FILE
+    from ....deploy.cluster_record import ClusterRecord
+
+    processes = tuple(map(_process, servers))
+    names = [process.name for process in processes]
+    twice = next((name for name in names if names.count(name) > 1 or name == ADMINISTRATOR), None)
+    if twice is not None:
+        raise typer.BadParameter(f"{twice!r} is named twice; a file is called by the name", param_hint="SERVER")
+    path = os.path.abspath(os.path.expanduser(directory))
+    try:
+        write_keys(ClusterRecord(cluster=cluster, namesrv="", processes=processes, keys=path), ())
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{path} cannot be written ({error.strerror}): name a directory of yours", param_hint="DIR"
+        ) from None
+    document = {"directory": path, "servers": names, "trusted": os.path.join(path, TRUSTED_FILE)}
+    show(document, as_json, lambda: print_facts(document))
 
 
 def show_key(file: File, as_json: Json = False) -> None:
@@ -192,6 +231,28 @@ def _grant_in_file(trusted: str, old: KeyFile, key: KeyFile) -> tuple[str, ...]:
             write_text(trusted, encode_trusted(rows), mode=0o644)
             return row.addresses
     raise typer.BadParameter(f"no user there has the key {old.pair.public}", param_hint="--trusted")
+
+
+def _process(text: str) -> ProcessRecord:
+    """What SERVER says. Raises typer.BadParameter."""
+    from ....client.connection.cluster import parse_addresses
+    from ....deploy.cluster_record import BROKER, NAME_SERVER, ProcessRecord
+    from ....model.errors import InvalidName
+    from ....model.groups.group_limits import check_name
+
+    first, equals, address = text.partition("=")
+    group, slash, replica = first.partition("/")
+    if bool(equals) == bool(slash):
+        raise typer.BadParameter(f"{text!r}: expected NAME=HOST:PORT or GROUP/REPLICA", param_hint="SERVER")
+    try:
+        name = check_name("server", replica if slash else first)
+        group = check_name("group", group) if slash else ""
+    except InvalidName as error:
+        raise typer.BadParameter(f"{text!r}: expected {error.rule}", param_hint="SERVER") from None
+    if slash:
+        return ProcessRecord(role=BROKER, name=name, address="", group=group)
+    with usage_of_values():
+        return ProcessRecord(role=NAME_SERVER, name=name, address=parse_addresses("SERVER", address)[0])
 
 
 def _server(text: str) -> tuple[str, str]:

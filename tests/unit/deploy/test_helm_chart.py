@@ -162,11 +162,20 @@ def test_the_script_makes_a_key_for_each_pod(tmp_path: Path) -> None:
     assert made.keys() == pods_of_it | {"admin"}
     trusted = {row.user.name: row for row in read_trusted(str(directory / "trusted.toml"))}
     assert {name: row.user.keys for name, row in trusted.items()} == {n: (key.pair.public,) for n, key in made.items()}
-    assert set(made["admin"].servers) == {f"mq-namesrv-{n}.mq-namesrv.shop.svc.cluster.local:9876" for n in range(2)}
+    reached = {f"mq-namesrv-{n}.mq-namesrv.shop.svc.cluster.local:9876" for n in range(2)}
+    assert set(made["admin"].servers) == reached | {"mq-controller-0.mq-controller.shop.svc.cluster.local:9878"}
     assert "admin.key" not in done.stdout
     assert "--from-file=" + str(directory / "mq-broker-a-1.key") in done.stdout
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert (again.returncode, "exists already" in again.stderr) == (1, True)
+    binding = trusted["mq-broker-a-1"].user.binding
+    assert binding is not None
+    assert (binding.cluster, binding.group, binding.replica) == ("zenit", "broker-a", "mq-broker-a-1")
+    more = subprocess.run(
+        command, env=environment | {"REPLICAS": "3"}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert more.returncode == 0, more.stderr
+    assert "mq-broker-a-2.key" in more.stdout
+    kept = read_key_file(str(directory / "mq-broker-a-1.key"))
+    assert kept.pair.public == made["mq-broker-a-1"].pair.public
 
 
 def test_the_schema_knows_every_value() -> None:

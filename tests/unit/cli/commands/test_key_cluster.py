@@ -1,0 +1,60 @@
+"""`zenit key cluster`: the files of a whole cluster, made again without a change to those that are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import typer
+
+from zenitmq.cli.commands.rights.key import cluster_keys
+from zenitmq.remoting.security.key_file import read_key_file
+from zenitmq.remoting.security.opened_security import read_trusted
+
+SERVERS = ("namesrv-1=namesrv-1:9876", "controller-1=controller-1:9878", "broker-a/broker-a-1")
+
+
+def made(directory: Path, *servers: str) -> None:
+    cluster_keys(str(directory), list(servers), as_json=True)
+
+
+def test_each_server_gets_a_key_bound_to_it(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    made(keys, *SERVERS)
+    rows = {row.user.name: row for row in read_trusted(str(keys / "trusted.toml"))}
+    assert set(rows) == {"admin", "namesrv-1", "controller-1", "broker-a-1"}
+    binding = rows["broker-a-1"].user.binding
+    assert binding is not None
+    assert (binding.cluster, binding.group, binding.replica) == ("zenit", "broker-a", "broker-a-1")
+    assert rows["namesrv-1"].addresses == ("namesrv-1:9876",)
+    admin = read_key_file(str(keys / "admin.key"))
+    assert set(admin.servers) == {"namesrv-1:9876", "controller-1:9878"}
+    assert admin.servers["namesrv-1:9876"] == (read_key_file(str(keys / "namesrv-1.key")).pair.public,)
+    for secret in ("zookeeper.login", "users.secrets", "admin.key"):
+        assert os.stat(keys / secret).st_mode & 0o777 == 0o600
+
+
+def test_a_second_call_keeps_the_keys_and_adds_a_server(tmp_path: Path) -> None:
+    made(tmp_path, *SERVERS)
+    before = read_key_file(str(tmp_path / "broker-a-1.key"))
+    made(tmp_path, *SERVERS, "broker-a/broker-a-2", "namesrv-2=namesrv-2:9876")
+    after = read_key_file(str(tmp_path / "broker-a-1.key"))
+    assert after.pair.public == before.pair.public
+    assert "namesrv-2:9876" in after.servers
+    assert "broker-a-2" in {row.user.name for row in read_trusted(str(tmp_path / "trusted.toml"))}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["namesrv-1", "a/b=c:1", "a=b", "a b/c", "../x/y", "../x=a:1", "admin=a:1", "namesrv-1=b:2"]
+)
+def test_what_names_no_server_is_refused_before_a_file_is_written(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        made(tmp_path / "keys", *SERVERS, wrong)
+    assert not (tmp_path / "keys").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(typer.BadParameter, match="cannot be written"):
+        made(tmp_path / "file" / "keys", *SERVERS)
