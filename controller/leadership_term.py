@@ -347,13 +347,13 @@ class LeadershipTerm:
             self._whole(request.broker_name)
             choice = self._detection.operator_election(request, self._clock.monotonic_ms())
             log.warning(
-                *("an operator elects group=%s master=%s epoch=%s forced=%s", request.broker_name, choice.node.master),
-                *(choice.node.epoch, choice.record is not None),
+                *("%s elects group=%s master=%s epoch=%s forced=%s", _asker(call), request.broker_name),
+                *(choice.node.master, choice.node.epoch, choice.record is not None),
             )
-            self._reasons.because(choice.node, "an operator asked", choice.record)
+            self._reasons.because(choice.node, f"{_asker(call)} asked", choice.record)
             if choice.record is None:
                 return Write(choice.node, request.version)
-            record = encode_forced_election(replace(choice.record, at_ms=self._clock.now_ms()))
+            record = encode_forced_election(replace(choice.record, by=call.user, at_ms=self._clock.now_ms()))
             return Write(choice.node, request.version, record)
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
@@ -369,7 +369,7 @@ class LeadershipTerm:
             if not asked:
                 seen = self._detection.epoch_seen(request.broker_name)
                 node = change_settings(known, request, flushed=flushed or frozenset(), epoch_seen=seen)
-                self._reasons.because(node, "an operator changed the flush mode")
+                self._reasons.because(node, f"{_asker(call)} changed the flush mode")
                 return Write(node, request.version)
             log.info("flushing for a change group=%s replicas=%s", request.broker_name, ",".join(sorted(asked)))
             timeout_ms = max(1, (call.deadline_ms - self._clock.monotonic_ms()) * 2 // 3)  # the rest is for the write
@@ -410,8 +410,8 @@ class LeadershipTerm:
         def decide() -> Write:
             known = self._known(name)
             node = restore(known, request, seen=self._hearing.seen(name), settings=self._new_group)
-            log.warning("an operator restores group=%s epoch=%s group_id=%s", name, node.epoch, node.group_id)
-            self._reasons.because(node, "an operator restored the group")
+            log.warning("%s restores group=%s epoch=%s group_id=%s", _asker(call), name, node.epoch, node.group_id)
+            self._reasons.because(node, f"{_asker(call)} restored the group")
             return Write(node, request.version)
 
         self._submit(call, name, decide, partial(self._on_changed, call))
@@ -514,6 +514,11 @@ class LeadershipTerm:
         connection = self._connections.get((broker_name, name))
         if connection is not None and not self._loop.send_to(connection, request):
             del self._connections[broker_name, name]
+
+
+def _asker(call: Call[Request]) -> str:
+    """Who asked, for an event: the user's name, where the cluster knows users."""
+    return call.user or "an operator"
 
 
 def _unwritten(name: str, attempt: Attempt) -> ZenitError:

@@ -13,7 +13,7 @@ class ForcedElection:
     `best`: the replica with the best log of those that the controller had heard of (log_reach), with the epoch of its
     last row and
     its end. If that is the elected one, the range is empty, and what was lost is unknown. `in_sync`, `eligible`, `last`: as
-    they were before.
+    they were before. `by`: the user who asked for it; "" where the cluster knows no users.
     """
 
     broker_name: str
@@ -31,6 +31,7 @@ class ForcedElection:
     lost_begin: int
     lost_end: int
     at_ms: int
+    by: str
 
 
 def encode_forced_election(record: ForcedElection) -> bytes:

@@ -49,5 +49,6 @@ def force_election(
         lost_begin=lost_begin,
         lost_end=lost_end,
         at_ms=now_ms,
+        by="",
     )
     return crowned(replace(node, in_sync=(name,), eligible=(), last=None), replica), record

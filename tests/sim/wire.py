@@ -59,6 +59,7 @@ class Call:
     answer: Callable[[Reply | None, bytes, ZenitError | None], None]
     payload: bytes = b""
     answered: bool = field(default=False)
+    user: str = ""
 
 
 class SimulatedLoop:

@@ -75,6 +75,7 @@ class Asked:
     deadline_ms: int = 0
     reply: GroupReply | None = None
     error: ZenitError | None = None
+    user: str = "eva"
 
     def node(self) -> GroupNode:
         assert self.error is None, self.error
@@ -532,7 +533,7 @@ def test_a_forced_election_keeps_its_record_first() -> None:
     assert isinstance(asked.error, ZooKeeperUnavailable)
     (record,) = map(json.loads, story.zookeeper.kept_records)
     assert (record["elected"], record["epoch"], record["in_sync"]) == ("c", 2, ["a"])
-    assert record["at_ms"] == WALL_MS + 12_000
+    assert (record["at_ms"], record["by"]) == (WALL_MS + 12_000, "eva")
     story.beat("c", log_end=500)
     done = story.ask(story.term.on_elect, ElectMaster(GROUP, 0, "c", force=True))
     story.work()

@@ -52,6 +52,7 @@ def test_a_forced_election_is_a_line_of_json() -> None:
         "lost_begin": 6,
         "lost_end": 9,
         "at_ms": 123,
+        "by": "",
     }
 
 

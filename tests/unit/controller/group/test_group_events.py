@@ -23,6 +23,7 @@ NODE = GroupNode(
 FORCED = ForcedElection(
     broker_name="g", epoch=4, elected="b", elected_newest_epoch=3, elected_end=5, best="a", best_newest_epoch=3,
     best_end=9, old_master="a", in_sync=(), eligible=(), last="a", lost_begin=5, lost_end=9, at_ms=1,
+    by="eva",
 )  # fmt: skip
 
 
