@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "cluster": CommandRow("commands.cluster", "List the brokers that are registered with a name server."),
     "canary": CommandRow("commands.canary", "Send a message through each group each second, and time it."),
     "doctor": CommandRow("commands.operating.doctor", "Examine this machine and each server of a cluster."),
+    "upgrade": CommandRow("commands.operating.upgrade", "Print the order of an upgrade; wait at its gates."),
     "debug": CommandRow("commands.operating.debug", "Collect what shows a fault to somebody else."),
     "events": CommandRow("commands.events", "Show what happened to a cluster, and follow it."),
     "top": CommandRow("commands.top", "Show rates, lag, replicas, disks and events, live."),

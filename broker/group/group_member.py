@@ -319,6 +319,7 @@ class GroupMember:
             "group_id": self.files.group_id,
             "in_sync": None if known is None else list(known.node.in_sync),
             "min_in_sync": None if known is None else known.node.settings.min_in_sync,
+            "members": None if known is None else [replica.name for replica in known.node.members],
             "newest_epoch": facts.newest_epoch,
             "newest_begin": facts.newest_begin,
             "replication_address": self.replication_address,

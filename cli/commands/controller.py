@@ -115,7 +115,7 @@ def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = Non
     """Show what ZooKeeper holds about a group, how far each replica says that its log reaches, and any problems."""
     from ...client.administration.replica_reach import ask_reaches
 
-    with _leading(controllers, namesrv) as calls:
+    with leading(controllers, namesrv) as calls:
         state = calls.state(group, timeout_ms=TIMEOUT_MS)
         node = state.known.node if state.known is not None else None
         reaches = {} if node is None else ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
@@ -125,7 +125,7 @@ def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = Non
 
 def followers_of(group: str, controllers: str | None, namesrv: str | None) -> list[str]:
     """The followers that are registered in a group. Raises what its controllers answer."""
-    with _leading(controllers, namesrv) as calls:
+    with leading(controllers, namesrv) as calls:
         known = calls.state(group, timeout_ms=TIMEOUT_MS).known
     return [] if known is None else [replica.name for replica in known.node.replicas if replica.is_follower]
 
@@ -157,7 +157,7 @@ def elect(
     """Make another replica the master of a group, and print which one it is."""
     if accept_loss and not force:
         raise typer.BadParameter("expected only with --force", param_hint="--accept-loss")
-    with _leading(controllers, namesrv) as calls:
+    with leading(controllers, namesrv) as calls:
         if force:
             _check_force(calls, group, replica, accept_loss=accept_loss)
         node = calls.elect(group, replica or "", force=force, timeout_ms=TIMEOUT_MS).node
@@ -203,7 +203,7 @@ def change_settings(
         "lag_ms_max": lag_ms,
     }
     changes = tuple((name, str(value)) for name, value in asked.items() if value is not None)
-    with _leading(controllers, namesrv) as calls:
+    with leading(controllers, namesrv) as calls:
         if changes:
             node = calls.change_settings(group, changes, timeout_ms=FLUSH_TIMEOUT_MS).node
         else:
@@ -230,7 +230,7 @@ def remove(
     A replica that still runs registers again; a line on stderr says so."""
     from ...client.administration.replica_reach import ask_reaches
 
-    with _leading(controllers, namesrv) as calls:
+    with leading(controllers, namesrv) as calls:
         before = calls.group(group, timeout_ms=TIMEOUT_MS).node
         meant = replace(before, replicas=tuple(one for one in before.replicas if one.name == replica))
         runs = bool(ask_reaches(calls.remoting, meant, timeout_ms=REPLICA_TIMEOUT_MS))
@@ -274,7 +274,7 @@ def restore(
     if group_id:
         with usage_of_values():
             check_group_id(group_id)
-    with _leading(controllers, namesrv) as calls:
+    with leading(controllers, namesrv) as calls:
         node = calls.restore(group, epoch, group_id=group_id, force=force, timeout_ms=TIMEOUT_MS).node
     document = {"broker_name": group, "group_id": node.group_id, "epoch": node.epoch, "master": node.master}
     master = f"master {node.master}" if node.master else "without a master"
@@ -325,7 +325,7 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
 
 
 @contextmanager
-def _leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
+def leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
     """Calls to the given controllers, or to the known ones. Raises InvalidParameter if those are of another cluster."""
     from ...client.connection.client_keys import key_path, new_remoting
     from ...client.connection.cluster import name_servers, parse_addresses

@@ -66,7 +66,7 @@ def test_who_removes_a_replica_that_runs_is_told_that_it_comes_back(
         assert [replica.name for replica in node.replicas] == ["b"], timeout_ms
         return {"b": object()} if runs else {}
 
-    monkeypatch.setattr("zenitmq.cli.commands.controller._leading", lambda *_: nullcontext(Calls()))
+    monkeypatch.setattr("zenitmq.cli.commands.controller.leading", lambda *_: nullcontext(Calls()))
     monkeypatch.setattr("zenitmq.client.administration.replica_reach.ask_reaches", reaches)
     remove("g", "b", as_json=True)
     told = capfd.readouterr()
@@ -81,7 +81,7 @@ def test_who_forces_an_election_names_a_replica_also_while_none_answers(monkeypa
         def state(self, _group: str, *, timeout_ms: int) -> GroupState:
             return GroupState(KnownGroup(GroupNode(broker_name="g", epoch=4), timeout_ms), None)
 
-    monkeypatch.setattr("zenitmq.cli.commands.controller._leading", lambda *_: nullcontext(Calls()))
+    monkeypatch.setattr("zenitmq.cli.commands.controller.leading", lambda *_: nullcontext(Calls()))
     with pytest.raises(InvalidParameter, match="none answers yet"):
         elect("g", force=True)
 
@@ -128,7 +128,7 @@ def test_after_a_restore_a_master_is_forced_once_all_logs_are_compared(
         logs = {name: LogReach(name=name, newest_epoch=newest, newest_begin=0, end=9, confirm=9) for name in answering}
         return {name: ReplicaReach("slave", "", None, log) for name, log in logs.items()}
 
-    monkeypatch.setattr("zenitmq.cli.commands.controller._leading", lambda *_: nullcontext(Calls()))
+    monkeypatch.setattr("zenitmq.cli.commands.controller.leading", lambda *_: nullcontext(Calls()))
     monkeypatch.setattr("zenitmq.client.administration.replica_reach.ask_reaches", reaches)
     if refused and not accept_loss:
         with pytest.raises(InvalidParameter, match=f"{refused}.*--accept-loss"):
