@@ -92,6 +92,7 @@ class Admin(AdminCore):
     broker_statistics = blocking(AdminCore._broker_statistics)
     scrub = blocking(AdminCore._scrub)
     scrub_statistics = blocking(AdminCore._scrub_statistics)
+    drain_broker = blocking(AdminCore._drain_broker)
     broker_config = blocking(AdminCore._broker_config)
     wipe_write_permission = blocking(AdminCore._wipe_write_permission)
     add_write_permission = blocking(AdminCore._add_write_permission)

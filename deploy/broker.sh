@@ -1,5 +1,5 @@
 #!/bin/sh
-# A broker in the foreground, for a service manager or a container; SIGTERM stops it cleanly.
+# A broker in the foreground, for a service manager or a container; at SIGTERM it hands over and ends.
 #
 #   ZENIT_CONFIG               configuration file; config/broker.toml beside this script unless set
 #   ZENIT_BROKER__STORE_DIR    and so on: single keys, over the file

@@ -130,7 +130,7 @@ def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str
         replica |= {"role": "halted" if facts.get("halted") else facts["role"], "epoch": facts["epoch"]}
     replica |= {"newest_epoch": facts.get("newest_epoch")}
     replica |= {f"{name}_offset": facts.get(name) for name in OFFSETS}
-    replica |= {"hole_at": facts.get("hole_at"), "halted": facts.get("halted")}
+    replica |= {"hole_at": facts.get("hole_at"), "halted": facts.get("halted"), "drain": facts.get("drain")}
     delays = (statistics or {}).get("delays") or {}
     replica |= {"delayed_damaged": delays.get("damaged", 0), "delayed_lost": delays.get("lost", 0)}
     store = (statistics or {}).get("store") or {}

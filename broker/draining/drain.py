@@ -37,7 +37,10 @@ class DrainHost(Protocol):
 
 
 class Drain:
-    """The drain of one replica; `held` is for its request gate. Set `controller` before the first `begin`."""
+    """The drain of one replica; `held` is for its request gate. Set `controller` before the first `begin`.
+
+    `is_under_way`: `look` may have something to do; asked in each turn of the loop.
+    """
 
     controller: ReplicaController
 
@@ -52,16 +55,12 @@ class Drain:
         self._name = name
         self._steps = DrainSteps()
         self._told = Step.NONE
-
-    @property
-    def is_under_way(self) -> bool:
-        """`look` may have something to do."""
-        return self._steps.is_under_way
+        self.is_under_way = False
 
     @property
     def stays(self) -> bool:
         """It drains, and its process goes on."""
-        return self._steps.is_under_way and not self._steps.ends
+        return self.is_under_way and not self._steps.ends
 
     @property
     def tells(self) -> bool:
@@ -115,6 +114,7 @@ class Drain:
     def _follow_up(self, *, was_telling: bool) -> None:
         """Makes gate, heartbeats and log follow the step."""
         steps, held = self._steps, self._held
+        self.is_under_way = steps.is_under_way
         if steps.step is not self._told:
             self._told = steps.step
             tell(log, DRAIN_STEP, replica=self._name, epoch=self._replica.epoch, step=steps.step.value)

@@ -228,6 +228,8 @@ def _replica_lines(group: dict[str, Any], replica: dict[str, Any]) -> Iterator[s
         yield f"{name}: its log has a hole at {replica['hole_at']}, and counts up to there only"
     if replica["halted"]:
         yield f"{name} is halted: {replica['halted']}"
+    if replica["drain"]:
+        yield f"{name} drains ({replica['drain']}), and is not to lead: zenit broker drain {name} --undo"
     ahead = _damage_ahead(group, replica)
     if ahead is not None:
         yield (

@@ -10,6 +10,7 @@ from ...model.clock import monotonic_ms, now_ms
 from ...model.errors import InvalidParameter, NoRoute, ZenitError
 from ...remoting.commands import (
     AddWritePermission,
+    DrainBroker,
     ExamineServer,
     GetBrokerConfig,
     GetBrokerStatistics,
@@ -101,6 +102,17 @@ class BrokerAdmin(AdminCalls):
         """{address: statistics} of brokers in any role."""
         brokers = {address: address for address in addresses}
         return await self._documents(brokers, GetBrokerStatistics(), self._deadline(timeout))
+
+    async def _drain_broker(
+        self, address: str, *, ends: bool = False, undo: bool = False, timeout: float | None = None
+    ) -> None:
+        """Makes the broker at this address hand over what it does in its replica group; it is not elected again while it runs.
+
+        `ends`: then it leaves the in-sync set, and its process ends. `undo`: it works as before. Returns at once: in the
+        broker's statistics `replication.drain` says how far it is ("drained" in the end). Raises InvalidParameter for a broker
+        that has nobody to hand over to, unless it ends.
+        """
+        await self._call(address, DrainBroker(ends, undo), self._deadline(timeout))
 
     async def _wipe_write_permission(self, broker_name: str, *, timeout: float | None = None) -> int:
         """Makes producers leave this broker until `add_write_permission`. Returns how many topics that changed."""

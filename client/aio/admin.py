@@ -66,6 +66,7 @@ class Admin(AdminCore):
     broker_statistics = AdminCore._broker_statistics
     scrub = AdminCore._scrub
     scrub_statistics = AdminCore._scrub_statistics
+    drain_broker = AdminCore._drain_broker
     broker_config = AdminCore._broker_config
     wipe_write_permission = AdminCore._wipe_write_permission
     add_write_permission = AdminCore._add_write_permission

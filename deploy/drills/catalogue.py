@@ -38,7 +38,7 @@ class Deed(Enum):
     """What is done, and (in the comments) how it is mended after `hold_ms`."""
 
     KILL = "kill"  # SIGKILL; started again
-    STOP = "stop"  # SIGTERM; started again at once
+    STOP = "stop"  # SIGTERM: it hands over and ends; started again at once
     PAUSE = "pause"  # SIGSTOP; SIGCONT
     SLOW = "slow"  # stopped four fifths of the time, in short turns; resumed
     WIPE = "wipe"  # killed and its store emptied; started again
@@ -182,7 +182,7 @@ _ALL: Final = (
     Drill("wipe-slave", "a slave loses its disk and is filled again", (Fault(Deed.WIPE, Whom.SLAVE, 3_000),), 2),
     Drill(
         "rolling-restart",
-        "every broker is restarted in turn, the master last",
+        "every broker hands over, stops and is started again, in turn, the master last",
         (Fault(Deed.STOP, Whom.EACH_BROKER, 0),),
     ),
     Drill(

@@ -30,6 +30,8 @@ NODE = KnownGroup(GroupNode(broker_name="broker-a", settings=GroupSettings(), in
         ("b", "candidate", NODE, {}, (NO_MASTER,)),
         ("b", "candidate", None, {"is_linked": False}, (NO_CONTROLLER, NOT_MEMBER)),
         ("b", "slave", NODE, {"halted": "its log is cut"}, ("halted: its log is cut",)),
+        ("a", "master", NODE, {"drain": "holding", "takes_writes": False}, ("drains: holding",)),
+        ("b", "slave", NODE, {"drain": "drained", "is_linked": False}, (NO_CONTROLLER, "drains: drained")),
     ],
 )
 def test_each_reason_is_named(

@@ -12,7 +12,17 @@ from zenitmq.cli.commands.local import _print_status
 def document(**changed: Any) -> dict[str, Any]:
     names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
     replica = dict.fromkeys(
-        (*names, "hole_at", "halted", "refuses_writes", "deletes_early", "scrub", "delayed_damaged", "delayed_lost")
+        (
+            *names,
+            "hole_at",
+            "halted",
+            "drain",
+            "refuses_writes",
+            "deletes_early",
+            "scrub",
+            "delayed_damaged",
+            "delayed_lost",
+        )
     ) | {
         "name": "broker-a-1",
         "role": "candidate",
@@ -113,6 +123,14 @@ def test_what_is_damaged_and_why_a_scrub_ended_is_named(capsys: pytest.CaptureFi
     assert "broker-a-1: its last scrub could not read the log to its end: no file" in lines
     assert "broker-a-1: a checksum entry is damaged: checksum/0 entry 1" in lines
     assert "broker-a-1: quarantined bytes of its log: [1, 2), [4, 6), ..." in lines
+
+
+def test_a_replica_that_drains_says_how_to_end_that(capsys: pytest.CaptureFixture[str]) -> None:
+    told = document()
+    told["groups"][0]["replicas"][0]["drain"] = "drained"
+    _print_status(told)
+    line = "broker-a-1 drains (drained), and is not to lead: zenit broker drain broker-a-1 --undo"
+    assert line in capsys.readouterr().out.splitlines()
 
 
 def test_a_store_that_takes_no_writes_says_so(capsys: pytest.CaptureFixture[str]) -> None:
