@@ -9,6 +9,8 @@ The first is of real processes, and can be killed; the second is an engine in th
 
 With pytest, in conftest.py: `pytest_plugins = ["zenitmq.testing.pytest_plugin"]`, which brings `zenit_cluster`,
 `zenit_namesrv`, `zenit_topic` and `new_zenit_cluster`.
+
+In a container, with testcontainers: `from zenitmq.testing.containers import ZenitContainer`.
 """
 
 from __future__ import annotations

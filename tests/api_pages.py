@@ -124,9 +124,13 @@ PAGES = (
         (
             ("zenitmq.testing.local_cluster", "LocalCluster"),
             ("zenitmq.testing.memory_cluster", "MemoryCluster"),
+            ("zenitmq.testing.containers", "ZenitContainer"),
             *(
                 ("zenitmq.testing.pytest_plugin", name)
-                for name in ("zenit_cluster", "zenit_namesrv", "zenit_topic", "new_zenit_cluster", "zenit_memory")
+                for name in (
+                    *("zenit_cluster", "zenit_namesrv", "zenit_topic", "new_zenit_cluster", "zenit_container"),
+                    "zenit_memory",
+                )
             ),
         ),
     ),

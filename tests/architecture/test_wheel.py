@@ -16,6 +16,7 @@ from zenitmq.model.names import VERSION
 
 ROOT = Path(__file__).parents[2]
 NOT_SHIPPED = {"tests", "docs", "build", "dist", "zenitmq.egg-info"}
+OF_CLONES = ("deploy/image/", "deploy/compose")  # an image is built from a clone
 
 
 def shipped_files(root: Path) -> set[str]:
@@ -24,7 +25,8 @@ def shipped_files(root: Path) -> set[str]:
     files = [path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts]
     files += [path for path in root.glob("*.py") if path.name != "setup.py"]
     wanted = {".py", ".sh", ".toml", ".yml", ".json", ".txt", ".service", ".yaml", ".tpl"}
-    return {path.relative_to(root).as_posix() for path in files if path.suffix in wanted} | {"py.typed"}
+    paths = {path.relative_to(root).as_posix() for path in files if path.suffix in wanted}
+    return {path for path in paths if not path.startswith(OF_CLONES)} | {"py.typed"}
 
 
 @pytest.fixture(scope="module")
