@@ -98,6 +98,7 @@ class Controller:
             self._opened.callback(metrics.serve, None)
         if secured is not None:
             self._campaign.security.guard(secured, self._loop)
+            self._campaign.security.learn()
 
     def __enter__(self) -> Self:
         return self

@@ -100,6 +100,7 @@ class NameServer:
         self.security = RowsHandler(AccessRows(), self._clock)
         if secured is not None:
             self.security.guard(secured, self._loop, self._keys.on_trusted if self._keys is not None else None)
+            self.security.learn()
         self.address = self._loop.address
         self.port = self._loop.port
         self.publish_port = self._publisher.port

@@ -17,6 +17,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Generic, Self, TypeVar
 
 from ..model.arena import Arena
@@ -462,7 +463,9 @@ class RequestLoop:
                 self._other_cluster += 1
                 return error
         refusal = None if self.guard is None else self.guard.check(key, address, request)
-        return None if refusal is None else self._noted(refusal)
+        if refusal is None:
+            return None
+        return self._noted(refusal if address else replace(refusal, address=self._socket.peer_address))
 
     def _is_within_limits(self, call: Call[Request], header_bytes: int) -> bool:
         """Takes what the request costs from its user's budget; refuses it if nothing is left."""

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from ...model.clock import monotonic_ms
 from ...model.errors import (
+    AuthenticationFailed,
     ConnectionLost,
     HandshakeFailed,
     InvalidParameter,
@@ -57,10 +58,9 @@ class NameServers:
     async def ask(self, request: RequestFor[_Reply], waits: Waits, *, timeout_ms: int) -> tuple[_Reply, bytes, str]:
         """The first good answer: (reply, payload, the server's address).
 
-        If a server cannot be reached, does not know the topic, knows no broker that serves it or belongs to another
-        cluster, the next
-        is asked; the remaining time is divided among the remaining servers. Raises the first error, but rather
-        TopicNotFound, rather than that NoRoute, and rather than all WrongCluster.
+        If a server cannot be reached, does not know our key, does not know the topic, knows no broker that serves it or belongs
+        to another cluster, the next is asked; the remaining time is divided among the remaining servers. Raises the first
+        error, but rather TopicNotFound, rather than that NoRoute, and rather than all WrongCluster.
         """
         deadline_ms = monotonic_ms() + timeout_ms
         first = self._turn
@@ -88,7 +88,7 @@ class NameServers:
                         address,
                         "the address of a name server; a server of another role, such as a broker, answers there",
                     )
-                except (ConnectionLost, RequestTimeout) as error:
+                except (AuthenticationFailed, ConnectionLost, RequestTimeout) as error:
                     self.on_failed(address)
                     failure = failure or error
                 else:

@@ -1,7 +1,8 @@
 """Whom a server lets in: the answer to one ZAP question, from the key and the address of who wants to connect. Pure.
 
 ZAP is ZeroMQ's authentication protocol (RFC 27). The answer 200 lets a peer in, 400 refuses it for good, 300 for
-now. A client of ours connects anew in both cases, when its user wants something.
+now. A client of ours connects anew in both cases, when its user wants something. A server that has just started does not know
+all users yet, so who has a key that it does not know waits for the answer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from ...model.security.principals import User, UserKind
 WELCOME: Final = "200"
 LATER: Final = "300"
 NO: Final = "400"
+NOT_YET: Final = ""
+"""No answer of ZAP: the server learns its users, and the question is to be asked again soon."""
 
 OPEN_KEY: Final = "(open)"
 """Stands for the key of those who come by the open port, without one."""
@@ -43,19 +46,32 @@ class Doorkeeper:
         self._has_open_port = has_open_port
         self._spent: dict[str, tuple[float, int]] = {}  # IP address: (handshakes that count against it, at this time)
         self.on_let_in: Callable[[str, str, str], None] = _nothing  # user, key, address; in the thread that asks
+        self.is_learning: Callable[[], bool] = _never  # whether users may exist that are not known yet; any thread
         self.refused = 0
         self.put_off = 0
 
-    def decide(self, mechanism: str, key: str, address: str, now_ms: int, *, only_servers: bool = False) -> Admission:
-        """`key`: Z85, "" where the mechanism has none."""
-        if not self._has_room(address, now_ms):
+    def decide(
+        self,
+        mechanism: str,
+        key: str,
+        address: str,
+        now_ms: int,
+        *,
+        only_servers: bool = False,
+        is_asked_again: bool = False,
+    ) -> Admission:
+        """`key`: Z85, "" where the mechanism has none. `is_asked_again`: the answer before was NOT_YET."""
+        if not is_asked_again and not self._has_room(address, now_ms):
             self.put_off += 1
             return Admission(LATER, "too many connections from this address in a second")
         if mechanism == "NULL" and self._has_open_port:
             key = OPEN_KEY
         elif mechanism != "CURVE":
             return self._refuse("only clients with a key")
+        is_learning = self.is_learning()  # before the look at the users: what is learnt in between is seen by it
         user = self._user_of(key)
+        if user is None and is_learning and key != OPEN_KEY:
+            return Admission(NOT_YET, "the server has just started, and does not know all users yet")
         if user is None:
             return self._refuse("the key is not known")
         if user.disabled:
@@ -81,6 +97,11 @@ class Doorkeeper:
         has_room = spent + 1 <= self._rate
         self._spent[address] = (spent + 1 if has_room else spent, now_ms)
         return has_room
+
+
+def _never() -> bool:
+    """All users are known."""
+    return False
 
 
 def _nothing(_: str, __: str, ___: str) -> None:

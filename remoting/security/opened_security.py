@@ -64,6 +64,7 @@ class TrustedWatch:
         self._keys = secured.keys
         self._on_rows = on_rows
         self._seen = _stamp(self._path)
+        self._rows = secured.rows
 
     def look(self) -> None:
         """For a timer."""
@@ -78,6 +79,9 @@ class TrustedWatch:
         except KeyFileRefused as error:
             log.warning("the trusted file has changed and counts as before: %s", error)
             return
+        if rows == self._rows:  # written anew as it was
+            return
+        self._rows = rows
         log.info("the trusted file has changed users=%s", len(rows))
         self._keys.learn(server_keys(rows))
         self._on_rows(rows)
@@ -141,7 +145,7 @@ def open_security(
 
 def tell_login_refused(address: str, _key: str, why: str) -> None:
     """The event of a connection that was not let in; in the thread of the doorkeeper."""
-    tell(log, LOGIN_REFUSED, peer=address.removeprefix("::ffff:"), why=why)  # as IPv6 writes an address of IPv4
+    tell(log, LOGIN_REFUSED, peer=address, why=why)
 
 
 def read_trusted(path: str) -> tuple[StaticRow, ...]:

@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 SIGNATURES_MAX: Final = 256
 EXPIRE_MS: Final = 60_000
 LOOK_MS: Final = 1000  # at the trusted file
+LEARN_MS: Final = 5000  # masters come within 4 s: a look each second, and an answer that is lost is given up after 2 s
 
 _E = TypeVar("_E", bound=Enum)
 
@@ -60,6 +61,7 @@ class RowsHandler:
         self._expired_at_ms = clock.monotonic_ms()
         self._unread_told = False
         self._secured: Secured | None = None
+        self._has_learnt = False  # it has had the same rows as a master
 
     def begin(self, trusted: tuple[StaticRow, ...], on_table: Callable[[AccessTable], None]) -> None:
         """Calls `on_table` with the present table now, and with the next one after each change."""
@@ -83,6 +85,15 @@ class RowsHandler:
                 on_trusted(rows)
 
         loop.every(LOOK_MS, TrustedWatch(secured, on_rows).look)
+
+    def learn(self) -> None:
+        """For a server that keeps no users, at its start: it knows those of its trusted file. Who has another key waits at the
+        door until a master has told its rows. There may be no master, so this ends after LEARN_MS."""
+        assert self._secured is not None
+        until_ms = self._clock.monotonic_ms() + LEARN_MS
+        self._secured.door.doorkeeper.is_learning = lambda: (
+            not self._has_learnt and self._clock.monotonic_ms() < until_ms
+        )
 
     def refresh(self) -> None:
         """The rows have changed."""
@@ -138,6 +149,7 @@ class RowsHandler:
         rows, refused = parse_rows(call.request.rows)
         self.note_unread(len(refused))
         self.take(self.rows.later(rows, self._clock.now_ms()))
+        self._has_learnt = self._has_learnt or call.request.digests == self.rows.digests()
         return answer(self.rows, call.request)
 
     def on_check_signatures(self, call: Call[CheckSignatures]) -> SignaturesReply:

@@ -26,8 +26,10 @@ from zenitmq.model.security.principals import Binding, Match, Rule, RuleEffect, 
 from zenitmq.model.security.rights import Action, Resource
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetClusterInfo, GetMaxOffset, GetRoute, OffsetReply, PullMessages
+from zenitmq.remoting.security import curve_socket
 from zenitmq.remoting.security.curve_socket import new_key_pair
 from zenitmq.remoting.security.door import Door
+from zenitmq.remoting.security.guard import Refusal
 from zenitmq.remoting.security.key_ring import KeyRing
 from zenitmq.remoting.server import Call, RequestLoop
 
@@ -111,6 +113,46 @@ def test_who_is_not_known_is_told_so_within_a_second_and_gets_in_once_granted(op
             return
         except AuthenticationFailed:
             assert monotonic_ms() < deadline_ms
+
+
+def test_a_refusal_is_noted_with_where_it_came_from(opened: ExitStack) -> None:
+    """Also where no rule asks for the address of senders."""
+    served = Served(opened, table(MAY_SEE))
+    noted: list[Refusal] = []
+    served.door.on_denied = noted.append
+    with pytest.raises(AccessDenied):
+        ask(client_of(opened, served, READER), served.loop.address, "other")
+    assert [(each.user, each.address) for each in noted] == [("reader", "127.0.0.1")]
+
+
+def test_while_a_server_learns_its_users_a_strange_key_waits(
+    opened: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that had just restarted refused users whom it learnt within a second."""
+    served = Served(opened, table(MAY_SEE))
+    learning, asked = threading.Event(), threading.Event()
+    learning.set()
+
+    def is_learning() -> bool:
+        asked.set()
+        return learning.is_set()
+
+    served.door.doorkeeper.is_learning = is_learning
+    client, answers = client_of(opened, served, STRANGER), []
+    asking = threading.Thread(target=lambda: answers.append(ask(client, served.loop.address)))
+    asking.start()
+    assert asked.wait(5)
+    assert ask(client_of(opened, served, READER), served.loop.address) == OffsetReply(7)
+    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE, key=STRANGER.public)))
+    served.loop.post(learning.clear)
+    asking.join(5)
+    assert answers == [OffsetReply(7)]
+    learning.set()
+    monkeypatch.setattr(curve_socket, "LEARNING_MS", 50)
+    began_ms = monotonic_ms()
+    with pytest.raises(AuthenticationFailed):
+        ask(client_of(opened, served, new_key_pair()), served.loop.address)
+    assert 50 <= monotonic_ms() - began_ms < 1000
 
 
 @pytest.mark.parametrize("how", ["without a key", "a key, but another server's"])

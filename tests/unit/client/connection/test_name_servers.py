@@ -11,7 +11,7 @@ import pytest
 
 from zenitmq.client.connection.name_servers import NameServers
 from zenitmq.client.connection.waiting import run_blocking
-from zenitmq.model.errors import NoRoute
+from zenitmq.model.errors import AuthenticationFailed, NoRoute
 from zenitmq.remoting.commands import GetRoute, RouteReply
 
 ROUTE = RouteReply((), (), 0, ())
@@ -51,3 +51,22 @@ def test_an_error_keeps_none_of_those_who_asked(second: object) -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+class OneKnows:
+    """The first name server does not know our key yet."""
+
+    async def call(self, address: str, *_: object, **__: object) -> Any:
+        if address == "a:1":
+            raise AuthenticationFailed(address, "it does not know the key")
+        return ROUTE, b""
+
+
+def test_a_server_that_does_not_know_the_key_yet_is_passed_over() -> None:
+    """It has just started, or was cut off from the masters: the other one lets us in."""
+    servers = NameServers(("a:1", "b:2"))
+    assert run_blocking(servers.ask(GetRoute("t"), OneKnows(), timeout_ms=1000)) == (ROUTE, b"", "b:2")  # type: ignore[arg-type]
+    assert servers.preferred == "b:2"
+    alone = NameServers(("a:1",))
+    with pytest.raises(AuthenticationFailed):
+        run_blocking(alone.ask(GetRoute("t"), OneKnows(), timeout_ms=1000))  # type: ignore[arg-type]

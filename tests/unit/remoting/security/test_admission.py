@@ -6,7 +6,7 @@ import pytest
 
 from zenitmq.model.security.access_table import AccessTable
 from zenitmq.model.security.principals import Binding, User, UserKind
-from zenitmq.remoting.security.admission import LATER, NO, OPEN_KEY, WELCOME, Doorkeeper
+from zenitmq.remoting.security.admission import LATER, NO, NOT_YET, OPEN_KEY, WELCOME, Doorkeeper
 from zenitmq.remoting.security.guard import Guard
 
 USERS = [
@@ -67,3 +67,15 @@ def test_very_many_addresses_do_not_fill_the_memory() -> None:
         door.decide("CURVE", "x" * 40, f"a{number}", 0)
     assert door.decide("CURVE", "a" * 40, "new", 10).status == LATER
     assert door.decide("CURVE", "a" * 40, "new", 2000).status == WELCOME
+
+
+def test_while_users_may_be_unknown_a_strange_key_waits_and_costs_its_address_once() -> None:
+    door = doorkeeper(rate=1)
+    door.is_learning = lambda: True
+    assert door.decide("CURVE", "x" * 40, "10.0.0.1", 0).status == NOT_YET
+    assert door.decide("CURVE", "x" * 40, "10.0.0.1", 0, is_asked_again=True).status == NOT_YET
+    assert door.decide("CURVE", "d" * 40, "10.0.0.2", 0).status == NO
+    assert door.decide("CURVE", "a" * 40, "10.0.0.3", 0).status == WELCOME
+    assert door.decide("NULL", "", "10.0.0.4", 0).status == NO
+    door.is_learning = lambda: False
+    assert door.decide("CURVE", "x" * 40, "10.0.0.1", 0, is_asked_again=True).status == NO

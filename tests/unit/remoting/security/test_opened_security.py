@@ -62,6 +62,12 @@ def test_a_file_that_is_written_in_part_locks_nobody_out(watched: Watched) -> No
     assert watched.look() == [(OWN, ROOT)]
 
 
+def test_a_file_that_was_written_anew_as_it_was_changes_nothing(watched: Watched) -> None:
+    watched.write(OWN)
+    os.utime(watched.path, ns=(1, 1))
+    assert watched.look() == []
+
+
 def test_the_remedy_that_the_refusal_names_helps(watched: Watched) -> None:
     watched.write(OWN, ROOT)
     watched.path.chmod(0o664)
