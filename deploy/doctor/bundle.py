@@ -48,7 +48,7 @@ logs/*                    the last MiB of each log of the local cluster; failed.
 
 
 class Bundle:
-    """The archive while it is written. `told`: called with the name of each part."""
+    """The archive while it is written. `told`: called with the name of each part, or that it is missing and why."""
 
     def __init__(self, archive: tarfile.TarFile, root: str, told: Callable[[str], None]) -> None:
         self._archive = archive
@@ -72,9 +72,14 @@ class Bundle:
         try:
             document = ask()
         except ZenitError as error:
-            self._failed[name] = str(error)
+            self.add_failure(name, str(error))
             return
         self._add_masked(name, document)
+
+    def add_failure(self, name: str, why: str) -> None:
+        """A part that could not be had."""
+        self._failed[name] = why
+        self._told(f"{name} is missing: {why}")
 
     def _add_masked(self, name: str, document: Any) -> None:
         """Not by `add_text`: what masks a text does not know where a value of JSON ends."""
@@ -97,7 +102,7 @@ def write_bundle(
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise _unwritten(temporary, error) from None
+        raise _unwritten(temporary if isinstance(error, FileExistsError) else path, error) from None
     try:
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             bundle = Bundle(archive, root, told)
@@ -106,6 +111,8 @@ def write_bundle(
             bundle.add_document("doctor.json", lambda: [one.document() for one in examined])
             bundle.add_document("versions.json", _versions)
             _add_cluster(bundle, namesrv)
+            if log_directory is not None and not os.path.isdir(log_directory):
+                bundle.add_failure("logs", f"there is no directory {log_directory}")
             for name, text in _logs(log_directory):
                 bundle.add_text(f"logs/{name}", text)
             bundle.finish()

@@ -45,8 +45,10 @@ def examined_server(what: str, document: Mapping[str, Any]) -> Examined:
 def judged_versions(versions: Sequence[str]) -> Finding:
     """Whether the versions of all servers work together: one minor version apart they do, as in an upgrade."""
     different = sorted(set(versions), key=_numbers)
-    if len(different) <= 1:
-        return Finding(Severity.OK, "versions", f"{different[0]} everywhere" if different else "unknown")
+    if not different:
+        return Finding(Severity.NOTE, "versions", "no server told its own")
+    if len(different) == 1:
+        return Finding(Severity.OK, "versions", f"{different[0]} everywhere")
     listed = ", ".join(f"{version} at {versions.count(version)}" for version in different)
     low, high = _numbers(different[0]), _numbers(different[-1])
     if low[:1] == high[:1] and high[1] - low[1] <= 1:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ....model.clock import datetime_of_ms, now_ms
-from ...options import DEFAULT_DIRECTORY, Directory, Json, Namesrv, usage_of_values
+from ...options import Json, Namesrv, check_directory, usage_of_values
 from ...output import note, show
 from .doctor import examined_cluster
 
@@ -29,7 +29,15 @@ def bundle(
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE.tar.gz]", help="Where it goes; else zenit-debug-TIME.tar.gz here.")
     ] = None,
-    directory: Directory = DEFAULT_DIRECTORY,
+    directory: Annotated[
+        str | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            callback=check_directory,
+            help="The cluster whose logs it has; else the one `zenit up` started last here.",
+        ),
+    ] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:

@@ -22,7 +22,9 @@ def test_a_secured_clusters_bundle_holds_no_key_and_no_message(tmp_path: Path) -
         with Producer(namesrv=cluster.namesrv) as producer:
             producer.send(Message(topic, b"nobody-reads-this"))
         path = tmp_path / "fault.tar.gz"
-        arguments = (str(path), "--namesrv", cluster.namesrv, "--dir", cluster.directory)
+        arguments = (str(path), "--namesrv", cluster.namesrv)
+        (tmp_path / ".zenit").mkdir()
+        (tmp_path / ".zenit" / "last").write_text(cluster.directory)  # as `zenit up` notes it
         environment = {"ZENIT_KEY": cluster.key()}
         done = run_zenit("debug", "bundle", *arguments, home=tmp_path, environment=environment)
         assert (done.returncode, done.stdout) == (0, f"{path}\n")

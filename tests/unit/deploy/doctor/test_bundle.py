@@ -66,3 +66,22 @@ def test_what_an_earlier_one_left_behind_is_named(tmp_path: Path) -> None:
     (tmp_path / "c.tar.gz.tmp").touch()
     with pytest.raises(InvalidParameter, match=r"c\.tar\.gz\.tmp"):
         written(tmp_path / "c.tar.gz", None)
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    """Without a directory of logs the archive had none, and nothing said so."""
+    told: list[str] = []
+    path, logs = tmp_path / "c.tar.gz", tmp_path / "nowhere"
+    write_bundle(str(path), NOBODY, [], log_directory=str(logs), told=told.append)
+    why = f"there is no directory {logs}"
+    assert f"logs is missing: {why}" in told
+    with tarfile.open(path) as archive:
+        failed = archive.extractfile("c/failed.json")
+        assert failed is not None
+        assert json.loads(failed.read()) == {"logs": why}
+
+
+def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter) as raised:
+        written(tmp_path / "missing" / "d.tar.gz", None)
+    assert ".tmp" not in str(raised.value)

@@ -41,7 +41,7 @@ def test_an_answer_that_cannot_be_read_is_a_problem(changed: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("versions", "severity"),
     [
-        ([], Severity.OK),
+        ([], Severity.NOTE),
         (["0.1.0", "0.1.0"], Severity.OK),
         (["0.1.0", "0.1.3"], Severity.NOTE),
         (["0.1.0", "0.2.0"], Severity.NOTE),
