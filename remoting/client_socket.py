@@ -64,7 +64,8 @@ _NO_SUCH_USER: Final = (
 )
 _WANTS_KEY: Final = "ended the handshake: does it want a key? Give the key file as key=, --user or $ZENIT_KEY"
 _OTHER_KEY: Final = (
-    "ended the handshake: its public key is another one than we know, or it takes clients without keys only"
+    "ended the handshake: its public key is another one than we know (`zenit key trust` puts its present one into a key file), "
+    "or it takes clients without keys only"
 )
 
 

@@ -42,8 +42,13 @@ class AccessDenied(ZenitError):
                 f"user {self.user!r} may not ask anything any more: it is disabled, or its key was taken away; "
                 "an administrator sees which: zenit user list"
             )
+        seen = (
+            " (who may `pub` or `sub` may that too)"
+            if self.action == "get" and self.resource.startswith("topic:")
+            else ""
+        )
         return (
-            f"user {self.user!r} may not {self.action} on {self.resource}; "
+            f"user {self.user!r} may not {self.action} on {self.resource}{seen}; "
             f"`zenit explain {self.user} {self.action} {self.resource}` says why, a super user can allow it"
         )
 
@@ -135,7 +140,7 @@ class SecurityRowTrusted(ZenitError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"user {self.name!r} stands in the trusted file of the servers; change it there and restart each"
+        return f"user {self.name!r} stands in the trusted file of the servers; change it there, and they read it again"
 
 
 class TooManySecurityRows(ZenitError):

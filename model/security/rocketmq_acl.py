@@ -68,9 +68,14 @@ class _AclEntry:
 
 def import_acl(text: str) -> ImportedAcl:
     """Reads either kind of file. Raises InvalidParameter."""
-    if text.lstrip().startswith(("{", "[")):
-        return _import_entries(text)
-    return _import_accounts(text)
+    found = _import_entries(text) if text.lstrip().startswith(("{", "[")) else _import_accounts(text)
+    if not found.users and not found.notes:
+        raise _unknown(text)
+    return found
+
+
+def _unknown(text: str) -> InvalidParameter:
+    return InvalidParameter("file", text[:40].strip(), "RocketMQ's plain_acl.yml, or its users and ACLs as JSON")
 
 
 # ---- ACL 1.0
@@ -79,7 +84,7 @@ def import_acl(text: str) -> ImportedAcl:
 def _import_accounts(text: str) -> ImportedAcl:
     document = parse_yaml(text)
     if not isinstance(document, dict) or not isinstance(document.get("accounts", []), list | None):
-        raise InvalidParameter("file", text[:40], "RocketMQ's plain_acl.yml, or its users and ACLs as JSON")
+        raise _unknown(text)
     notes = []
     if _listed(document, "globalWhiteRemoteAddresses"):
         notes.append("globalWhiteRemoteAddresses: nobody is let in here without a key, wherever he comes from")

@@ -243,7 +243,10 @@ def _print_import(imported: ImportedAcl, *, is_dry_run: bool, keep_secrets: bool
     print_table(("user", "kind", "rule"), rows)
     for sentence in (*imported.notes, *imported.differences):
         typer.echo(sentence)
-    done = "would be imported" if is_dry_run else "are imported; they have no keys yet: zenit user add-key"
-    typer.echo(f"{counted(len(imported.users), 'user')} {done}")
+    imported_users = counted(len(imported.users), "user")
+    if is_dry_run:
+        typer.echo(f"{imported_users} would be imported")
+    else:
+        typer.echo(f"imported: {imported_users}, without a key yet: zenit user add-key")
     if keep_secrets:
         typer.echo(f"{counted(len(imported.secrets), 'secret')} with them")

@@ -174,3 +174,9 @@ def test_nesting_is_bounded() -> None:
         parse_yaml("\n".join("  " * depth + "a:" for depth in range(500)))
     with pytest.raises(InvalidParameter, match="levels"):
         parse_yaml("- a:\n" + "".join("  " * depth + " - b:\n" for depth in range(1, 50)))
+
+
+@pytest.mark.parametrize("text", ["foo: bar\n", "accounts:\n", "{}", "[]"])
+def test_a_file_without_users_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"plain_acl\.yml"):
+        import_acl(text)

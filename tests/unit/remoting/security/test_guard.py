@@ -27,7 +27,7 @@ def test_each_named_topic_needs_its_right() -> None:
     assert GUARD.check("r" * 40, "", GetRoute("a")) is None
     refusal = GUARD.check("r" * 40, "", GetRoute("b"))
     assert refusal is not None
-    assert str(denied(refusal)).startswith("user 'reader' may not get on topic:b; ")
+    assert str(denied(refusal)).startswith("user 'reader' may not get on topic:b ")
 
 
 def test_a_stranger_may_nothing_not_even_what_needs_no_right() -> None:
