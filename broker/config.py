@@ -9,7 +9,7 @@ from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
 from ..model.events.log_config import LogConfig
-from ..model.groups.group_limits import REPLICAS_MAX, check_host
+from ..model.groups.group_limits import AUTO, REPLICAS_MAX, check_host, is_ip_address
 from ..model.names import check_topic
 from ..model.plain_dataclass import dataclass
 from ..remoting.security.security_config import SecurityConfig
@@ -232,6 +232,8 @@ class BrokerConfig:
             except InvalidName as error:
                 raise ConfigError(key, value, error.rule) from error
         check_cluster_setting(self.cluster_id)
+        if self.host != AUTO and not is_ip_address(self.host):
+            raise ConfigError("host", self.host, f'an IP address, or "{AUTO}"; a name goes into advertised_host')
         if self.advertised_host:
             check_host("advertised_host", self.advertised_host)
         if not self.store_dir:

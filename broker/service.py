@@ -23,11 +23,12 @@ from ..model.config import describe_config
 from ..model.errors import BufferFull, NotMaster, StorePoisoned
 from ..model.events.table import BROKER_STARTED, BROKER_STOPPED, DISK_FAILED, STORE_EVENT
 from ..model.events.telling import kept_by, tell
+from ..model.groups.group_limits import AUTO
 from ..model.ids import HostAddress
 from ..model.names import AUDIT_TOPIC, HALF_TOPIC, VERSION
 from ..model.queue import QueueOffset
 from ..remoting import commands
-from ..remoting.addresses import AUTO, own_address
+from ..remoting.addresses import own_address
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.examination.examiner import Examiner

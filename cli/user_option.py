@@ -35,8 +35,11 @@ def _key_of(user: str) -> str:
         raise typer.BadParameter("expected a user's name, or the path of a key file", param_hint=OPTION)
     if os.sep in user or user.endswith(KEY_ENDING):
         return user
+    beside = os.path.join(os.path.dirname(os.environ.get("ZENIT_KEY", "")), f"{user}{KEY_ENDING}")
+    if os.environ.get("ZENIT_KEY") and os.path.exists(beside):  # where `zenit user create` puts it
+        return beside
     found = recorded_user_key(os.path.expanduser("~"), user)
     if not found:
-        where = "in ~/.zenit/keys, and in the keys of the cluster that `zenit up` started last"
-        raise typer.BadParameter(f"no key file {user}{KEY_ENDING} {where}; or give its path", param_hint=OPTION)
+        where = "beside $ZENIT_KEY, in ~/.zenit/keys or among those of the cluster that `zenit up` started last"
+        raise typer.BadParameter(f"no key file {user}{KEY_ENDING} {where}: give its path", param_hint=OPTION)
     return found

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 def write_text(path: str, text: str, *, mode: int = 0o666) -> None:
     """Replaces a small file as a whole; `mode`: of the new one, without the umask. Raises OSError, which names the file."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:

@@ -14,10 +14,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..model.errors import ConfigError, InvalidParameter
+from ..model.groups.group_limits import AUTO
 
-AUTO: Final = "auto"
-"""As the setting `host`: this machine's address."""
 ENVIRONMENT_DETOURS: Final = "ZENIT_DETOURS"
+
+_WANTED: Final = (
+    "an address of this machine, but its name {!r} resolves to {}: mend DNS or /etc/hosts, or set host to the address"
+)
 
 _of_process: dict[str, str] = {}
 
@@ -28,13 +31,13 @@ def own_address() -> str:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise ConfigError("host", AUTO, f"an IP address: this machine's name {name!r} resolves to none") from error
+        raise ConfigError("host", AUTO, _WANTED.format(name, "none")) from error
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     for entry in found:
         address = str(entry[4][0]).partition("%")[0]
         if not ipaddress.ip_address(address).is_loopback:
             return address
-    raise ConfigError("host", AUTO, f"an IP address: this machine's name {name!r} resolves to itself alone")
+    raise ConfigError("host", AUTO, _WANTED.format(name, "loopback addresses alone"))
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -8,6 +8,8 @@ from typing import Final
 
 from ..errors import ConfigError, ForeignLog, InvalidName, InvalidParameter
 
+AUTO: Final = "auto"
+"""As the setting `host`: this machine's address."""
 REPLICAS_MAX: Final = 16
 LAG_MS_MIN: Final = 500
 LAG_MS_MAX: Final = 3_600_000
@@ -44,12 +46,13 @@ def check_address(key: str, address: str) -> str:
 def check_host(key: str, host: str) -> str:
     """Returns the DNS name or IP address; raises ConfigError for anything else, such as one with a port."""
     is_name = all(_LABEL.fullmatch(label) for label in host.removesuffix(".").split("."))
-    if len(host) > HOST_LENGTH_MAX or not (is_name or (":" in host and _is_ip_address(host))):
+    if len(host) > HOST_LENGTH_MAX or not (is_name or (":" in host and is_ip_address(host))):
         raise ConfigError(key, host[:HOST_LENGTH_MAX], "a DNS name or an IP address, without a port")
     return host
 
 
-def _is_ip_address(text: str) -> bool:
+def is_ip_address(text: str) -> bool:
+    """Of IPv4 or IPv6, without a port."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

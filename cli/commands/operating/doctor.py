@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from ....deploy.doctor.report import Examined
 
 TOGETHER: Final = 16
+NO_BROKER: Final = Finding(
+    Severity.PROBLEM,
+    "brokers",
+    "none is registered with the name servers",
+    "start one, and give it their addresses as `namesrv`; its log says what keeps it from registering",
+)
 ROLES: Final = ("broker", "namesrv", "controller")
 
 
@@ -74,7 +80,10 @@ def examined_cluster(namesrv: str | None) -> Iterator[Examined]:
             return
         with ThreadPoolExecutor(TOGETHER) as threads:
             answers = list(threads.map(lambda server: _server(admin, *server), servers))
-    yield Examined("the cluster", (judged_versions([one.version for one in answers if one.version]),))
+    findings = [judged_versions([one.version for one in answers if one.version])]
+    if not any(role == "broker" for role, _ in servers):
+        findings.append(NO_BROKER)
+    yield Examined("the cluster", tuple(findings))
     yield from answers
 
 

@@ -204,9 +204,9 @@ def _grant(old: KeyFile, key: KeyFile, namesrv: str | None) -> None:
         if old.pair.public not in user.keys:
             raise typer.BadParameter(f"user {old.user} does not have the key in it", param_hint="FILE")
         if len(user.keys) >= KEYS_MAX:
-            others = ", ".join(each for each in user.keys if each != old.pair.public)
+            (other,) = (each for each in user.keys if each != old.pair.public)
             raise typer.BadParameter(
-                f"user {old.user} has two keys already; remove one first (zenit user remove-key): {others}",
+                f"user {old.user} has two keys already; remove the other one first: zenit user remove-key {old.user} '{other}'",
                 param_hint="FILE",
             )
         keys = (key.pair.public, *user.keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from zenit_kit import run_zenit
 
+from zenitmq.namesrv.config import NameServerConfig
+from zenitmq.namesrv.service import NameServer
 from zenitmq.testing import LocalCluster
 
 
@@ -61,6 +64,18 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     code, found = examined(tmp_path, "--namesrv", "127.0.0.1:9")
     assert code == 1
     assert problems(found["the cluster"]) == ["name servers: cannot reach 127.0.0.1:9; is it running? (zenit status)"]
+
+
+def test_a_cluster_without_a_broker_is_not_well(tmp_path: Path) -> None:
+    with NameServer(NameServerConfig(port=0)) as server:
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            code, found = examined(tmp_path, "--namesrv", server.address)
+        finally:
+            server.stop()
+            thread.join()
+    assert (code, problems(found["the cluster"])) == (1, ["brokers: none is registered with the name servers"])
 
 
 def test_a_configuration_before_it_is_started(tmp_path: Path, cluster: LocalCluster) -> None:

@@ -55,10 +55,16 @@ def test_its_own_address_is_what_the_machines_name_resolves_to(monkeypatch: pyte
     assert own_address() == "fd00::7"
 
 
-@pytest.mark.parametrize(("addresses", "reason"), [((), "resolves to none"), (("127.0.1.1", "::1"), "to itself alone")])
+@pytest.mark.parametrize(("addresses", "reason"), [((), "resolves to none"), (("127.0.1.1", "::1"), "to loopback")])
 def test_a_machine_that_does_not_know_its_address_says_so(
     monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...], reason: str
 ) -> None:
     _resolves_to(monkeypatch, *addresses)
     with pytest.raises(ConfigError, match=f"host.*auto.*{reason}"):
         own_address()
+
+
+@pytest.mark.parametrize("host", ["localhost", "broker-a.zenit.local", "10.0.0.256", "10.0.0.1:10911"])
+def test_records_hold_an_address_so_a_name_is_refused_as_host(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"host = .*advertised_host"):
+        BrokerConfig(host=host)

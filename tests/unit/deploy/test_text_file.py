@@ -31,3 +31,10 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.M
         write_text(str(path), "two")
     assert (full.value.filename, os.listdir(tmp_path)) == (str(path), ["cluster.json"])
     assert path.read_text() == "one"
+
+
+def test_a_file_of_the_present_directory_is_named_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `zenit key rotate namesrv-1.key --trusted trusted.toml` does."""
+    monkeypatch.chdir(tmp_path)
+    write_text("trusted.toml", "x")
+    assert (tmp_path / "trusted.toml").read_text() == "x"
