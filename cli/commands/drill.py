@@ -205,6 +205,8 @@ def _print_document(document: dict[str, Any]) -> None:
     runs = document["runs"]
     print_table(COLUMNS, [[number, *(run[name] for name in COLUMNS[1:])] for number, run in enumerate(runs, 1)])
     print_facts({"drill": document["drill"], "passed": document["passed"], "seed": document["seed"]})
+    if document["producer_pauses"] is not None:
+        print_facts({f"producer_pauses_{name}": value for name, value in document["producer_pauses"].items()})
     for run in runs:
         if run["bits_turned"]:
             print_facts({name: run[name] for name in ("bits_turned", "ranges_found", "ranges_mended")})

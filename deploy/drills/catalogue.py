@@ -56,7 +56,7 @@ class Deed(Enum):
 
 
 class Whom(Enum):
-    """The target: one process, several at once (ALL_...), or one after another (EACH_BROKER, the master last).
+    """The target: one process, several at once (ALL_...), or one after another (EACH_..., the one that leads last).
 
     ELECTED: the master is killed and started again, and the newly elected one is the target. SLAVE_THEN_ELECTED: a slave; a
     moment later the master is killed, and it is started again when the fault is mended.
@@ -67,6 +67,8 @@ class Whom(Enum):
     ELECTED = "the next master"
     SLAVE_THEN_ELECTED = "a slave, before its master is killed"
     EACH_BROKER = "each broker"
+    EACH_CONTROLLER = "each controller"
+    EACH_NAME_SERVER = "each name server"
     ALL_BROKERS = "all brokers"
     CONTROLLER = "controller"
     ALL_CONTROLLERS = "all controllers"
@@ -81,8 +83,12 @@ FAILS_DISK: Final = frozenset(FAILS_DISK_IN_ORDER)
 LOSES_NODES: Final = frozenset({Deed.EMPTY, Deed.SET_BACK, Deed.EMPTY_WIPED_FIRST})
 DRAWN_HOLD_MS: Final = 8_000
 NEEDS_CONTROLLER: Final = frozenset(
-    {Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER, Whom.ELECTED, Whom.SLAVE_THEN_ELECTED}
+    {
+        *(Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.EACH_CONTROLLER),
+        *(Whom.ZOOKEEPER, Whom.ELECTED, Whom.SLAVE_THEN_ELECTED),
+    }
 )
+ONE_BY_ONE: Final = frozenset({Whom.EACH_BROKER, Whom.EACH_CONTROLLER, Whom.EACH_NAME_SERVER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +190,11 @@ _ALL: Final = (
         "rolling-restart",
         "every broker hands over, stops and is started again, in turn, the master last",
         (Fault(Deed.STOP, Whom.EACH_BROKER, 0),),
+    ),
+    Drill(
+        "rolling-upgrade",
+        "every server is restarted in turn, in the order of `zenit upgrade plan`: controllers, name server, slaves, master",
+        tuple(Fault(Deed.STOP, whom, 0) for whom in (Whom.EACH_CONTROLLER, Whom.EACH_NAME_SERVER, Whom.EACH_BROKER)),
     ),
     Drill(
         "power-cut-all",

@@ -97,6 +97,11 @@ def of_group(rows: Table, group: int) -> Table:
     return kept
 
 
+def by_producer(rows: Table) -> tuple[Numbers, ...]:
+    """The times of each producer's acknowledgements; `rows` of ACKNOWLEDGED, by time."""
+    return tuple(rows["time_ns"][rows["producer"] == producer] for producer in np.unique(rows["producer"]))
+
+
 def messages_of(rows: Table) -> Numbers:
     """Each row's message as one number."""
     return _joined(rows["producer"], rows["sequence"])

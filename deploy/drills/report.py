@@ -6,6 +6,7 @@ first_write_ms, longest_gap_ms, and more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
@@ -40,9 +41,9 @@ class RotAccount:
 class RunReport:
     """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load.
 
-    `group_times_ns`: the same by replica group, because each has its own pauses; empty: there is one group. `violations`:
-    errors and quarantined ranges (watch). `rot`: the fate of flipped bits. `deliveries`: what the
-    second load did.
+    `group_times_ns`: the same by replica group, because each has its own pauses; empty: there is one group.
+    `producer_times_ns`: the same by producer; empty: there is one. `violations`: errors and quarantined ranges
+    (watch). `rot`: the fate of flipped bits. `deliveries`: what the second load did.
     """
 
     verdict: Verdict
@@ -53,6 +54,7 @@ class RunReport:
     tries_failed: int = 0
     violations: tuple[str, ...] = ()
     group_times_ns: tuple[Numbers, ...] = ()
+    producer_times_ns: tuple[Numbers, ...] = ()
     rot: RotAccount = field(default_factory=RotAccount)
     deliveries: DeliveryAccount = field(default_factory=DeliveryAccount)
 
@@ -89,6 +91,13 @@ class RunReport:
         """For each fault, when the next one began, or the load ended."""
         return [*(mark.begin_ns for mark in self.marks[1:]), self.end_ns][: len(self.marks)]
 
+    def producer_pauses(self) -> list[list[float]]:
+        """For each fault, each producer's longest time without an acknowledgement until the next one, in ms."""
+        return [
+            [longest_gap_ms(times, mark.begin_ns, until_ns) for times in self.producer_times_ns or [self.times_ns]]
+            for mark, until_ns in zip(self.marks, self._untils(), strict=True)
+        ]
+
     def document(self) -> dict[str, Any]:
         """The run as JSON. `first_write_ms`: of the fault with the longest one; None if there was none."""
         firsts = self._first_writes()
@@ -121,8 +130,11 @@ class RunReport:
                     "gap_once_mended_ms": self._longest_ms(mark.end_ns, until_ns),
                     "first_write_ms": first,
                     "pause_ms": pause,
+                    "producer_pause_ms": max(each),
                 }
-                for mark, until_ns, first, pause in zip(self.marks, self._untils(), firsts, self._pauses(), strict=True)
+                for mark, until_ns, first, pause, each in zip(
+                    self.marks, self._untils(), firsts, self._pauses(), self.producer_pauses(), strict=True
+                )
             ],
             "acknowledged_per_second": counts_of(self.times_ns, self.begin_ns, self.end_ns, 1_000),
             "examples": [*self.violations, *verdict.examples],
@@ -136,6 +148,7 @@ def document(drill: str, runs: Sequence[RunReport], *, seed: int, replicas: int,
     """The whole drill. `passed`: every run passed."""
     documents = [run.document() for run in runs]
     firsts = [each["first_write_ms"] for each in documents if each["first_write_ms"] is not None]
+    pauses = [pause for run in runs for each in run.producer_pauses() for pause in each]
     return {
         "drill": drill,
         "passed": bool(runs) and all(run.passed for run in runs),
@@ -146,8 +159,14 @@ def document(drill: str, runs: Sequence[RunReport], *, seed: int, replicas: int,
         "rate": rate,
         "seed": seed,
         "first_write_ms": {"median": round(median(firsts), 1), "worst": max(firsts)} if firsts else None,
+        "producer_pauses": {"p99_ms": _p99(pauses), "worst_ms": max(pauses)} if pauses else None,
         "runs": documents,
     }
+
+
+def _p99(values: Sequence[float]) -> float:
+    """The value that 99 of 100 do not exceed; one of the values."""
+    return sorted(values)[math.ceil(len(values) * 0.99) - 1]
 
 
 def _since(begin_ns: int, moment_ns: int) -> float:

@@ -26,7 +26,7 @@ from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
 from ...model.errors import InvalidParameter, NoCluster, RequirementMissing, SystemFault
 from ..cluster_record import ProcessRecord
 from . import report, timeline
-from .catalogue import Conditions, Deed, Drill, Fault, Whom, check_limits, drill_named, random_faults
+from .catalogue import ONE_BY_ONE, Conditions, Deed, Drill, Fault, check_limits, drill_named, random_faults
 from .check import Mark, Verdict, check, together
 from .deliveries.account import DeliveryAccount, account_of, late_messages
 from .deliveries.load import DeliveryJob
@@ -34,7 +34,7 @@ from .deliveries.process import DeliveryLoad
 from .drilled_cluster import DrilledCluster
 from .faults import disk_faults, faults, partition, power_cut
 from .faults.faults import Tools
-from .ledger import Table, of_group
+from .ledger import Table, by_producer, of_group
 from .load import SEND_TIMEOUT_S, LoadJob
 from .load_processes import DrillLoad
 from .read_back import ReadBack
@@ -368,6 +368,7 @@ class _DrillRun:
             marks=tuple(self._marks),
             tries_failed=result.tries_failed,
             group_times_ns=group_times_ns,
+            producer_times_ns=by_producer(result.acknowledged),
             rot=self._tools.rot,
             violations=(
                 *self._watch.violations,
@@ -405,7 +406,7 @@ class _DrillRun:
         """Applies one fault and waits until all is in sync again; to several processes one after another if it says so."""
         self._cluster.aim = self._chance.randrange(self._options.groups)
         processes = faults.whom(self._cluster, fault, self._tools.seed)
-        if fault.whom is not Whom.EACH_BROKER:
+        if fault.whom not in ONE_BY_ONE:
             self._strike_at(fault, processes, load)
             return
         for process in processes:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ....model.clock import monotonic_ms, sleep_ms
 from ....model.errors import InvalidParameter, RequestTimeout
-from ...cluster_record import CONTROLLER, ZOOKEEPER, ProcessRecord
+from ...cluster_record import CONTROLLER, NAME_SERVER, ZOOKEEPER, ProcessRecord
 from ...processes import is_running, terminate, wait_ended
 from ..catalogue import CUTS_NETWORK, FAILS_DISK, LOSES_NODES, Deed, Fault, Whom
 from ..drilled_cluster import DrilledCluster
@@ -68,6 +68,8 @@ def whom(cluster: DrilledCluster, fault: Fault, seed: int = 0) -> list[ProcessRe
         Whom.SLAVE_THEN_ELECTED: lambda: cluster.slaves()[:1],
         Whom.ELECTED: lambda: [cluster.master()],
         Whom.EACH_BROKER: lambda: [*cluster.slaves(), cluster.master()],
+        Whom.EACH_CONTROLLER: lambda: _leader_last(cluster),
+        Whom.EACH_NAME_SERVER: lambda: cluster.processes(NAME_SERVER),
         Whom.ALL_BROKERS: cluster.brokers,
         Whom.CONTROLLER: lambda: [cluster.leading_controller()],
         Whom.ALL_CONTROLLERS: lambda: cluster.processes(CONTROLLER),
@@ -226,6 +228,11 @@ def _rotten(cluster: DrilledCluster, processes: Sequence[ProcessRecord], tools: 
                 tools.watch.tell(f"{broker.name}: {found['quarantined_ranges']} damaged ranges were not mended")
             if turned.get(broker.name) and not mended:
                 tools.watch.tell(f"{broker.name}: its bits have rotted, and nobody has found it")
+
+
+def _leader_last(cluster: DrilledCluster) -> list[ProcessRecord]:
+    leader = cluster.leading_controller()
+    return sorted(cluster.processes(CONTROLLER), key=lambda one: one == leader)
 
 
 def _minority(cluster: DrilledCluster, seed: int) -> list[ProcessRecord]:

@@ -43,6 +43,7 @@ def test_a_run_is_told_in_the_shape_of_the_design() -> None:
             "gap_once_mended_ms": 10.0,
             "first_write_ms": 505.0,
             "pause_ms": 505.0,
+            "producer_pause_ms": 505.0,
         }
     ]
 
@@ -76,6 +77,20 @@ def test_the_pause_is_that_of_the_group_that_waited_longest() -> None:
     assert told["faults"][0]["pause_ms"] == 505.0
     assert told["faults"][0]["gap_while_held_ms"] == 305.0
     assert told["longest_gap_ms"] == 10.0
+
+
+def test_the_pauses_of_producers_are_told_each_for_itself() -> None:
+    """One producer waited while all others went on: together they did not pause."""
+    steady = np.arange(5, 3000, 10, dtype=np.uint64) * np.uint64(MS)
+    both = np.sort(np.concatenate((TIMES, steady)))
+    run = replace(RUN, times_ns=both, producer_times_ns=(steady, TIMES))
+    assert run.producer_pauses() == [[10.0, 505.0]]
+    assert run.document()["faults"][0]["producer_pause_ms"] == 505.0
+    told = document(
+        "rolling-upgrade", [replace(RUN, producer_times_ns=(steady,) * 99), run], seed=1, replicas=3, rate=1
+    )
+    assert told["producer_pauses"] == {"p99_ms": 10.0, "worst_ms": 505.0}
+    assert document("random", [replace(RUN, marks=())], seed=1, replicas=3, rate=1)["producer_pauses"] is None
 
 
 def test_a_drill_passes_where_every_run_does() -> None:
