@@ -251,8 +251,10 @@ class BrokerConfig:
         if self.controllers and self.static_master:
             raise ConfigError("static_master", self.static_master, "nothing where there are controllers")
 
-        if self.is_follower and not (self.controllers or self.static_master):
+        if self.is_follower and not self.has_group:
             raise ConfigError("role", self.role, "replica, where there are neither controllers nor a static master")
+        if self.is_follower and self.static_master == self.address_at(self.port):
+            raise ConfigError("role", self.role, "replica, at the static master itself: a follower never leads")
 
     @property
     def is_follower(self) -> bool:

@@ -56,6 +56,7 @@ def test_a_follower_is_promoted_and_seeds_the_group_anew(site: Site) -> None:
     end = max(replica["confirm_offset"] for replica in site.group()["replicas"])
     site.wait(lambda: (shown_far(site)["confirm_offset"] or 0) >= end)
     assert shown_far(site)["role"] == "follower"
+    assert sorted(one["role"] for one in site.json("cluster")["brokers"]) == ["follower", "master", "slave"]
     assert site.is_whole()  # without it
 
     site.kill("broker-a-1", "broker-a-2")

@@ -51,6 +51,30 @@ def test_writes_wait_for_enough_replicas(group: StaticGroup, record: Callable[..
     assert [one.body for one in master.pull("t")[1]] == [b"1", b"2"]
 
 
+def test_a_follower_copies_a_static_master_and_counts_for_nothing(
+    group: StaticGroup, record: Callable[..., bytes]
+) -> None:
+    master, far = group.serve("m"), group.serve("f", role="follower")
+    await_that(lambda: answers(far) and replication(far)["role"] == "follower")
+    with pytest.raises(NotEnoughReplicas):
+        master.send("t", record("t"))
+    a = group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    master.create("t")
+    group.send(master, b"1")
+    await_that(lambda: replication(far)["confirm"] == replication(master)["written"])
+    assert [one.body for one in far.pull("t")[1]] == [b"1"]
+    assert replication(master)["members"] == ["a", "m"]
+    assert in_sync(group) == ("a", "m")
+    master.restart()
+    await_that(lambda: answers(master))
+    group.send(master, b"2")
+    await_that(lambda: len(far.pull("t")[1]) == 2)
+    assert in_sync(group) == ("a", "m")
+    far.stop()
+    a.stop()
+
+
 def test_a_master_that_comes_back_leads_in_the_next_epoch_and_nobody_did_meanwhile(group: StaticGroup) -> None:
     master, a = group.serve("m"), group.serve("a")
     await_that(lambda: in_sync(group) == ("a", "m"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from zenitmq.broker.config import BrokerConfig
@@ -35,6 +37,11 @@ def test_a_group_has_controllers_or_a_static_master() -> None:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig(controllers=("a:1",), static_master="b:1")
     assert refused.value.key == "static_master"
+    for lone in (BrokerConfig, partial(BrokerConfig, host="m", port=1, static_master="m:1")):
+        with pytest.raises(ConfigError) as refused:
+            lone(role="follower")
+        assert refused.value.key == "role"
+    assert BrokerConfig(role="follower", static_master="m:1").is_follower
     groups = [BrokerConfig(), BrokerConfig(controllers=("a:1",)), BrokerConfig(static_master="b:1")]
     assert [config.has_group for config in groups] == [False, True, True]
 
