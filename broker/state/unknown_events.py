@@ -1,7 +1,7 @@
 """Events of the state log whose kind this version does not know: they stop the broker. Pure.
 
 A broker that skipped such an event would have another state than the one that wrote it, so it stops: it is
-older than the log's writer. docs/operate.md, "Upgrading", has the order of upgrades that avoids this.
+older than the log's writer. docs/operations.md, "Upgrade", has the order of upgrades that avoids this.
 
 A newer version may mark a kind of event as optional ("optional": true) if nothing is lost when it is ignored for good: an older
 version skips it. docs/formats/state-events.md has the rule.
@@ -27,5 +27,5 @@ def unknown_event(subject: str, event: Mapping[str, Any]) -> StoreFormatError:
     return StoreFormatError(
         f"the {subject} events of the log",
         f"this version does not know the event {str(event)[:200]}. If a newer version wrote it, start this broker with that"
-        ' version, or a later one (docs/operate.md, "Upgrading")',
+        ' version, or a later one (docs/operations.md, "Upgrade")',
     )

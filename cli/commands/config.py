@@ -1,4 +1,4 @@
-"""`zenit config schema ROLE`: every key with its default, its range and its meaning."""
+"""`zenit config schema ROLE`: every key with its default, its range and its meaning; `config machines`: files of a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ...model.config import SettingInfo, config_schema
-from ..options import Json
+from ..options import Json, usage_of_values
 from ..output import print_table, show
 
 ROLES: Final = ("namesrv", "broker", "controller")
@@ -18,11 +18,44 @@ def register(app: typer.Typer) -> None:
     config_app = typer.Typer()
     config_app.callback()(_group)
     config_app.command("schema")(schema)
+    config_app.command("machines")(machines)
     app.add_typer(config_app, name="config")
 
 
 def _group() -> None:
-    """What can be configured."""
+    """What can be configured, and the configuration of a new cluster."""
+
+
+def machines(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Where the files go.")],
+    hosts: Annotated[list[str], typer.Argument(metavar="HOST...", help="The DNS name or address of each machine.")],
+    group: Annotated[str, typer.Option(metavar="NAME", help="The name of the replica group.")] = "broker-a",
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="The name of the cluster.")] = "zenit",
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT[,...]", help="ZooKeeper's servers; else port 2181 of each HOST.")
+    ] = None,
+    here: Annotated[
+        bool,
+        typer.Option("--here", help="To try it on this machine: servers run from DIR, on addresses like 127.0.0.2."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write configurations and keys of a secured group: in DIR/HOST what /etc/zenit of that machine has to hold.
+
+    Each machine gets a name server, a controller and one replica. DIR/keys has all keys, as `zenit key cluster` makes them;
+    admin.key is the first super user's. A key that is there stays, the rest is written anew: so a machine is added by the
+    same command with one more.
+    """
+    from ...deploy.machine_files import Machines, write_machine_files
+
+    servers = tuple(filter(None, (zookeeper or "").split(",")))
+    with usage_of_values():
+        wanted = Machines(
+            directory=directory, hosts=tuple(hosts), group=group, cluster=cluster, zookeeper=servers, is_here=here
+        )
+    rows = write_machine_files(wanted)
+    document = [{"host": host, "file": name} for host, name in rows]
+    show(document, as_json, lambda: print_table(("host", "file"), rows))
 
 
 def schema(

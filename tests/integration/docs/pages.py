@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -35,10 +37,21 @@ def user(home: Path) -> dict[str, str]:
 def run_script(script: str, home: Path, *, cwd: Path) -> None:
     """Runs a script that must succeed line by line."""
     command = ["bash", "-euo", "pipefail", "-c", script]
-    done = subprocess.run(
-        command, env=user(home), cwd=cwd, capture_output=True, text=True, timeout=SESSION_S, check=False
-    )
-    assert done.returncode == 0, f"{script}\n--- printed\n{done.stdout}\n--- and\n{done.stderr}"
+    with subprocess.Popen(
+        command,
+        env=user(home),
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as shell:
+        try:
+            printed, errors = shell.communicate(timeout=SESSION_S)
+        finally:
+            with suppress(ProcessLookupError):  # what it left in the background
+                os.killpg(shell.pid, signal.SIGKILL)
+    assert shell.returncode == 0, f"{script}\n--- printed\n{printed}\n--- and\n{errors}"
 
 
 def run_session(script: str, home: Path, *, cwd: Path) -> None:

@@ -52,6 +52,13 @@ def test_the_page_of_alerts_has_a_section_for_each() -> None:
     hold(DOCS / "alerts.md", alerts_page(ALERTS, ALERTS_HEAD))
 
 
+def test_the_page_for_operators_says_of_each_alert_what_comes_first() -> None:
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\[(Zenit\w+)\]\(alerts\.md#(\w+)\)", text)
+    assert sorted(name for name, _ in linked) == sorted(f"Zenit{alert.name}" for alert in ALERTS)
+    assert all(name.lower() == anchor for name, anchor in linked)
+
+
 def test_the_rules_are_made_of_the_alerts() -> None:
     hold(MONITORING / "zenit.rules.yml", rules_text(ALERTS, PAGE))
 

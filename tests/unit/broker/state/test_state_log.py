@@ -385,7 +385,7 @@ def test_what_may_yet_be_lost_is_in_no_snapshot(tmp_path: Path, clock: ManualClo
 @pytest.mark.parametrize("topic", [TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES])
 def test_an_event_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path, clock: ManualClock, topic: str) -> None:
     state = open_state(tmp_path, clock)
-    with pytest.raises(StoreFormatError, match=r"does not know the event .*'renamed'.* later one .*Upgrading"):
+    with pytest.raises(StoreFormatError, match=r"does not know the event .*'renamed'.* later one .*Upgrade"):
         state.on_run(run_of(topic, b'{"event": "renamed"}'))
 
 
