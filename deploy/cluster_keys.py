@@ -1,7 +1,8 @@
 """The keys of a secured local cluster: DIR/keys/NAME.key of each process and of its administrator, and the trusted file with
 all public ones.
 
-A key is made once. The files that hold addresses are written anew at each start, since a process may have found its port taken.
+A key is made once. The files that hold addresses are written anew at each start, since a process may have found its port taken;
+what an operator added to the trusted file stays.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from ..client.connection.cluster import ADMINISTRATOR_KEY
-from ..model.security.principals import Binding, User, UserKind
+from ..model.security.principals import KEYS_MAX, Binding, User, UserKind
 from ..model.security.trusted_file import StaticRow, encode_trusted
 from ..remoting.client import RemotingClient
 from ..remoting.security.curve_socket import new_key_pair
 from ..remoting.security.key_file import KeyFile, read_key_file, write_key_file
 from ..remoting.security.key_ring import KeyRing
+from ..remoting.security.opened_security import read_trusted
 from ..remoting.security.secret_keys import new_secret_key
 from .cluster_plan import LOGIN_FILE, SECRETS_KEY_FILE, TRUSTED_FILE, key_path
 from .cluster_record import BROKER, ZOOKEEPER, ClusterRecord, ProcessRecord
@@ -52,12 +55,27 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
         rows.append(StaticRow(server, () if is_broker else (process.address,)))
         if not is_broker:
             servers[process.address] = (public,)
-    write_text(os.path.join(record.keys, TRUSTED_FILE), encode_trusted(rows))
+    trusted = os.path.join(record.keys, TRUSTED_FILE)
+    write_text(trusted, encode_trusted(merged_rows(rows, read_trusted(trusted) if os.path.exists(trusted) else ())))
     brokers = (process.name for process in (*record.processes, *yet) if process.role == BROKER)
     for name in (ADMINISTRATOR, *brokers):
         key = _key(record, name)
         if dict(key.servers) != servers:
             write_key_file(key_path(record, name), KeyFile(name, key.pair, servers), replace=True)
+
+
+def merged_rows(made: Sequence[StaticRow], there: Sequence[StaticRow]) -> list[StaticRow]:
+    """The rows of a trusted file that is written anew: those made now, with what an operator has added to them, such as the
+    other key of a rotation; then the operator's own. A row with a key that another one has now is left out. Pure."""
+    by_name = {row.user.name: row for row in there}
+    taken = {key for row in made for key in row.user.keys}
+    rows = []
+    for row in made:
+        old = by_name.pop(row.user.name, row).user
+        others = [key for key in old.keys if key not in taken]
+        keys = (*row.user.keys, *others)[:KEYS_MAX]
+        rows.append(replace(row, user=replace(old, keys=keys, kind=row.user.kind, binding=row.user.binding)))
+    return rows + [row for row in by_name.values() if not taken.intersection(row.user.keys)]
 
 
 def administrator(record: ClusterRecord) -> RemotingClient:

@@ -83,7 +83,7 @@ class ServerKeyUnknown(ZenitError):
 
 
 class KeyFileRefused(ZenitError):
-    """A key file is missing, wrong, or readable by others. Args: path, reason."""
+    """A file with a key, secrets or trusted users is missing, wrong, or open to others. Args: path, reason."""
 
     code = 9203
 
@@ -93,7 +93,7 @@ class KeyFileRefused(ZenitError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"key file {self.path}: {self.reason}"
+        return f"{self.path}: {self.reason}"
 
 
 class SecurityRowChanged(ZenitError):

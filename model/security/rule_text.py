@@ -15,6 +15,19 @@ from .rights import Action, Resource
 NAMELESS: Final = frozenset({Resource.CLUSTER, Resource.SECURITY, Resource.GATEWAY})
 """Of these there is only one in a cluster."""
 
+_SEEN: Final = frozenset({Action.GET, Action.LIST})
+_KEPT: Final = _SEEN | {Action.UPDATE, Action.DELETE}
+_USED: Final = _KEPT | {Action.PUB, Action.SUB, Action.CREATE}
+COUNTED: Final = {
+    Resource.TOPIC: _USED,
+    Resource.GROUP: _USED,
+    Resource.QUERY: _KEPT,
+    Resource.CLUSTER: _KEPT | {Action.SUB},
+    Resource.SECURITY: _KEPT,
+    Resource.GATEWAY: frozenset({Action.PUB}),
+}
+"""The actions on each kind of resource that some request needs; a rule with another one would never decide anything."""
+
 _RESOURCES: Final = ", ".join(sorted(each.value for each in GIVEN_ON))
 _ACTIONS: Final = ", ".join(sorted(each.value for each in GIVEN))
 
@@ -23,6 +36,19 @@ def parse_rule(effect: RuleEffect, actions: str, target: str, addresses: Sequenc
     """The rule. `actions`: "pub,sub", or "*" for all. `target`: as `parse_target`. Raises InvalidParameter."""
     resource, match, name = parse_target(target)
     return check_rule(Rule(effect, parse_actions(actions), resource, match, name, tuple(addresses)))
+
+
+def check_counts(rule: Rule) -> Rule:
+    """The rule. Raises InvalidParameter if it names an action that nothing on such a resource needs; "*" names none."""
+    counted = GIVEN if rule.resource is None or rule.actions == GIVEN else COUNTED[rule.resource]
+    if idle := rule.actions - counted:
+        kind = rule.resource.value if rule.resource is not None else ANY
+        raise InvalidParameter(
+            "actions",
+            ",".join(sorted(each.value for each in idle)),
+            f"what counts on {kind}: " + ", ".join(sorted(each.value for each in counted)),
+        )
+    return rule
 
 
 def parse_actions(text: str) -> frozenset[Action]:

@@ -51,14 +51,14 @@ def allow(
     whom: Whom, actions: Actions, target: Target, network: From = None, namesrv: Namesrv = None, as_json: Json = False
 ) -> None:
     """Add a rule that allows; what no rule allows is refused."""
-    _add(whom, _rule("allow", actions, target, network), namesrv, as_json)
+    _add(whom, _new_rule("allow", actions, target, network), namesrv, as_json)
 
 
 def deny(
     whom: Whom, actions: Actions, target: Target, network: From = None, namesrv: Namesrv = None, as_json: Json = False
 ) -> None:
     """Add a rule that denies; it wins over every rule that allows."""
-    _add(whom, _rule("deny", actions, target, network), namesrv, as_json)
+    _add(whom, _new_rule("deny", actions, target, network), namesrv, as_json)
 
 
 def remove(
@@ -193,6 +193,13 @@ def _rule(effect: str, actions: str, target: str, networks: list[str] | None) ->
         raise typer.BadParameter(f"{effect!r}: expected allow or deny", param_hint="allow|deny")
     with usage_of_values():
         return parse_rule(RuleEffect(effect), actions, target, networks or ())
+
+
+def _new_rule(effect: str, actions: str, target: str, networks: list[str] | None) -> Rule:
+    from ....model.security.rule_text import check_counts
+
+    with usage_of_values():
+        return check_counts(_rule(effect, actions, target, networks))
 
 
 def _add(whom: str, rule: Rule, namesrv: str | None, as_json: bool) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import typing
+from pathlib import Path
 
 import pytest
 
-from zenitmq.model.security.rights import LISTED, Resource
+from zenitmq.model.security.rights import LISTED, Action, Resource
+from zenitmq.model.security.rule_text import COUNTED
 from zenitmq.remoting.commands import (
     REQUESTS,
     SERVED_BY_BROKERS,
@@ -28,6 +31,7 @@ from zenitmq.remoting.commands import (
 from zenitmq.remoting.request_rows import Row, check_rows, row
 from zenitmq.remoting.server import Call
 
+PAGE = Path(__file__).parents[3] / "docs" / "rights.md"
 CONTROLLERS = [cls for cls in REQUESTS.values() if cls.served_by is ServedBy.LEADING_CONTROLLER]
 
 
@@ -82,6 +86,17 @@ def test_the_field_of_a_right_names_what_it_is_on(cls: type[Request]) -> None:
             while typing.get_origin(hint) is tuple:
                 hint = typing.get_args(hint)[0]
             assert hint is str
+
+
+def test_the_actions_that_count_are_those_that_some_request_needs() -> None:
+    needed: dict[Resource, set[Action]] = {}
+    for cls in REQUESTS.values():
+        for right in cls.needs:
+            needed.setdefault(right.resource, set()).add(right.action)
+    assert {resource: needed[resource] - {Action.SERVE} for resource in COUNTED} == COUNTED
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]*) \|", PAGE.read_text(), re.MULTILINE)
+    told = {kind: set(re.findall(r"`(\w+)`", text)) for kind, text in rows if kind in {each.value for each in COUNTED}}
+    assert told == {kind.value: {each.value for each in counted} for kind, counted in COUNTED.items()}
 
 
 def test_only_who_may_change_the_cluster_decides_for_any_producer_group() -> None:

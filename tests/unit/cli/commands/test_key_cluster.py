@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from zenitmq.cli.commands.rights.key import cluster_keys
+from zenitmq.remoting.security.curve_socket import new_key_pair
 from zenitmq.remoting.security.key_file import read_key_file
 from zenitmq.remoting.security.opened_security import read_trusted
 
@@ -43,6 +44,21 @@ def test_a_second_call_keeps_the_keys_and_adds_a_server(tmp_path: Path) -> None:
     assert after.pair.public == before.pair.public
     assert "namesrv-2:9876" in after.servers
     assert "broker-a-2" in {row.user.name for row in read_trusted(str(tmp_path / "trusted.toml"))}
+
+
+def test_what_an_operator_added_to_the_trusted_file_stays(tmp_path: Path) -> None:
+    made(tmp_path, *SERVERS)
+    path = tmp_path / "trusted.toml"
+    new, guest = new_key_pair().public, new_key_pair().public
+    public = read_key_file(str(tmp_path / "broker-a-1.key")).pair.public
+    path.write_text(path.read_text().replace(f'"{public}"', f'"{public}", "{new}"'))
+    with path.open("a") as file:
+        file.write(f'\n[[user]]\nname = "guest"\nkind = "normal"\nkeys = ["{guest}"]\n')
+    made(tmp_path, *SERVERS, "namesrv-2=namesrv-2:9876")
+    rows = {row.user.name: row for row in read_trusted(str(path))}
+    assert set(rows) == {"admin", "namesrv-1", "namesrv-2", "controller-1", "broker-a-1", "guest"}
+    assert rows["broker-a-1"].user.keys == (public, new)
+    assert rows["guest"].user.keys == (guest,)
 
 
 @pytest.mark.parametrize(

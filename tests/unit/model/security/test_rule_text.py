@@ -7,7 +7,7 @@ import pytest
 from zenitmq.model.errors import InvalidParameter
 from zenitmq.model.security.principals import RuleEffect
 from zenitmq.model.security.rights import Resource
-from zenitmq.model.security.rule_text import parse_asked, parse_rule
+from zenitmq.model.security.rule_text import check_counts, parse_asked, parse_rule
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,22 @@ def test_a_question_is_about_one_thing() -> None:
     for text in ("*", "topic:*", "topic:or*"):
         with pytest.raises(InvalidParameter, match="one thing"):
             parse_asked(text)
+
+
+@pytest.mark.parametrize(
+    ("actions", "target", "named"),
+    [
+        ("pub", "cluster", "what counts on cluster: delete, get, list, sub, update"),
+        ("create,get", "security", "create"),
+        ("get", "gateway", "pub"),
+    ],
+)
+def test_a_new_rule_with_an_action_that_never_counts_is_refused(actions: str, target: str, named: str) -> None:
+    with pytest.raises(InvalidParameter, match=named):
+        check_counts(parse_rule(RuleEffect.ALLOW, actions, target))
+
+
+@pytest.mark.parametrize("target", ["*", "cluster", "gateway", "topic:a"])
+def test_all_actions_are_never_too_many(target: str) -> None:
+    rule = parse_rule(RuleEffect.DENY, "*", target)
+    assert check_counts(rule) == rule
