@@ -3,7 +3,7 @@
     DIR/keys/                   what `zenit key cluster` makes: a key of each server, and admin.key of the first super user
     DIR/HOST/namesrv.toml       and controller.toml, broker-a-1.toml: configurations, named as the units of systemd expect
     DIR/HOST/namesrv.key        and one for each of the others
-    DIR/HOST/trusted.toml       and users.secrets, zookeeper.login: the same on every machine
+    DIR/HOST/trusted.toml       and users.secrets, zookeeper.login, metrics.token: the same on every machine
 
 Each machine has a name server, a controller and one replica of the group. A key that is there stays; the rest is written anew.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from typing import Final
@@ -29,6 +30,7 @@ from .text_file import write_text
 PORTS: Final = {NAME_SERVER: NAME_SERVER_PORT, CONTROLLER: CONTROLLER_PORT, BROKER: BROKER_PORT}
 METRICS_PORTS: Final = {NAME_SERVER: 9880, CONTROLLER: 9881, BROKER: 9882}
 KEYS_FOLDER: Final = "keys"
+SCRAPES_FILE: Final = "metrics.token"
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (behind a name a machine may have any address)
 SMALL_STORE: Final = {"segment_bytes": 64 << 20, "index_slots": 100_000, "index_entries": 400_000}
 """For a trial, on whose disk all replicas are."""
@@ -110,7 +112,7 @@ class Machines:
             "trusted": f"{place}/{TRUSTED_FILE}",
             "secrets_key": f"{place}/{SECRETS_KEY_FILE}",
         }
-        tables["metrics"] = {"bind": _at(_bound(host), METRICS_PORTS[role])}
+        tables["metrics"] = {"bind": _at(_bound(host), METRICS_PORTS[role]), "token_file": f"{place}/{SCRAPES_FILE}"}
         return tables
 
     def _name_server(self, number: int) -> dict[str, object]:
@@ -143,11 +145,14 @@ def write_machine_files(machines: Machines) -> list[tuple[str, str]]:
     numbers = range(1, len(machines.hosts) + 1)
     processes = tuple(machines.process(role, number) for number in numbers for role in PORTS)
     write_keys(ClusterRecord(cluster=machines.cluster, namesrv="", processes=processes, keys=keys), ())
+    token = os.path.join(keys, SCRAPES_FILE)
+    if not os.path.exists(token):
+        write_text(token, secrets.token_hex(32) + "\n", mode=0o600)
     written = []
     for number in numbers:
         folder = machines.folder(number)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        files = {name: name for name in (TRUSTED_FILE, SECRETS_KEY_FILE, LOGIN_FILE)}
+        files = {name: name for name in (TRUSTED_FILE, SECRETS_KEY_FILE, LOGIN_FILE, SCRAPES_FILE)}
         files |= {f"{name}.key": f"{machines.user(role, number)}.key" for role, name in machines.files(number).items()}
         for name, source in files.items():
             shutil.copy(os.path.join(keys, source), os.path.join(folder, name))

@@ -63,9 +63,15 @@ def test_keys_are_those_of_the_trusted_file_and_secret(tmp_path: Path) -> None:
     assert {at: keys for at, keys in admin.servers.items() if at.endswith("76")} == {
         f"{at}:9876": trusted[f"namesrv-{n}"].user.keys for n, at in enumerate(AT, 1)
     }
-    private = [*keys.values(), *directory.rglob("users.secrets"), *directory.rglob("zookeeper.login")]
+    private = [
+        *keys.values(),
+        *directory.rglob("users.secrets"),
+        *directory.rglob("zookeeper.login"),
+        *directory.rglob("metrics.token"),
+    ]
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
-    assert len({path.read_text() for path in directory.rglob("zookeeper.login")}) == 1
+    for name in ("zookeeper.login", "users.secrets", "metrics.token"):
+        assert len({path.read_text() for path in directory.rglob(name)}) == 1
 
 
 def test_a_trial_stays_in_its_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
