@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Makes the two bases of the image from Debian's packages, where no registry is reachable: zenit-base, Debian with Python and
-# little else, and zenit-build, with pip and strip besides. Where they are there already, it does nothing.
-# Usage: deploy/image/make_base.sh [--again]     as root, with a Docker engine; installs debootstrap if that is missing
+# Makes the image zenit-base from Debian's packages, where no registry is reachable: Debian with Python and little else. Where it is
+# there already, it does nothing.
+# Usage: deploy/image/make_base.sh [--again]     as root, with a Docker engine; installs mmdebstrap if that is missing
 #   ZENIT_DEBIAN_MIRROR=http://...   where Debian's packages come from; this machine's own source, or deb.debian.org, unless set
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../set_up.sh"
 
-if [ "${1:-}" != --again ] && docker image inspect zenit-base zenit-build >/dev/null 2>&1; then exit 0; fi
-[ "$(id -u)" = 0 ] || fail "making a base needs root: sudo deploy/image/make_base.sh; or build on images of a registry (docs/containers.md)"
-command -v debootstrap >/dev/null || apt_install debootstrap debootstrap ||
-  fail "making a base needs debootstrap; or build on images of a registry (docs/containers.md)"
+if [ "${1:-}" != --again ] && docker image inspect zenit-base >/dev/null 2>&1; then exit 0; fi
+[ "$(id -u)" = 0 ] || fail "making a base needs root: sudo deploy/image/make_base.sh; or build on an image of a registry (docs/containers.md)"
+command -v mmdebstrap >/dev/null || apt_install mmdebstrap mmdebstrap ||
+  fail "making a base needs mmdebstrap; or build on an image of a registry (docs/containers.md)"
 
-# The wheels are made by this machine's Python: the base needs one of the same version.
+# What is compiled is so for this machine's Python: the base needs one of the same version.
 minor=$("$(find_python)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 case $minor in
   3.11) suite=bookworm ;;
@@ -25,6 +25,7 @@ if [ -z "$mirror" ] && grep -qx 'ID=debian' /etc/os-release; then
 fi
 mirror=${mirror:-http://deb.debian.org/debian}
 mirror=${mirror%/}
+security=${mirror%/debian}/debian-security # beside the main archive
 
 # In memory, where there is room: dpkg syncs each file that it writes. Nobody else sees this mount, and it ends with us.
 work=$(mktemp -d)
@@ -36,33 +37,24 @@ trap 'umount "$work" 2>/dev/null || :; rm -rf "$work"' EXIT
 if [ "${ZENIT_OWN_MOUNTS:-}" = 1 ] && [ "$(awk '/^MemAvailable/ {print $2}' /proc/meminfo)" -gt 2000000 ]; then
   mount -t tmpfs -o size=1500m zenit-base "$work"
 fi
-root=$work/root
 
-say "zenit-base: debootstrap of $suite from $mirror"
-run() { # its output only if it fails
-  "$@" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2 && fail "failed: $*"; }
+# Without documents, but for the licences; in the image too, if a package is added to it.
+places=('doc/*' 'man/*' 'locale/*' 'info/*' 'lintian/*')
+options=(--quiet --variant=minbase --include=python3,usr-is-merged "${places[@]/#/--dpkgopt=path-exclude=/usr/share/}")
+options+=('--dpkgopt=path-include=/usr/share/doc/*/copyright')
+merged=/usr/share/mmdebstrap/hooks/merged-usr # without it the package usrmerge does that, and needs all of Perl
+[ ! -d "$merged" ] || options+=("--hook-dir=$merged")
+sources=("deb $mirror $suite main" "deb $security $suite-security main")
+debian() { # debian SOURCE...: makes the root; what it says is in the log
+  rm -rf "$work/root"
+  TMPDIR=$work mmdebstrap "${options[@]}" "$suite" "$work/root" "$@" >"$work/log" 2>&1
 }
-run debootstrap --variant=minbase --include=python3 "$suite" "$root" "$mirror"
-inside() { run env DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
-# Debian's security archive lies beside the main one.
-echo "deb ${mirror%/debian}/debian-security $suite-security main" >"$root/etc/apt/sources.list.d/security.list"
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-if chroot "$root" apt-get -qq update >/dev/null 2>&1; then
-  inside apt-get -qq upgrade -y --no-install-recommends
-else
-  say "zenit-base: ${mirror%/debian}/debian-security is not reachable; going on without security updates"
-fi
-inside apt-get clean
-packed() { # packed NAME EXCLUDED...: makes an image of what is in the root
-  local name=$1
-  shift
-  tar -C "$root" --numeric-owner "${@/#/--exclude=./}" -c . | docker import --change 'CMD ["bash"]' - "$name" >/dev/null
+say "zenit-base: Debian $suite from $mirror"
+debian "${sources[@]}" || {
+  say "zenit-base: it did not work with $security; once more without security updates"
+  debian "${sources[0]}" || fail "mmdebstrap failed: $(tail -n 5 "$work/log")"
 }
-places=('dev/*' 'proc/*' 'sys/*' 'tmp/*' etc/resolv.conf)
 # Of the byte code, what is used is made anew in the image.
-packed zenit-base "${places[@]}" 'var/lib/apt/lists/*' 'var/cache/*' 'var/log/*' '__pycache__' \
-  usr/share/{doc,man,locale,info,lintian}/'*'
-inside apt-get -qq install -y --no-install-recommends python3-venv binutils
-inside apt-get clean
-packed zenit-build "${places[@]}"
-say "made zenit-base and zenit-build: Debian $suite, Python $minor"
+tar -C "$work/root" --numeric-owner --exclude=./{dev,proc,sys,tmp,var/log}/'*' --exclude=./etc/resolv.conf --exclude=__pycache__ -c . |
+  docker import --change 'CMD ["bash"]' --change 'LABEL zenit.image=base' - zenit-base >/dev/null
+say "made zenit-base: Debian $suite, Python $minor"

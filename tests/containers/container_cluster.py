@@ -170,6 +170,7 @@ class ContainerCluster:
     # ---- how it is made
 
     def start(self, name: str) -> None:
+        """Without the image's health check, which starts a process every few seconds; `health` asks from outside."""
         role = name.partition("-")[0]
         settings = [f"security.key={KEYS}/{name}.key", f"security.trusted={KEYS}/trusted.toml"]
         if role == "controller":
@@ -183,7 +184,8 @@ class ContainerCluster:
         made.with_volume_mapping(self._keys, KEYS, "ro")
         if role == "broker":
             made.with_volume_mapping(self._store_of(name), STORE, "rw")
-        made.with_kwargs(init=True, read_only=True, cap_drop=["ALL"]).with_tmpfs_mount("/tmp")
+        made.with_kwargs(init=True, read_only=True, cap_drop=["ALL"], healthcheck={"test": ["NONE"]})
+        made.with_tmpfs_mount("/tmp")
         self._publish(made, name, (*PORTS[role], METRICS))
         made.start()
         self._of[name] = made
