@@ -86,7 +86,7 @@ class CommandLine(TyperGroup):
 def command_of(name: str) -> Any:
     """The parser of one command and of its subcommands, with the options that many commands share."""
     from .help_text import complete_help
-    from .options import add_context_option
+    from .options import add_context_option, refuse_endless_numbers
     from .watch import add_watch_option
 
     app = typer.Typer(**PLAIN)
@@ -96,4 +96,5 @@ def command_of(name: str) -> Any:
     add_context_option(command)
     add_watch_option(command)
     complete_help(command)
+    refuse_endless_numbers(command)
     return command

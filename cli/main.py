@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..model.errors import GroupNotFound, InvalidName, SqlSyntaxError, TopicNotFound, ZenitError
+from ..model.errors import ConnectionLost, GroupNotFound, InvalidName, SqlSyntaxError, TopicNotFound, ZenitError
 from .command_table import PLAIN, CommandLine
 from .endings import ENDINGS
 from .options import Chosen, UsageError
@@ -98,6 +98,8 @@ def _outcome() -> int:
         return _tell(_not_found_text(error, chosen.get("namesrv")), FAILED)
     except (InvalidName, SqlSyntaxError) as error:  # invalid whatever the cluster has
         return _tell(str(error), WRONG_USAGE)
+    except ConnectionLost as error:
+        return _tell(f"{error}{_detour_text(error.address)}", FAILED)
     except ZenitError as error:
         return _tell(str(error), FAILED)
     except OSError as error:
@@ -119,6 +121,14 @@ def _not_found_text(error: TopicNotFound | GroupNotFound, namesrv: str | None) -
     with contextlib.suppress(ZenitError), Admin(namesrv, timeout=NAMES_TIMEOUT_S) as admin:
         names = admin.topics() if isinstance(error, TopicNotFound) else [group["name"] for group in admin.groups()]
     return not_found_text(error, names, may_create=sys.argv[1:2] in _WRITERS)
+
+
+def _detour_text(address: str) -> str:
+    """Where $ZENIT_DETOURS leads who wants to reach an address; "" if it does not name it."""
+    from ..remoting.addresses import ENVIRONMENT_DETOURS, by_detour
+
+    there = by_detour(address)
+    return f"; ${ENVIRONMENT_DETOURS} leads there by {there}" if there != address else ""
 
 
 def _usage_text(error: Exception) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ..model.clock import datetime_of_ms, ms_of_datetime, now_ms
 from ..model.errors import InvalidParameter, ZenitError
+from .help_text import VALUES
 
 if TYPE_CHECKING:
     from ..client.admin import Admin
@@ -24,6 +28,23 @@ CONTEXT: Final = "zenit.context"
 SHELL_TIMEOUT_S: Final = 1.0
 Chosen = dict[str, str | None]
 """The choices for a whole command line: `namesrv`. It is the parser's object, so that errors can use it."""
+
+
+def refuse_endless_numbers(command: Any) -> None:
+    """Changes a parser and its subcommands: "nan" and "inf" are no numbers; no bound of a range refuses the first."""
+    for below in getattr(command, "commands", {}).values():
+        refuse_endless_numbers(below)
+    for parameter in command.params:
+        if parameter.type.name == VALUES["float"][1]:
+            parameter.type = copy.copy(parameter.type)  # the parser shares one object for most types
+            parameter.type.convert = partial(_finite, parameter.type.convert)
+
+
+def _finite(convert: Callable[..., Any], value: Any, parameter: Any, context: Any) -> Any:
+    number = convert(value, parameter, context)
+    if not math.isfinite(number):
+        raise typer.BadParameter(f"{value!r} is not a number", context, parameter)
+    return number
 
 
 @contextmanager

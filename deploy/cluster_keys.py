@@ -2,7 +2,7 @@
 all public ones.
 
 A key is made once. The files that hold addresses are written anew at each start, since a process may have found its port taken;
-what an operator added to the trusted file stays.
+what an operator added to them stays: users, servers, the other key of a rotation.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
     if not os.path.exists(secrets_key):
         write_text(secrets_key, new_secret_key() + "\n", mode=0o600)
     rows = [StaticRow(User(ADMINISTRATOR, (_public(record, ADMINISTRATOR),), UserKind.SUPER))]
-    servers: dict[str, tuple[str, ...]] = {}
     yet = tuple(process for process in expected if record.find(process.role, process.name) is None)
     for process in (*record.processes, *yet):
         if process.role == ZOOKEEPER:
@@ -53,15 +52,16 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
         group = (process.group or process.name) if is_broker else ""
         server = User(process.name, (public,), UserKind.SERVER, binding=Binding(record.cluster, group, process.name))
         rows.append(StaticRow(server, () if is_broker else (process.address,)))
-        if not is_broker:
-            servers[process.address] = (public,)
     trusted = os.path.join(record.keys, TRUSTED_FILE)
-    write_text(trusted, encode_trusted(merged_rows(rows, read_trusted(trusted) if os.path.exists(trusted) else ())))
+    merged = merged_rows(rows, read_trusted(trusted) if os.path.exists(trusted) else ())
+    write_text(trusted, encode_trusted(merged))
+    servers = {address: row.user.keys for row in reversed(merged) for address in row.addresses}  # those made now win
     brokers = (process.name for process in (*record.processes, *yet) if process.role == BROKER)
     for name in (ADMINISTRATOR, *brokers):
         key = _key(record, name)
-        if dict(key.servers) != servers:
-            write_key_file(key_path(record, name), KeyFile(name, key.pair, servers), replace=True)
+        known = {**key.servers, **servers}
+        if dict(key.servers) != known:
+            write_key_file(key_path(record, name), KeyFile(name, key.pair, known), replace=True)
 
 
 def merged_rows(made: Sequence[StaticRow], there: Sequence[StaticRow]) -> list[StaticRow]:

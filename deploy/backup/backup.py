@@ -21,10 +21,10 @@ from ...model.errors import BackupRefused, StoreFormatError
 from ...model.events.table import BACKUP_GAP, BACKUP_HELD_BY_DAMAGE
 from ...model.events.telling import tell
 from .log_source import SAMPLE_BYTES, BackupSource, DamageFound, SegmentGone
-from .manifest import MANIFEST, MANIFEST_BYTES_MAX, BackupManifest, decode_manifest
+from .manifest import MANIFEST, MANIFEST_BYTES_MAX, BackupManifest, StatePoint, decode_manifest
 from .plan import SourceFacts, begun_at, forgotten, next_ranges, refusal, thinned
 from .target import BackupTarget
-from .uploads import BackupFigures, Uploads, compacted_names
+from .uploads import BackupFigures, Uploads, compacted_names, read_point
 from .verify import find_damage
 
 log = logging.getLogger(__name__)
@@ -120,21 +120,22 @@ class Backup:
                 self._manifest = BackupManifest(facts.cluster_id, self._group, facts.group_id, facts.segment_bytes)
             else:
                 self._manifest = decode_manifest(found[0], self._where)
-                self._check_lineage(self._manifest, facts)
-                if self._rules.is_mending:
-                    self._mend(self._manifest, facts)
+                damaged = self._damaged(self._manifest) if self._rules.is_mending else frozenset()
+                self._check_lineage(self._manifest, facts, damaged)
+                if damaged:
+                    self._mend(self._manifest, facts, damaged)
         elif why := refusal(self._manifest, facts):
             raise BackupRefused(self._where, why)
         return self._continued(self._manifest, facts)
 
-    def _check_lineage(self, manifest: BackupManifest, facts: SourceFacts) -> None:
+    def _check_lineage(self, manifest: BackupManifest, facts: SourceFacts, damaged: frozenset[str]) -> None:
         """The store continues that backup: by its names and epochs, and as the last bytes that both have are equal: brokers
-        alone all count their epochs from 1 on. Raises BackupRefused."""
+        alone all count their epochs from 1 on. `damaged`: objects that tell nothing. Raises BackupRefused."""
         if why := refusal(manifest, facts):
             raise BackupRefused(self._where, why)
         common = min(manifest.end, facts.end)
         objects = () if manifest.newest is None else manifest.newest.objects
-        last = next((each for each in reversed(objects) if each.begin < common), None)
+        last = next((each for each in reversed(objects) if each.begin < common and each.name not in damaged), None)
         if last is None:
             return
         end = min(common, last.begin + last.size_bytes)
@@ -256,25 +257,36 @@ class Backup:
             self._uploads.delete(sorted(set(old) - named))
         self._swept_ms = now
 
-    def _mend(self, manifest: BackupManifest, facts: SourceFacts) -> None:
-        """Uploads anew what of the log is damaged or missing in the target, and the store still has. Drops damaged points."""
-        damaged = {each.name for each in find_damage(self._target, self._prefix, manifest)}
-        stretch = manifest.newest
-        if not damaged or stretch is None:
-            return
-        points = tuple(point for point in stretch.points if point.name not in damaged)
-        manifest = self._put_manifest(manifest.with_newest(replace(stretch, points=points)))
-        for each in stretch.objects:
+    # ---- what the target has lost
+
+    def _damaged(self, manifest: BackupManifest) -> frozenset[str]:
+        """The objects that are damaged or missing in the target."""
+        return frozenset(each.name for each in find_damage(self._target, self._prefix, manifest))
+
+    def _mend(self, manifest: BackupManifest, facts: SourceFacts, damaged: frozenset[str]) -> None:
+        """Uploads anew what of the log is damaged in the target, and the store still has. Drops the points of which something
+        is: what a later point would take over from them is uploaded once more."""
+        stretches = tuple(
+            replace(stretch, points=tuple(point for point in stretch.points if self._is_whole(point, damaged)))
+            for stretch in manifest.stretches
+        )
+        if stretches != manifest.stretches:
+            manifest = self._put_manifest(replace(manifest, stretches=stretches))
+        for each in [found for stretch in stretches for found in stretch.objects]:
             if each.name in damaged and facts.begin <= each.begin and each.end <= facts.end:
                 try:
                     made = self._uploads.put_log(each.begin, each.end, facts, lambda _size: None)
                 except (SegmentGone, DamageFound):
                     continue  # the store no longer has it either
-                stretch = manifest.newest
-                assert stretch is not None
-                objects = tuple(made if found.begin == made.begin else found for found in stretch.objects)
-                manifest = self._put_manifest(manifest.with_newest(replace(stretch, objects=objects)))
+                manifest = self._put_manifest(manifest.with_object(each, made))
                 self._uploads.delete([each.name])
+
+    def _is_whole(self, point: StatePoint, damaged: frozenset[str]) -> bool:
+        """Neither the point nor a compacted file that it names is damaged."""
+        if point.name in damaged:
+            return False
+        queues = read_point(self._target, self._prefix, point).compacted
+        return not any(each.name in damaged for queue in queues for each in queue.objects)
 
 
 def _report_from(report: Report, done: int, total: int, size_bytes: int) -> None:

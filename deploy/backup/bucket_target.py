@@ -32,6 +32,7 @@ RETRIES_MAX: Final = 4
 RETRY_S: Final = 60
 REQUEST_S: Final = 60
 CONNECT_S: Final = 10
+_NO_SUCH_RANGE: Final = ("InvalidRange", "416")
 
 
 class BucketTarget:
@@ -84,6 +85,8 @@ class BucketTarget:
                 data = obstore.get_range(self._store, name, start=begin, end=end).to_bytes()
         except FileNotFoundError:
             raise BackupDamaged(self.name, f"{name} is missing") from None
+        except EOFError:
+            raise BackupDamaged(self.name, f"{name} ends before byte {begin + 1}") from None
         if len(data) != end - begin:
             raise BackupDamaged(self.name, f"{name} ends at byte {begin + len(data)}")
         return data
@@ -138,7 +141,7 @@ class BucketTarget:
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
-        """Raises FileNotFoundError where there is no such object."""
+        """Raises FileNotFoundError where there is no such object, EOFError where it has none of the bytes that are wanted."""
         try:
             yield
         except (AlreadyExistsError, PreconditionError) as error:
@@ -151,6 +154,8 @@ class BucketTarget:
                 raise BackupTargetFailed(self.name, "there is no such bucket; make it first") from error
             if isinstance(error, (FileNotFoundError, NotFoundError)):
                 raise FileNotFoundError(str(error)) from error
+            if _status(error).startswith(_NO_SUCH_RANGE):
+                raise EOFError(str(error)) from error
             remedy = "check its address, region and the network"
             raise BackupTargetFailed(self.name, f"{_status(error)}; {remedy}") from error
 

@@ -127,6 +127,14 @@ class BackupManifest:
         """With another newest stretch."""
         return replace(self, stretches=(*self.stretches[:-1], stretch))
 
+    def with_object(self, old: LogObject, new: LogObject) -> BackupManifest:
+        """With another object for the same part of the log."""
+        stretches = (
+            replace(stretch, objects=tuple(new if each == old else each for each in stretch.objects))
+            for stretch in self.stretches
+        )
+        return replace(self, stretches=tuple(stretches))
+
     def encode(self) -> bytes:
         """The content of the file."""
         document = asdict(self) | {

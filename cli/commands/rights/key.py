@@ -85,6 +85,10 @@ def cluster_keys(
     twice = next((name for name in names if names.count(name) > 1 or name == ADMINISTRATOR), None)
     if twice is not None:
         raise typer.BadParameter(f"{twice!r} is named twice; a file is called by the name", param_hint="SERVER")
+    addresses = [process.address for process in processes if process.address]
+    shared = next((address for address in addresses if addresses.count(address) > 1), None)
+    if shared is not None:
+        raise typer.BadParameter(f"{shared} is named twice; each server has an address of its own", param_hint="SERVER")
     path = os.path.abspath(os.path.expanduser(directory))
     try:
         write_keys(ClusterRecord(cluster=cluster, namesrv="", processes=processes, keys=path), ())

@@ -125,8 +125,12 @@ def test_what_is_missing_or_short_is_damage(bucket: BucketTarget) -> None:
     with pytest.raises(BackupDamaged, match="log/none is missing"):
         bucket.get("log/none", 0, 10)
     bucket.put("log/short", iter([b"abc"]))
-    with pytest.raises((BackupDamaged, BackupTargetFailed)):
-        bucket.get("log/short", 0, 10)
+    for begin, end in ((0, 10), (3, 10), (8, 10)):
+        with pytest.raises(BackupDamaged, match="log/short ends"):
+            bucket.get("log/short", begin, end)
+    bucket.put("log/empty", iter([]))
+    with pytest.raises(BackupDamaged, match="log/empty ends"):
+        bucket.get("log/empty", 0, 10)
 
 
 @pytest.mark.parametrize(

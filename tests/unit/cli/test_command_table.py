@@ -53,5 +53,15 @@ def test_a_value_of_another_type_is_refused_in_plain_words(arguments: str, said:
     assert (result.exit_code, said in result.output) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("nan", "'nan' is not a number"), ("inf", "'inf' is not a number"), ("x", "valid number"), ("0", "range x>=0.1")],
+)
+def test_a_number_that_is_none_is_refused(value: str, said: str) -> None:
+    """A command that waited for "nan" seconds would wait for ever."""
+    result = CliRunner().invoke(application(), ["upgrade", "wait-in-sync", "--timeout", value])
+    assert (result.exit_code, said in result.output) == (2, True)
+
+
 def test_the_help_names_the_option_that_every_command_takes() -> None:
     assert "--user NAME" in CliRunner().invoke(application(), ["--help"]).output

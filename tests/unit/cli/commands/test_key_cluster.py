@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 
-from zenitmq.cli.commands.rights.key import cluster_keys
+from zenitmq.cli.commands.rights.key import cluster_keys, rotate
 from zenitmq.remoting.security.curve_socket import new_key_pair
-from zenitmq.remoting.security.key_file import read_key_file
+from zenitmq.remoting.security.key_file import read_key_file, write_key_file
 from zenitmq.remoting.security.opened_security import read_trusted
 
 SERVERS = ("namesrv-1=namesrv-1:9876", "controller-1=controller-1:9878", "broker-a/broker-a-1")
@@ -61,8 +62,45 @@ def test_what_an_operator_added_to_the_trusted_file_stays(tmp_path: Path) -> Non
     assert rows["guest"].user.keys == (guest,)
 
 
+def test_a_rotation_that_is_half_done_stays_so(tmp_path: Path) -> None:
+    """The name server runs with its old key until it restarts: who forgot that one could not reach it any more."""
+    made(tmp_path, *SERVERS)
+    old, ours = (read_key_file(str(tmp_path / name)) for name in ("namesrv-1.key", "admin.key"))
+    rotate(str(tmp_path / "namesrv-1.key"), str(tmp_path / "trusted.toml"), as_json=True)
+    elsewhere = new_key_pair().public
+    write_key_file(
+        str(tmp_path / "admin.key"), replace(ours, servers={**ours.servers, "far-1:9876": (elsewhere,)}), replace=True
+    )
+    made(tmp_path, *SERVERS, "broker-a/broker-a-2")
+    new = read_key_file(str(tmp_path / "namesrv-1.key")).pair.public
+    for name in ("admin", "broker-a-1", "broker-a-2"):
+        assert read_key_file(str(tmp_path / f"{name}.key")).servers["namesrv-1:9876"] == (new, old.pair.public)
+    assert read_key_file(str(tmp_path / "admin.key")).servers["far-1:9876"] == (elsewhere,)
+
+
+def test_a_server_that_is_added_alone_takes_no_other_away(tmp_path: Path) -> None:
+    made(tmp_path, *SERVERS)
+    made(tmp_path, "namesrv-2=namesrv-2:9876")
+    assert set(read_key_file(str(tmp_path / "admin.key")).servers) == {
+        "namesrv-1:9876",
+        "namesrv-2:9876",
+        "controller-1:9878",
+    }
+
+
 @pytest.mark.parametrize(
-    "wrong", ["namesrv-1", "a/b=c:1", "a=b", "a b/c", "../x/y", "../x=a:1", "admin=a:1", "namesrv-1=b:2"]
+    "wrong",
+    [
+        "namesrv-1",
+        "a/b=c:1",
+        "a=b",
+        "a b/c",
+        "../x/y",
+        "../x=a:1",
+        "admin=a:1",
+        "namesrv-1=b:2",
+        "other=namesrv-1:9876",
+    ],
 )
 def test_what_names_no_server_is_refused_before_a_file_is_written(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(typer.BadParameter):

@@ -161,6 +161,37 @@ def test_what_a_target_has_lost_is_uploaded_anew(tmp_path: Path, place: Path) ->
     assert bodies_of(tmp_path / "made") == bodies
 
 
+@pytest.mark.parametrize("content", [None, b"rot"], ids=["lost", "changed"])
+def test_the_newest_object_is_uploaded_anew_too(tmp_path: Path, place: Path, content: bytes | None) -> None:
+    """It is the one by which a run sees that the store is the same."""
+    bodies = grow(tmp_path / "store", 40)
+    back_up(tmp_path / "store", place)
+    newest = max((place / GROUP / "log").iterdir())
+    newest.unlink() if content is None else newest.write_bytes(content + newest.read_bytes()[3:])
+    back_up(tmp_path / "store", place, is_mending=True)
+    restored(place, tmp_path / "made")
+    assert bodies_of(tmp_path / "made") == bodies
+
+
+def test_a_damaged_state_before_a_gap_does_not_end_every_later_run(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    grow(store, 14)
+    back_up(store, place)
+    grow(store, 40, first=14)
+    for base in range(0, 3 * 4096, 4096):
+        (store / "commitlog" / f"{base:020d}").unlink()
+    back_up(store, place)
+    target = DirectoryTarget(str(place))
+    before, _ = read_manifest_of(target, GROUP).stretches
+    (place / GROUP / before.points[0].name).write_bytes(b"rot")
+    with pytest.raises(BackupDamaged, match="--mend"):
+        back_up(store, place)
+    back_up(store, place, is_mending=True)
+    assert not find_damage(target, f"{GROUP}/", read_manifest_of(target, GROUP))
+    back_up(store, place)
+    restored(place, tmp_path / "old", stretch=0)  # its log begins at 0, and needs no state
+
+
 def test_a_restore_that_broke_off_starts_no_broker(tmp_path: Path, place: Path) -> None:
     grow(tmp_path / "store", 40)
     back_up(tmp_path / "store", place)

@@ -14,6 +14,7 @@ from store_kit import message as record
 from zenitmq.broker.group.epoch_file import begin_epoch
 from zenitmq.deploy.backup.directory_target import DirectoryTarget
 from zenitmq.deploy.backup.restore import RestoreChoice, restore
+from zenitmq.deploy.backup.verify import find_damage, read_manifest_of
 
 
 @pytest.fixture
@@ -44,6 +45,29 @@ def test_compacted_files_and_a_log_that_begins_later(tmp_path: Path, place: Path
     assert back_up(store, place, point_ms=0).end == figures.end
     assert {path.name for path in (place / GROUP / "compacted").iterdir()} == first  # not uploaded again
     assert restored(place, tmp_path / "made")["begin_offset"] == begin
+    with compacting(tmp_path / "made", clock) as opened:
+        assert present(read_on(opened, 0, 0)) == wanted
+
+
+def test_a_compacted_file_that_the_target_has_lost_is_uploaded_anew(tmp_path: Path, place: Path) -> None:
+    """The next state would name the lost one again."""
+    clock, store, target = StillClock(), tmp_path / "store", DirectoryTarget(str(place))
+    store.mkdir()
+    state = state_of(store)
+    with compacting(store, clock, dispatchers=(state,)) as opened:
+        state.on_opened(opened.written, lambda: opened.flushed)
+        begin_epoch(str(store), opened.begin, opened.written)
+        for number in range(60):
+            put_value(opened, 0, f"k{number % 7}", b"%d" % number * 60)
+        compact(opened, clock)
+        retain(opened, clock)
+        wanted = present(read_on(opened, 0, 0))
+        state.is_closing = True
+    back_up(store, place)
+    next((place / GROUP / "compacted").iterdir()).unlink()
+    back_up(store, place, is_mending=True)
+    assert not find_damage(target, f"{GROUP}/", read_manifest_of(target, GROUP))
+    restored(place, tmp_path / "made")
     with compacting(tmp_path / "made", clock) as opened:
         assert present(read_on(opened, 0, 0)) == wanted
 
