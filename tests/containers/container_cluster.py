@@ -27,6 +27,7 @@ from zenitmq.testing.local_cluster import SMALL_STORE
 
 WAIT_S = 60.0
 LOOK_S = 0.1
+STOP_S = 30  # as docs/containers.md tells users to give a broker
 KEYS, STORE = "/etc/zenit", "/var/lib/zenit"
 NAME_SERVERS = ("namesrv-1", "namesrv-2")
 CONTROLLERS = ("controller-1", "controller-2")
@@ -165,6 +166,12 @@ class ContainerCluster:
         self._of.pop(name).stop()
         self._engine.volumes.get(self._store_of(name)).remove()
         self._engine.volumes.create(self._store_of(name))
+        self.start(name)
+
+    def replace(self, name: str) -> None:
+        """Its container ends as an orchestrator ends one; another comes with the same store."""
+        self.container(name).stop(timeout=STOP_S)
+        self._of.pop(name).stop()
         self.start(name)
 
     # ---- how it is made

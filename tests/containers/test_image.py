@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from containers.container_cluster import wait_until
 from containers.engine import run_docker
 
 IMAGE_MB_MAX = 220
 READY_S_MAX = 3.0
-BUSY = 3  # this machine may be doing other things: what is asked of a quiet one, so many times
+BUSY = 10  # this machine may be doing other things: what is asked of a quiet one, so many times
 
 
 def run(image: str, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -78,13 +79,26 @@ def test_each_module_can_be_imported_but_for_those_of_extras(image: str) -> None
     assert set(done.stdout.split()) <= OF_EXTRAS
 
 
-@pytest.mark.parametrize("role", ["namesrv", "broker"])
-def test_a_role_is_ready_soon_and_ends_cleanly(image: str, containers: list[str], role: str) -> None:
+@pytest.mark.parametrize("role", ["namesrv", "broker", "controller"])
+def test_a_role_is_ready_soon_and_ends_cleanly(
+    image: str, zookeeper_image: str, containers: list[str], role: str
+) -> None:
+    """With -s it prints how soon."""
+    options: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    if role == "controller":
+        ensemble = run_docker("run", "--detach", zookeeper_image).stdout.strip()
+        containers.append(ensemble)
+        connect = ["exec", ensemble, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/2181"]
+        wait_until(lambda: run_docker(*connect, check=False).returncode == 0, "ZooKeeper takes connections")
+        options = ("--network", f"container:{ensemble}")
+        settings = ("--set", "host=127.0.0.1", "--set", "zookeeper=127.0.0.1:2181")
     begin = time.monotonic()
-    name = started(containers, image, role)
+    name = started(containers, image, role, *settings, options=options)
     while (told := run_docker("exec", name, "zenit-ready", check=False)).returncode:
         assert time.monotonic() < begin + READY_S_MAX * BUSY, told.stdout
-    assert told.stdout.startswith("ready: ")
+    print(f"{role}: ready {time.monotonic() - begin:.2f} s after docker run")
+    assert told.stdout.startswith("ready")
     run_docker("stop", "--time", "20", name)
     (facts,) = json.loads(run_docker("inspect", name).stdout)
     assert facts["State"]["ExitCode"] in (0, 143), run_docker("logs", name).stderr
