@@ -69,6 +69,9 @@ from .text_file import write_text
 
 READY_TIMEOUT_MS: Final = 60_000
 STOP_TIMEOUT_MS: Final = 20_000
+LISTED_WAIT_MS: Final = (
+    2_000  # for replicas that serve nobody: one that halted is not listed before an operator has acted
+)
 POLL_MS: Final = 30
 LOCK_WAIT_MS: Final = 600_000  # longer than an `up` of many processes takes on a busy machine
 PORT_TRIES: Final = 5
@@ -329,6 +332,16 @@ class ProcessCluster:
                 partial(self._is_served, record, group),
                 "is not known to the name server, or no master is elected",
             )
+        deadline_ms = monotonic_ms() + LISTED_WAIT_MS
+        while not self._is_listed(record) and monotonic_ms() < deadline_ms:
+            sleep_ms(POLL_MS)
+
+    def _is_listed(self, record: ClusterRecord) -> bool:
+        """Whether the name server lists every broker, so that a command to all of them finds all of them."""
+        with administrator(record) as remoting:
+            info = ask_json(remoting, record.namesrv, GetClusterInfo()) or {}
+        listed = {broker["address"] for broker in info.get("brokers", ())}
+        return listed.issuperset(broker.address for broker in record.of_role(BROKER))
 
     def _is_served(self, record: ClusterRecord, group: str) -> bool:
         """Whether the name server lists a master in its present incarnation, and enough replicas are in sync with it.

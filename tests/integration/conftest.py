@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from forks.spawning import use_forks
 
 if TYPE_CHECKING:
     from zenitmq.testing import LocalCluster
+
+use_forks()
 
 
 @pytest.fixture(scope="session")

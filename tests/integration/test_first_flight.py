@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from forks.spawning import REAL
 
 INTERPRETED = Path(__file__).parent.parent / "interpreted"
-ZENIT = str(Path(sys.executable).with_name("zenit"))
+ZENIT = str(REAL / "zenit")
 
 
 class Shell:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from forks.spawning import use_forks
 from spark.runner_forks import RunnerForks
 
 from zenitmq.testing import LocalCluster
@@ -17,6 +18,8 @@ from zenitmq.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamReader
+
+use_forks()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ PLACE: Final = Path(sys.prefix, "spark")
 HOME: Final = PLACE / "home"
 CONF: Final = PLACE / "conf"  # stays empty: behind a directory with files in it Java shares no class
 PYTHON: Final = PLACE / "python"
+INTERPRETER: Final = Path(sys.prefix, "bin", "python")  # sys.executable may be a stand-in: see forks/
 CLASSES: Final = PLACE / "classes.jsa"
 MADE_OF: Final = PLACE / "classes.version"
 
@@ -55,7 +56,7 @@ if [ "${{{FORKS}:-}}" ] && [ "$2" = {RUNNER} ]; then
   echo $$ 1<>"${FORKS}"
   exec sleep 3600
 fi
-PYTHONPATH=$path exec {sys.executable} "$@"
+PYTHONPATH=$path exec {INTERPRETER} "$@"
 """
 """Spark's Java gives its Python processes a path that begins with Java's own archives. There is no Python in them, but each
 process lists the 6,000 files of one two times or three before it comes to anything else: 50 ms. Those that plan batches of
@@ -101,7 +102,7 @@ def environment() -> dict[str, str]:
         "SPARK_CONF_DIR": str(CONF),
         "PYSPARK_SUBMIT_ARGS": shlex.join(arguments),
         "PYSPARK_PYTHON": str(PYTHON),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": str(INTERPRETER),
     }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from forks.spawning import REAL
 from pyspark.sql import DataFrame, SparkSession
 from spark.spark_kit import send
 
@@ -240,7 +241,18 @@ def test_a_start_that_cannot_be_dropped_stops_nothing_and_is_dropped_by_the_next
 def test_a_killed_archive_goes_on_where_it_was(jobs: Jobs, read: Read) -> None:
     """kill -9 of the command while it archives batch after batch."""
     send(jobs.cluster.namesrv, jobs.topic, 200)
-    command = [ZENIT, "job", "run", "archive", "--topics", jobs.topic, "--target", jobs.target, "--master", "local[2]"]
+    command = [
+        str(REAL / "zenit"),
+        "job",
+        "run",
+        "archive",
+        "--topics",
+        jobs.topic,
+        "--target",
+        jobs.target,
+        "--master",
+        "local[2]",
+    ]
     command += ["--namesrv", jobs.cluster.namesrv, "--continuous", "--trigger-seconds", "0.1", "--batch-rows", "40"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:

@@ -6,17 +6,17 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from forks.spawning import REAL
 
 pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
 
-ZENIT = str(Path(sys.executable).with_name("zenit"))
+ZENIT = str(REAL / "zenit")  # its children are found by its group and its environment
 MARK = "ZENIT_TEST_MARK"
 START_S = 120.0
 SLOW_QUERY = "SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7"

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
+from spark.quick_start import INTERPRETER
 from spark.spark_kit import place, send, stored
 
 from zenitmq import Admin
@@ -110,7 +111,7 @@ def test_traps_of_the_session(spark: SparkSession) -> None:
     """Workers run this interpreter; state is in as many parts as there are cores, not in 200."""
     import sys
 
-    assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [sys.executable]
+    assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [str(INTERPRETER)]
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.sparkContext.uiWebUrl is None
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from zenitmq.model.clock import monotonic_ms, sleep_ms
+from zenitmq.store.opening.checkpoint import read_checkpoint
+from zenitmq.store.upkeep import CHECKPOINT_FILE
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 SMALL = "segment_bytes=1048576 index_slots=1024 index_entries=4096 checkpoint_interval_ms=100".split()
@@ -82,6 +84,9 @@ class Site:
         return dict(self.json("backup", "status", str(self.target), "--group", "broker-a"))
 
     def follow(self, name: str) -> None:
+        """From when the store's first checkpoint says how far its log is on the disk."""
+        checkpoint = str(self.store(name) / CHECKPOINT_FILE)
+        self.wait(lambda: read_checkpoint(checkpoint).flushed_offset is not None)
         places = (str(self.store(name)), str(self.target))
         self.start_beside("backup", "run", *places, "--group", "broker-a", "--follow", "--tail-every", "200ms")
 

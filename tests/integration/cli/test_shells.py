@@ -8,15 +8,15 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from forks.spawning import REAL
 
 from zenitmq.testing import LocalCluster
 
-ZENIT = str(Path(sys.executable).with_name("zenit"))
+ZENIT = str(REAL / "zenit")  # which sees in what shell it was started
 WAIT_S = 60.0
 LINE = "zenit topic describe tabb"
 

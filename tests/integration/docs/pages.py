@@ -15,6 +15,7 @@ README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SESSION_S = 280  # some start Spark several times, beside other tests
+SEGMENT_BYTES = 64 << 20  # where a page says nothing of it: to make a GiB ready takes a core most of a second
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -27,8 +28,13 @@ def name_of(page: Path) -> str:
 
 def user(home: Path) -> dict[str, str]:
     """The environment of a user whose home that is."""
-    binaries = Path(sys.executable).parent
-    environment = {**os.environ, "HOME": str(home), "PATH": f"{binaries}:{os.environ['PATH']}"}
+    binaries = (Path(sys.executable).parent, Path(sys.prefix, "bin"))
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "PATH": os.pathsep.join((*map(str, binaries), os.environ["PATH"])),
+        "ZENIT_STORE__SEGMENT_BYTES": str(SEGMENT_BYTES),
+    }
     for name in ("ZENIT_NAMESRV", "ZENIT_CONTEXT", "XDG_CONFIG_HOME"):
         environment.pop(name, None)
     return environment

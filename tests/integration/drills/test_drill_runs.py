@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -23,13 +22,7 @@ from zenitmq.model.errors import RequirementMissing
 
 from .one_fault import SECURE
 
-COMMAND = """
-    import sys, typer
-    from zenitmq.cli.commands import drill
-    app = typer.Typer()
-    drill.register(app)
-    app()
-"""
+COMMAND = (sys.executable, "-P", "-m", "zenitmq")
 
 
 def has_zookeeper() -> bool:
@@ -105,7 +98,7 @@ def test_another_replica_takes_over_from_a_killed_master(work: Path) -> None:
 def test_a_killed_broker_comes_back_with_all_it_acknowledged_and_the_command_tells(work: Path) -> None:
     wishes = "--replicas 1 --seconds 0.3 --rate 400 --json --report".split()
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(COMMAND), "drill", "run", "kill-master", *wishes, str(work / "report")],
+        [*COMMAND, "drill", "run", "kill-master", *wishes, str(work / "report")],
         capture_output=True,
         text=True,
         timeout=100,
@@ -126,9 +119,7 @@ def test_a_killed_broker_comes_back_with_all_it_acknowledged_and_the_command_tel
 
 def test_a_drill_that_is_interrupted_leaves_nothing(work: Path) -> None:
     arguments = ["drill", "run", "pause-master", "--replicas", "1", "--seconds", "30", "--rate", "200"]
-    child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(COMMAND), *arguments], stderr=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     try:
         while "pause: broker-a" not in child.stderr.readline():
@@ -151,7 +142,7 @@ def test_a_drill_that_is_interrupted_leaves_nothing(work: Path) -> None:
 
 def test_drills_are_listed() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(COMMAND), "drill", "list", "--json"],
+        [*COMMAND, "drill", "list", "--json"],
         capture_output=True,
         text=True,
         timeout=30,
