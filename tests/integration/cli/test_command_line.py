@@ -204,7 +204,16 @@ def test_help_loads_the_parser_and_the_errors_alone(tmp_path: Path) -> None:
             "zenitmq.cli",
             *(
                 f"zenitmq.cli.{name}"
-                for name in ("main", "command_table", "endings", "options", "output", "user_option", "watch")
+                for name in (
+                    "main",
+                    "command_table",
+                    "endings",
+                    "help_text",
+                    "options",
+                    "output",
+                    "user_option",
+                    "watch",
+                )
             ),
         ),
     }
