@@ -13,7 +13,7 @@ from ..options import ConfigFile, Json, Namesrv, Settings
 from ..output import note, print_facts, show
 from ..roles import load_role, rereader
 from ..watch import watched
-from .controller import Controllers, elect, followers_of
+from .controller import Controllers, check_promotion, elect
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
@@ -76,7 +76,11 @@ def promote(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The replica group: its broker name.")],
     follower: Annotated[str, typer.Argument(metavar="REPLICA", help="The follower's name.")],
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Even if another replica has more, or may have more: that is lost.")
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Even if another replica has more, or may have more, as one that is down may: that is lost.",
+        ),
     ] = False,
     controllers: Controllers = None,
     namesrv: Namesrv = None,
@@ -86,8 +90,7 @@ def promote(
 
     Messages that it has not copied are lost; the event election_forced keeps which range that is.
     """
-    if follower not in followers_of(group, controllers, namesrv):
-        raise InvalidParameter("REPLICA", follower, f"a follower of {group}; zenit controller elect elects others")
+    check_promotion(group, follower, accept_loss=accept_loss, controllers=controllers, namesrv=namesrv)
     elect(group, follower, True, accept_loss, controllers, namesrv, as_json)
     note(f'zenit: set role = "replica" in the settings of {follower} before its broker is started again')
 

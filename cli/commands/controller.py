@@ -123,11 +123,27 @@ def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = Non
     show(document, as_json, lambda: print_state(document))
 
 
-def followers_of(group: str, controllers: str | None, namesrv: str | None) -> list[str]:
-    """The followers that are registered in a group. Raises what its controllers answer."""
+def check_promotion(
+    group: str, follower: str, *, accept_loss: bool, controllers: str | None, namesrv: str | None
+) -> None:
+    """A follower may be promoted, unless a replica that holds all that was acknowledged may only be down for a while.
+
+    Raises InvalidParameter, and what the controllers answer.
+    """
+    from ...client.administration.replica_reach import ask_reaches
+
     with leading(controllers, namesrv) as calls:
         known = calls.state(group, timeout_ms=TIMEOUT_MS).known
-    return [] if known is None else [replica.name for replica in known.node.replicas if replica.is_follower]
+        replicas = () if known is None else known.node.replicas
+        if known is None or follower not in [replica.name for replica in replicas if replica.is_follower]:
+            raise InvalidParameter("REPLICA", follower, f"a follower of {group}; zenit controller elect elects others")
+        if accept_loss:
+            return
+        answering = ask_reaches(calls.remoting, known.node, timeout_ms=REPLICA_TIMEOUT_MS)
+    silent = ", ".join(sorted({*known.node.in_sync, *known.node.eligible} - answering.keys()))
+    if silent:
+        expected = f"an answer from {silent}, with all that was acknowledged: start one of them instead, or lose what"
+        raise InvalidParameter("REPLICA", follower, f"{expected} {follower} lacks of it (--accept-loss)")
 
 
 def elect(

@@ -28,11 +28,12 @@ from .target import Listed
 
 PART_BYTES: Final = 16 << 20  # S3 takes 10,000 parts of an object
 PARTS_AT_ONCE: Final = 4
-RETRIES_MAX: Final = 4
+RETRIES_MAX: Final = 8  # about five seconds: a restore of hours does not end because the service was busy for two
 RETRY_S: Final = 60
 REQUEST_S: Final = 60
 CONNECT_S: Final = 10
 _NO_SUCH_RANGE: Final = ("InvalidRange", "416")
+_BUSY: Final = ("SlowDown", "ServiceUnavailable", "InternalError", "429", "500", "502", "503", "504")
 
 
 class BucketTarget:
@@ -50,7 +51,7 @@ class BucketTarget:
         try:
             self._store: Any = from_url(url, client_options=client, retry_config=retry, **given)  # type: ignore[call-overload]
         except (BaseError, ValueError, TypeError) as error:
-            raise InvalidParameter("target", url, f"a bucket's address: {_first_line(error)}") from error
+            raise InvalidParameter("target", url, f"a bucket's address: {_first_line(error)[:300]}") from error
 
     @property
     def name(self) -> str:
@@ -154,14 +155,17 @@ class BucketTarget:
                 raise BackupTargetFailed(self.name, "there is no such bucket; make it first") from error
             if isinstance(error, (FileNotFoundError, NotFoundError)):
                 raise FileNotFoundError(str(error)) from error
-            if _status(error).startswith(_NO_SUCH_RANGE):
+            status = _status(error)
+            if status.startswith(_NO_SUCH_RANGE):
                 raise EOFError(str(error)) from error
             remedy = "check its address, region and the network"
-            raise BackupTargetFailed(self.name, f"{_status(error)}; {remedy}") from error
+            if status.startswith(_BUSY):
+                remedy = "the service is busy, or does not work; run it again later"
+            raise BackupTargetFailed(self.name, f"{status}; {remedy}") from error
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300]
+    return str(error).strip().partition("\n")[0]
 
 
 def _status(error: BaseException) -> str:
@@ -170,4 +174,4 @@ def _status(error: BaseException) -> str:
     for mark in ("<Code>", "status code: "):
         if mark in text:
             return text.partition(mark)[2].partition("<" if mark == "<Code>" else ":")[0].strip()
-    return _first_line(error)
+    return _first_line(error).rpartition(" - ")[2][:300]

@@ -9,7 +9,8 @@ If it breaks off, the mark stays: the directory is deleted, and restored once mo
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +21,12 @@ from ...broker.group.store_directory import DirectoryOnDisk
 from ...broker.replication.beginning import Beginning
 from ...broker.replication.epochs import NO_EPOCHS, EpochList
 from ...broker.replication.replica_files import ReplicaFiles
-from ...model.errors import BackupDamaged, BackupRefused, CorruptRecordError, InvalidParameter
+from ...model.errors import BackupDamaged, BackupRefused, CorruptRecordError, InvalidParameter, StoreNotWriteable
 from ...store.compaction.incoming import IncomingFiles
 from ...store.log.segment import make_directory
+from ...store.opening.small_file import needs_room
 from ...store.queues.engine_choice import BOTH, FILE
-from .manifest import BackupManifest, StatePoint, Stretch
+from .manifest import BackupManifest, LogObject, StatePoint, Stretch
 from .restored_store import opened_store
 from .state_point import PointContent
 from .target import BackupTarget
@@ -56,7 +58,7 @@ def restore(
     """Makes `directory`, an empty one or none yet, the store of that group. `config`: how its store is to be made.
 
     {"directory", "group", "group_id", "cluster_id", "epoch", "begin_offset", "end_offset", "bytes"}. Raises BackupRefused,
-    BackupDamaged, BackupTargetFailed, InvalidParameter, StoreFormatError, StorePoisoned, OSError.
+    BackupDamaged, BackupTargetFailed, InvalidParameter, StoreFormatError, StoreNotWriteable, StorePoisoned, OSError.
     """
     manifest = read_manifest_of(target, group)
     where = f"{target.name}: group {group}"
@@ -70,8 +72,12 @@ def restore(
         content = PointContent(Beginning(0, manifest.segment_bytes, NO_EPOCHS, {}, {}))
     else:
         content = read_point(target, f"{group}/", point)
+    _check_room(directory, _log_of(stretch, content), manifest.segment_bytes)
     make_directory(directory)
-    with ReplicaFiles.restoring(directory, manifest.group_id, promised=manifest.promised, is_left=choice.is_alone):
+    with (
+        _room_needed(directory),
+        ReplicaFiles.restoring(directory, manifest.group_id, promised=manifest.promised, is_left=choice.is_alone),
+    ):
         with closing(ObjectReader(target, f"{group}/")) as reader:
             taken = _fill(directory, config, content, stretch, reader, where, report)
         write_epochs(directory, manifest.epochs.below(stretch.end).rows if stretch.end else ())
@@ -93,6 +99,33 @@ def restore(
 def _check_empty(directory: str) -> None:
     if os.path.lexists(directory) and not (os.path.isdir(directory) and not os.listdir(directory)):
         raise InvalidParameter("directory", directory, "an empty one, or none yet; move away what is there")
+
+
+def _log_of(stretch: Stretch, content: PointContent) -> list[LogObject]:
+    """The objects that the store begins with and goes on with."""
+    return [each for each in stretch.objects if each.begin >= content.beginning.begin]
+
+
+def _check_room(directory: str, wanted: Sequence[LogObject], segment_bytes: int) -> None:
+    """The log fits on the disk; queues and index come on top. Raises InvalidParameter."""
+    place = os.path.abspath(directory)
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    found = os.statvfs(place)
+    free, needed = found.f_bavail * found.f_frsize, len(wanted) * segment_bytes
+    if needed > free:
+        raise InvalidParameter("directory", directory, f"one on a disk with {needed} bytes free; this one has {free}")
+
+
+@contextmanager
+def _room_needed(directory: str) -> Iterator[None]:
+    """Raises StoreNotWriteable, with what to do, if the disk becomes full."""
+    try:
+        with needs_room():
+            yield
+    except StoreNotWriteable as error:
+        what = f"disk full: delete {directory}, which is restored in part, and restore it to a disk with more room"
+        raise StoreNotWriteable(what) from error
 
 
 def _stretch_of(manifest: BackupManifest, choice: RestoreChoice, where: str) -> Stretch:
@@ -134,7 +167,7 @@ def _fill(
     store_config = config.store
     if store_config.consume_queue == BOTH:
         store_config = replace(store_config, consume_queue=FILE)
-    wanted = [each for each in stretch.objects if each.begin >= content.beginning.begin]
+    wanted = _log_of(stretch, content)
     total = sum(each.size_bytes for each in wanted)
     _bring_compacted(directory, content, reader)
     beginning = content.beginning

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from backup_kit import GROUP, FailingTarget, Killed, back_up, backup_of, bodies_of, grow, restored
+from obstore.exceptions import GenericError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # theirs
@@ -147,6 +148,30 @@ def test_a_bucket_that_is_not_there(endpoint: str, work: Any) -> None:
     target = BucketTarget("s3://nobodys", {"endpoint": endpoint, **KEYS})
     with pytest.raises(BackupTargetFailed, match="s3://nobodys: there is no such bucket"):
         work(target)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (" - Server returned error: 503: <Code>SlowDown</Code>", "bucket: SlowDown; the service is busy, .* later"),
+        (" - HTTP error: error sending request", "bucket: HTTP error: error sending request; check its address"),
+    ],
+)
+def test_what_the_service_said_is_told_without_addresses(
+    monkeypatch: pytest.MonkeyPatch, bucket: BucketTarget, said: str, told: str
+) -> None:
+    where = (
+        "Generic S3 error: Error performing GET http://h/backups/a?partNumber=1&uploadId=xci4 in 1 ms, after 8 retries"
+    )
+    error = GenericError(where + said)
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("obstore.get", fail)
+    monkeypatch.setattr(bucket, "_name", "bucket")
+    with pytest.raises(BackupTargetFailed, match=told):
+        bucket.read(MANIFEST)
 
 
 def test_an_address_that_is_none() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from zenitmq.cli.commands.controller import elect, remove
+from zenitmq.cli.commands.controller import check_promotion, elect, remove
 from zenitmq.cli.main import application
 from zenitmq.client.administration.replica_reach import ReplicaReach, not_compared
 from zenitmq.client.connection.cluster import recorded_controllers
@@ -169,3 +169,34 @@ def test_a_record_that_makes_no_sense_tells_of_nobody(tmp_path: Path, text: str)
     (tmp_path / ".zenit" / "last").write_text(str(tmp_path))
     (tmp_path / "cluster.json").write_text(text)
     assert recorded_controllers(str(tmp_path), ("127.0.0.1:9876",)) == ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "accept_loss", "name", "said"),
+    [
+        ({}, False, "far", "an answer from a, b, .*start one of them instead.*--accept-loss"),
+        ({"b": None}, False, "far", "an answer from a, "),
+        ({}, True, "far", None),
+        ({"a": None, "b": None}, False, "far", None),
+        ({}, True, "b", "a follower of g"),
+        ({}, True, "none", "a follower of g"),
+    ],
+)
+def test_no_follower_is_promoted_while_a_replica_that_has_more_may_come_back(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], accept_loss: bool, name: str, said: str | None
+) -> None:
+    replicas = tuple(
+        Replica(one, "host:1", "", Incarnation(one, 1), is_follower=one == "far") for one in ("a", "b", "far")
+    )
+    node = GroupNode(broker_name="g", group_id="id", in_sync=("a",), eligible=("b",), replicas=replicas)
+
+    class Calls:
+        remoting = None
+
+        def state(self, _group: str, *, timeout_ms: int) -> GroupState:
+            return GroupState(known=KnownGroup(node, timeout_ms), lost=None)
+
+    monkeypatch.setattr("zenitmq.cli.commands.controller.leading", lambda *_: nullcontext(Calls()))
+    monkeypatch.setattr("zenitmq.client.administration.replica_reach.ask_reaches", lambda *_, **__: answers)
+    with nullcontext() if said is None else pytest.raises(InvalidParameter, match=said):
+        check_promotion("g", name, accept_loss=accept_loss, controllers=None, namesrv=None)

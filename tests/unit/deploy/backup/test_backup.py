@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from backup_kit import CLUSTER, GROUP, back_up, backup_of, bodies_of, confirmed, grow, log_bytes, restored
@@ -12,8 +14,16 @@ from zenitmq.broker.group.cluster_file import ClusterFile
 from zenitmq.broker.group.epoch_file import read_epochs
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.deploy.backup.directory_target import DirectoryTarget
+from zenitmq.deploy.backup.restored_store import RestoredStore
 from zenitmq.deploy.backup.verify import find_damage, read_manifest_of
-from zenitmq.model.errors import BackupConflict, BackupDamaged, BackupRefused, InvalidParameter, StoreFormatError
+from zenitmq.model.errors import (
+    BackupConflict,
+    BackupDamaged,
+    BackupRefused,
+    InvalidParameter,
+    StoreFormatError,
+    StoreNotWriteable,
+)
 from zenitmq.model.events.telling import kept_by
 from zenitmq.store.integrity.scrub_reader import ScrubReader
 
@@ -201,6 +211,32 @@ def test_a_restore_that_broke_off_starts_no_broker(tmp_path: Path, place: Path) 
     with pytest.raises(StoreFormatError, match="broke off; delete it"):
         ReplicaFiles.membership(str(tmp_path / "made"))
     with pytest.raises(InvalidParameter, match="an empty one"):
+        restored(place, tmp_path / "made")
+
+
+def test_a_disk_without_room_for_the_log_is_refused_before_a_file_is_written(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(tmp_path / "store", 40)
+    back_up(tmp_path / "store", place)
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=3, f_frsize=4096))
+    with pytest.raises(InvalidParameter, match="a disk with 16384 bytes free; this one has 12288"):
+        restored(place, tmp_path / "far" / "made")
+    assert not (tmp_path / "far").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space"), StoreNotWriteable("writes go on by themselves")])
+def test_a_disk_that_becomes_full_says_what_to_do(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    grow(tmp_path / "store", 40)
+    back_up(tmp_path / "store", place)
+
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(RestoredStore, "append", full)
+    with pytest.raises(StoreNotWriteable, match=f"disk full: delete {tmp_path / 'made'}, .* restore it"):
         restored(place, tmp_path / "made")
 
 
