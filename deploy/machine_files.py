@@ -6,6 +6,7 @@
     DIR/HOST/trusted.toml       and users.secrets, zookeeper.login, metrics.token: the same on every machine
 
 Each machine has a name server, a controller and one replica of the group. A key that is there stays; the rest is written anew.
+A configuration that was another one, perhaps by an operator's hand, is kept beside as NAME.toml.old.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PORTS: Final = {NAME_SERVER: NAME_SERVER_PORT, CONTROLLER: CONTROLLER_PORT, BROK
 METRICS_PORTS: Final = {NAME_SERVER: 9880, CONTROLLER: 9881, BROKER: 9882}
 KEYS_FOLDER: Final = "keys"
 SCRAPES_FILE: Final = "metrics.token"
+OLD: Final = ".old"
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (behind a name a machine may have any address)
 SMALL_STORE: Final = {"segment_bytes": 64 << 20, "index_slots": 100_000, "index_entries": 400_000}
 """For a trial, on whose disk all replicas are."""
@@ -157,10 +159,22 @@ def write_machine_files(machines: Machines) -> list[tuple[str, str]]:
         for name, source in files.items():
             shutil.copy(os.path.join(keys, source), os.path.join(folder, name))
         for role, name in machines.files(number).items():
-            write_text(os.path.join(folder, f"{name}.toml"), toml(machines.configuration(role, number)))
+            path, text = os.path.join(folder, f"{name}.toml"), toml(machines.configuration(role, number))
+            if _is_another(path, text):
+                shutil.copy(path, f"{path}{OLD}")
+                files[f"{name}.toml{OLD}"] = ""
+            write_text(path, text)
             files[f"{name}.toml"] = ""
         written += [(machines.hosts[number - 1], name) for name in sorted(files)]
     return written
+
+
+def _is_another(path: str, text: str) -> bool:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read() != text
+    except FileNotFoundError:
+        return False
 
 
 def toml(tables: Tables) -> str:

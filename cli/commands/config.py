@@ -8,7 +8,7 @@ import typer
 
 from ...model.config import SettingInfo, config_schema
 from ..options import Json, usage_of_values
-from ..output import print_table, show
+from ..output import note, print_table, show
 
 ROLES: Final = ("namesrv", "broker", "controller")
 
@@ -44,9 +44,9 @@ def machines(
 
     Each machine gets a name server, a controller and one replica. DIR/keys has all keys, as `zenit key cluster` makes them;
     admin.key is the first super user's. A key that is there stays, the rest is written anew: so a machine is added by the
-    same command with one more.
+    same command with one more. A configuration that was another one is kept as NAME.toml.old.
     """
-    from ...deploy.machine_files import Machines, write_machine_files
+    from ...deploy.machine_files import OLD, Machines, write_machine_files
 
     servers = tuple(filter(None, (zookeeper or "").split(",")))
     with usage_of_values():
@@ -56,6 +56,11 @@ def machines(
     rows = write_machine_files(wanted)
     document = [{"host": host, "file": name} for host, name in rows]
     show(document, as_json, lambda: print_table(("host", "file"), rows))
+    for host, name in rows:
+        if name.endswith(OLD):
+            note(
+                f"zenit: {host}/{name.removesuffix(OLD)} is another one now: bring over what you had changed in {name}"
+            )
 
 
 def schema(

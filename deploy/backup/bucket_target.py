@@ -23,7 +23,7 @@ from obstore.exceptions import (
 )
 from obstore.store import from_url
 
-from ...model.errors import BackupConflict, BackupDamaged, BackupTargetFailed, InvalidParameter
+from ...model.errors import BackupConflict, BackupDamaged, BackupObjectMissing, BackupTargetFailed, InvalidParameter
 from .target import Listed
 
 PART_BYTES: Final = 16 << 20  # S3 takes 10,000 parts of an object
@@ -85,7 +85,7 @@ class BucketTarget:
             with self._mapped():
                 data = obstore.get_range(self._store, name, start=begin, end=end).to_bytes()
         except FileNotFoundError:
-            raise BackupDamaged(self.name, f"{name} is missing") from None
+            raise BackupObjectMissing(self.name, name) from None
         except EOFError:
             raise BackupDamaged(self.name, f"{name} ends before byte {begin + 1}") from None
         if len(data) != end - begin:

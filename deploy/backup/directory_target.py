@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from ...model.errors import BackupConflict, BackupDamaged, BackupTargetFailed
+from ...model.errors import BackupConflict, BackupDamaged, BackupObjectMissing, BackupTargetFailed
 from ...store.log.segment import NO_SPACE, sync_directory, write_fully
 from .target import Listed
 
@@ -82,7 +82,7 @@ class DirectoryTarget:
                 ):
                     data += more
         except FileNotFoundError:
-            raise BackupDamaged(self.name, f"{name} is missing") from None
+            raise BackupObjectMissing(self.name, name) from None
         except OSError as error:
             raise self._failed(error) from error
         if len(data) != end - begin:

@@ -127,6 +127,14 @@ class BackupManifest:
         """With another newest stretch."""
         return replace(self, stretches=(*self.stretches[:-1], stretch))
 
+    def replaced(self, old: LogObject) -> LogObject | None:
+        """What holds the same part of the log, and perhaps more, under another name; None if nothing does."""
+        objects = (each for stretch in self.stretches for each in stretch.objects)
+        return next(
+            (each for each in objects if each.begin == old.begin and each.end >= old.end and each.name != old.name),
+            None,
+        )
+
     def with_object(self, old: LogObject, new: LogObject) -> BackupManifest:
         """With another object for the same part of the log."""
         stretches = (

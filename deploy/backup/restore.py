@@ -3,16 +3,18 @@
     empty directory, marked: no broker starts there -> begun at a state point, as a slave that begins anew
     -> the log appended, chunk by chunk, each object held to its checksum -> closed -> epochs, cluster, identity, no mark
 
-If it breaks off, the mark stays: the directory is deleted, and restored once more.
+If it breaks off, the mark stays: the directory is deleted, and restored once more. The backup may go on meanwhile: where it has
+replaced a tail by a longer one, that is read up to the same end.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from ...broker.config import BrokerConfig
 from ...broker.group.cluster_file import ClusterFile
@@ -21,17 +23,27 @@ from ...broker.group.store_directory import DirectoryOnDisk
 from ...broker.replication.beginning import Beginning
 from ...broker.replication.epochs import NO_EPOCHS, EpochList
 from ...broker.replication.replica_files import ReplicaFiles
-from ...model.errors import BackupDamaged, BackupRefused, CorruptRecordError, InvalidParameter, StoreNotWriteable
+from ...model.errors import (
+    BackupDamaged,
+    BackupObjectMissing,
+    BackupRefused,
+    CorruptRecordError,
+    InvalidParameter,
+    StoreNotWriteable,
+)
 from ...store.compaction.incoming import IncomingFiles
 from ...store.log.segment import make_directory
 from ...store.opening.small_file import needs_room
 from ...store.queues.engine_choice import BOTH, FILE
 from .manifest import BackupManifest, LogObject, StatePoint, Stretch
-from .restored_store import opened_store
+from .restored_store import RestoredStore, opened_store
 from .state_point import PointContent
 from .target import BackupTarget
 from .uploads import read_point
 from .verify import ObjectReader, Report, ignore_progress, read_manifest_of
+
+TRIES: Final = 5
+"""Of one object, each of which a backup that runs has replaced while it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +91,9 @@ def restore(
         ReplicaFiles.restoring(directory, manifest.group_id, promised=manifest.promised, is_left=choice.is_alone),
     ):
         with closing(ObjectReader(target, f"{group}/")) as reader:
-            taken = _fill(directory, config, content, stretch, reader, where, report)
+            taken = _fill(
+                directory, config, content, stretch, reader, where, report, partial(read_manifest_of, target, group)
+            )
         write_epochs(directory, manifest.epochs.below(stretch.end).rows if stretch.end else ())
         cluster_id = choice.as_cluster or manifest.cluster_id
         if cluster_id:
@@ -162,8 +176,9 @@ def _fill(
     reader: ObjectReader,
     where: str,
     report: Report,
+    reread: Callable[[], BackupManifest],
 ) -> int:
-    """Begins the store and appends the log; returns how many bytes of the log were taken."""
+    """Begins the store and appends the log; returns how many bytes of the log were taken. `reread`: the manifest of now."""
     store_config = config.store
     if store_config.consume_queue == BOTH:
         store_config = replace(store_config, consume_queue=FILE)
@@ -181,22 +196,55 @@ def _fill(
     done = 0
     with opened_store(directory, replace(config, store=store_config)) as store:
         for each in wanted:
-            pieces = _counted(reader, each.name, each.size_bytes, each.sha256, done, total, report)
-            try:
-                store.append(pieces, each.end)
-            except CorruptRecordError as error:
-                raise BackupDamaged(where, f"{each.name}: {error}") from error
+            _append(store, each, reader, where, partial(_report_from, report, done, total), reread)
             done += each.size_bytes
     return done
 
 
-def _counted(
-    reader: ObjectReader, name: str, size_bytes: int, sha256: str, done: int, total: int, report: Report
-) -> Any:
-    for data in reader.read(name, size_bytes, sha256):
+def _append(
+    store: RestoredStore,
+    each: LogObject,
+    reader: ObjectReader,
+    where: str,
+    report: Callable[[int], None],
+    reread: Callable[[], BackupManifest],
+) -> None:
+    """Appends the part of the log that one object holds, or what has replaced it since."""
+    found = each
+    for left in reversed(range(TRIES)):
+        taken = store.end - each.begin  # of an object that went while it was read
+        pieces = _cut(reader.read(found.name, found.size_bytes, found.sha256), taken, each.size_bytes)
+        try:
+            store.append(_counted(pieces, taken, report), each.end)
+            return
+        except BackupObjectMissing:
+            newer = reread().replaced(found) if left else None
+            if newer is None:
+                raise
+            found = newer
+        except CorruptRecordError as error:
+            raise BackupDamaged(where, f"{found.name}: {error}") from error
+
+
+def _cut(pieces: Iterator[bytes], begin: int, end: int) -> Iterator[bytes]:
+    """Bytes [begin, end) of what the pieces are together. All are read: the last one comes only if the sum is right."""
+    at = 0
+    for data in pieces:
+        part = data[max(0, begin - at) : max(0, end - at)]
+        at += len(data)
+        if part:
+            yield part
+
+
+def _counted(pieces: Iterator[bytes], done: int, report: Callable[[int], None]) -> Iterator[bytes]:
+    for data in pieces:
         done += len(data)
-        report(done, total)
+        report(done)
         yield data
+
+
+def _report_from(report: Report, done: int, total: int, size_bytes: int) -> None:
+    report(done + size_bytes, total)
 
 
 def _bring_compacted(directory: str, content: PointContent, reader: ObjectReader) -> None:

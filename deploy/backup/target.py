@@ -32,7 +32,7 @@ class BackupTarget(Protocol):
         none."""
 
     def get(self, name: str, begin: int, end: int) -> bytes:
-        """Bytes [begin, end) of an object, at least one. Raises BackupDamaged if it is missing, or shorter."""
+        """Bytes [begin, end) of an object, at least one. Raises BackupObjectMissing, BackupDamaged if it is shorter."""
 
     def list(self, prefix: str) -> list[Listed]:
         """The objects whose names begin with `prefix`, which ends with a slash; in any order."""

@@ -98,6 +98,32 @@ def find_damage(
     return found
 
 
+def find_lasting_damage(
+    target: BackupTarget, group: str, report: Report = ignore_progress
+) -> tuple[BackupManifest, list[DamagedObject]]:
+    """The manifest, and what of it is damaged; without what a backup that runs has replaced or forgotten meanwhile. Raises
+    BackupRefused, BackupTargetFailed."""
+    manifest = read_manifest_of(target, group)
+    found = find_damage(target, f"{group}/", manifest, report)
+    if not found:
+        return manifest, found
+    present = read_manifest_of(target, group)
+    if present.sequence == manifest.sequence:
+        return manifest, found
+    named = present.object_names() | _compacted_names(target, f"{group}/", present)
+    return present, [each for each in found if each.name in named]
+
+
+def _compacted_names(target: BackupTarget, prefix: str, manifest: BackupManifest) -> set[str]:
+    """The objects of compacted files; without those that a damaged point names."""
+    names: set[str] = set()
+    for stretch in manifest.stretches:
+        for point in stretch.points:
+            with suppress(BackupDamaged):
+                names |= {each.name for queue in read_point(target, prefix, point).compacted for each in queue.objects}
+    return names
+
+
 def status_document(manifest: BackupManifest, now_ms: int) -> dict[str, Any]:
     """What a backup holds. `is_restorable`: a store can begin with it."""
     newest = manifest.newest

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 
-from .backup import BackupConflict, BackupDamaged, BackupRefused, BackupTargetFailed
+from .backup import BackupConflict, BackupDamaged, BackupObjectMissing, BackupRefused, BackupTargetFailed
 from .base import ZenitError
 from .calls import (
     BrokerBusy,
@@ -178,6 +178,7 @@ __all__ = [
     "AuthenticationFailed",
     "BackupConflict",
     "BackupDamaged",
+    "BackupObjectMissing",
     "BackupRefused",
     "BackupTargetFailed",
     "BatchChanged",

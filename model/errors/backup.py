@@ -67,3 +67,14 @@ class BackupDamaged(ZenitError):
             f"backup in {self.target} is damaged: {self.what}; zenit backup verify lists what is wrong, zenit backup run"
             " --mend uploads what the store still has, and a copy of the target may have the rest"
         )
+
+
+class BackupObjectMissing(BackupDamaged):
+    """An object of a backup is not there. Args: target, name."""
+
+    code = 9224
+
+    def __init__(self, target: str, name: str) -> None:
+        super().__init__(target, f"{name} is missing")
+        self.args = (target, name)
+        self.name = name

@@ -182,12 +182,11 @@ def _print_status(document: dict[str, Any]) -> None:
 
 def verify(target: TargetAddress, group: GroupName, option: TargetOptions = None, as_json: Json = False) -> None:
     """Read a whole backup and hold every object to its checksum; exits 1 and names each that is damaged or missing."""
-    from ....deploy.backup.verify import find_damage, read_manifest_of, status_document
+    from ....deploy.backup.verify import find_lasting_damage, status_document
 
     to = open_chosen(target, option)
-    manifest = read_manifest_of(to, check_group(group))
     with bytes_progress("verify") as report:
-        damaged = find_damage(to, f"{group}/", manifest, report)
+        manifest, damaged = find_lasting_damage(to, check_group(group), report)
     document = status_document(manifest, now_ms()) | {
         "damaged": [{"object": each.name, "reason": each.reason} for each in damaged]
     }

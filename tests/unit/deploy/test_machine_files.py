@@ -95,6 +95,16 @@ def test_a_machine_is_added_by_the_same_command(tmp_path: Path) -> None:
     assert before.public in text
 
 
+def test_what_an_operator_has_changed_is_kept_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = made(tmp_path) / "mq1.example" / "broker-a-1.toml"
+    text = changed.read_text() + '\n[log]\nlevel = "debug"\n'
+    changed.write_text(text)
+    config.machines(str(tmp_path), list(HOSTS), zookeeper=None, here=False, as_json=True)
+    assert [path.read_text() for path in tmp_path.rglob("*.old")] == [text]
+    assert "debug" not in changed.read_text()
+    assert "mq1.example/broker-a-1.toml is another one now" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "wish",
     [

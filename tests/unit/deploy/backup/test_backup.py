@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from zenitmq.broker.group.epoch_file import read_epochs
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.deploy.backup.directory_target import DirectoryTarget
 from zenitmq.deploy.backup.restored_store import RestoredStore
-from zenitmq.deploy.backup.verify import find_damage, read_manifest_of
+from zenitmq.deploy.backup.verify import find_damage, find_lasting_damage, read_manifest_of
 from zenitmq.model.errors import (
     BackupConflict,
     BackupDamaged,
@@ -200,6 +201,67 @@ def test_a_damaged_state_before_a_gap_does_not_end_every_later_run(tmp_path: Pat
     assert not find_damage(target, f"{GROUP}/", read_manifest_of(target, GROUP))
     back_up(store, place)
     restored(place, tmp_path / "old", stretch=0)  # its log begins at 0, and needs no state
+
+
+class GoingOn(DirectoryTarget):
+    """The backup goes on as soon as somebody reads a certain object: `then` is done first."""
+
+    def __init__(self, path: str, name: str, then: Callable[[], object]) -> None:
+        super().__init__(path)
+        self.watched = name
+        self.then: Callable[[], object] | None = then
+        self.gets = 0
+
+    def get(self, name: str, begin: int, end: int) -> bytes:
+        if name.endswith(self.watched):
+            self.gets += 1
+            if self.gets > 1 and (then := self.then) is not None:
+                self.then = None
+                then()
+        return super().get(name, begin, end)
+
+
+@pytest.mark.parametrize("more", [1, 30], ids=["a longer tail", "a closed segment"])
+def test_a_backup_that_goes_on_during_a_restore_breaks_nothing_off(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """Its newest object is replaced by a longer one while it is read: what was restored of it counts."""
+    monkeypatch.setattr("zenitmq.deploy.backup.verify.RANGE_BYTES", 700)
+    store = tmp_path / "store"
+    bodies = grow(store, 26)
+    end = back_up(store, place).end
+    assert end % 4096 > 2 * 700
+    tail = max(path.name for path in (place / GROUP / "log").iterdir())
+
+    def go_on() -> None:
+        grow(store, more, first=26)
+        back_up(store, place)
+
+    target = GoingOn(str(place), tail, go_on)
+    document = restored(target, tmp_path / "made")
+    assert target.then is None
+    assert not (place / GROUP / "log" / tail).exists()
+    assert (document["end_offset"], bodies_of(tmp_path / "made")) == (end, bodies)
+
+
+def test_what_a_backup_has_replaced_while_it_was_verified_is_no_damage(tmp_path: Path, place: Path) -> None:
+    store = tmp_path / "store"
+    grow(store, 22)
+    back_up(store, place)
+    first, *_, tail = sorted(path.name for path in (place / GROUP / "log").iterdir())
+
+    def go_on() -> None:
+        grow(store, 5, first=22)
+        back_up(store, place)
+
+    target = GoingOn(str(place), tail, go_on)
+    target.gets = 1
+    manifest, damaged = find_lasting_damage(target, GROUP)
+    assert target.then is None
+    assert (damaged, manifest.end) == ([], read_manifest_of(target, GROUP).end)
+    (place / GROUP / "log" / first).unlink()
+    _, damaged = find_lasting_damage(target, GROUP)
+    assert [each.name for each in damaged] == [f"log/{first}"]
 
 
 def test_a_restore_that_broke_off_starts_no_broker(tmp_path: Path, place: Path) -> None:
