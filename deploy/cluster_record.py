@@ -64,21 +64,26 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessRecord:
-    """One process of a local cluster. `store_dir`: None for roles that store nothing; `settings`: in the form for `--set`.
-
-    `group`: the broker name, if the broker is one of several replicas. `pid` 0: not started yet. `metrics`: "host:port" of its
-    metrics and health, "" if it serves none.
-    """
+class ServerRecord:
+    """One server of a cluster, wherever it runs. `group`: the broker name, if it is one of several replicas."""
 
     role: str
     name: str
     address: str
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord(ServerRecord):
+    """One process of a local cluster. `store_dir`: None for roles that store nothing; `settings`: in the form for `--set`.
+
+    `pid` 0: not started yet. `metrics`: "host:port" of its metrics and health, "" if it serves none.
+    """
+
     pid: int = 0
     birth: str = ""
     store_dir: str | None = None
     settings: tuple[str, ...] = ()
-    group: str | None = None
     metrics: str = ""
 
 

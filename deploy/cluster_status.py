@@ -18,7 +18,7 @@ from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, Reply, RequestFor
 from .cluster_keys import administrator
 from .cluster_plan import group_names, replica_names, static_master
-from .cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord
+from .cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord, ServerRecord
 from .processes import is_running
 
 ASK_TIMEOUT_MS: Final = 1_000
@@ -44,7 +44,8 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
         processes.append(entry)
     with administrator(record) as remoting:
         static = record.shape.has_static_masters
-        leader, states = (None, _ask_masters(remoting, record)) if static else _ask_controllers(remoting, record)
+        running = [c.address for c in record.of_role(CONTROLLER) if is_running(c.pid, c.birth)]
+        leader, states = (None, _ask_masters(remoting, record)) if static else ask_controllers(remoting, running)
         for group in group_names(record.shape):
             found = (record.find(BROKER, name) for name in replica_names(group, record.shape))
             brokers = [broker for broker in found if broker is not None]
@@ -57,7 +58,7 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
 
 def group_document(
     group: str,
-    brokers: Sequence[ProcessRecord],
+    brokers: Sequence[ServerRecord],
     answers: Mapping[str, Statistics],
     state: GroupState,
     min_in_sync: int,
@@ -114,7 +115,7 @@ def force_wanted(node: GroupNode) -> str | None:
     return f"nobody is known to have all messages: zenit controller elect {node.broker_name} --force"
 
 
-def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str, Any]:
+def _replica_document(broker: ServerRecord, statistics: Statistics) -> dict[str, Any]:
     """One replica; all values null if it does not answer. A broker without replicas reports its store's positions.
 
     A replica that has halted takes no part in the present term: its role is "halted", and `halted` says why, and what to
@@ -168,12 +169,14 @@ def _round_document(current: Mapping[str, Any], is_waiting_for_calm: bool) -> di
     }
 
 
-def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[str | None, dict[str, GroupState]]:
-    """The address of the leading controller, and its state of the groups."""
-    running = [c.address for c in record.of_role(CONTROLLER) if is_running(c.pid, c.birth)]
-    if not running:
+def ask_controllers(remoting: RemotingClient, controllers: Sequence[str]) -> tuple[str | None, dict[str, GroupState]]:
+    """The address of the leading controller, and its state of the groups; (None, what was told) if none leads.
+
+    `controllers`: the addresses of those that run.
+    """
+    if not controllers:
         return None, {}
-    calls = ControllerCalls(remoting, tuple(running))
+    calls = ControllerCalls(remoting, tuple(controllers))
     states: dict[str, GroupState] = {}
     try:
         metadata = calls.metadata(timeout_ms=CONTROLLER_TIMEOUT_MS)

@@ -19,7 +19,7 @@ from ..client.connection.client_keys import ENVIRONMENT_KEY, forget_key, remembe
 from ..deploy.cluster_keys import ADMINISTRATOR
 from ..deploy.cluster_record import ProcessRecord
 from ..deploy.drills.drilled_cluster import HEALTHY_MS, DrilledCluster
-from ..deploy.drills.faults.faults import kill
+from ..deploy.drills.process_servers import ProcessServers
 from ..deploy.local_cluster import KEYS
 from ..deploy.processes import is_running, stand_still
 from ..model.clock import monotonic_ms
@@ -53,6 +53,7 @@ class LocalCluster:
         self._settings = tuple(settings)
         self._directory = directory
         self._cluster: DrilledCluster | None = None
+        self._servers: ProcessServers | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -61,17 +62,18 @@ class LocalCluster:
             if directory is None:
                 directory = tempfile.mkdtemp(prefix="zenit-test-")
                 started.callback(shutil.rmtree, directory, ignore_errors=True)
-            cluster = DrilledCluster(
+            servers = ProcessServers(
                 directory,
                 replicas=self._replicas,
                 controllers=self._controllers,
                 settings=self._settings,
                 secure=self._secure,
             )
-            started.callback(cluster.down)
-            cluster.up()
+            started.callback(servers.down)
+            servers.up()
+            cluster = DrilledCluster(servers, replicas=self._replicas)
             cluster.wait_healthy()
-            self._cluster = cluster
+            self._cluster, self._servers = cluster, servers
             if self._secure:
                 name_servers = (cluster.namesrv,)
                 remember_key(name_servers, self.key())
@@ -80,7 +82,7 @@ class LocalCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cluster = None
+        self._cluster = self._servers = None
         self._stack.close()
 
     # ---- where things are
@@ -107,7 +109,7 @@ class LocalCluster:
     @property
     def directory(self) -> str:
         """Where the cluster lives: a store in DIR/NAME for each broker, what NAME printed in DIR/log/NAME.log."""
-        return self._running.directory
+        return self._processes.directory
 
     @property
     def brokers(self) -> list[str]:
@@ -121,7 +123,7 @@ class LocalCluster:
 
     def process(self, name: str) -> ProcessRecord:
         """The process of that name: role, pid, address, store_dir. Raises InvalidParameter."""
-        return self._running.process(name)
+        return self._processes.process(name)
 
     def group(self) -> dict[str, Any]:
         """The replica group as `zenit status --json` shows it."""
@@ -145,7 +147,7 @@ class LocalCluster:
 
     def kill(self, name: str) -> None:
         """kill -9 of a process; returns once it is gone."""
-        kill(self.process(name))
+        self._processes.kill([self.process(name)])
 
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:
@@ -160,7 +162,7 @@ class LocalCluster:
 
     def restart(self) -> None:
         """Starts whatever is down, and waits until every replica is in sync. Raises ClusterNotStarted, RequestTimeout."""
-        self._running.up()
+        self._processes.up()
         self._running.wait_healthy()
 
     def wait_healthy(self, timeout: float = HEALTHY_MS / 1000) -> None:
@@ -172,3 +174,9 @@ class LocalCluster:
         if self._cluster is None:
             raise ClientClosed("cluster")
         return self._cluster
+
+    @property
+    def _processes(self) -> ProcessServers:
+        if self._servers is None:
+            raise ClientClosed("cluster")
+        return self._servers

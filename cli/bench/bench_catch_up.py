@@ -17,9 +17,9 @@ from ...bench.percentiles import Samples, latency_us
 from ...bench.runner import run
 from ...client.admin import Admin
 from ...client.producer import Producer
-from ...deploy.cluster_record import ProcessRecord
+from ...deploy.cluster_record import ServerRecord
 from ...deploy.drills.drilled_cluster import DrilledCluster
-from ...deploy.drills.faults.faults import kill, wipe
+from ...deploy.drills.process_servers import ProcessServers
 from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
 from ...model.errors import ConnectionLost, RequestTimeout
 from ...model.message import Message
@@ -43,7 +43,7 @@ def run_catch_up(options: BenchOptions, replicas: int, report: Report) -> dict[s
 
     Raises RequestTimeout if the slave does not catch up, RequirementMissing if ZooKeeper cannot run here.
     """
-    with started_group(options, replicas) as cluster:
+    with started_group(options, replicas) as (cluster, processes):
         here = replace(
             options,
             work="produce",
@@ -60,7 +60,7 @@ def run_catch_up(options: BenchOptions, replicas: int, report: Report) -> dict[s
         cluster.wait_healthy()
         with Admin(cluster.namesrv) as admin:
             admin.create_topic(_TOPIC, queues=1)
-        caught = _caught_up(cluster, report)
+        caught = _caught_up(cluster, processes, report)
     return {
         "work": WORK,
         "replicas": replicas,
@@ -81,14 +81,13 @@ class _CaughtUp:
     samples: Samples
 
 
-def _caught_up(cluster: DrilledCluster, report: Report) -> _CaughtUp:
+def _caught_up(cluster: DrilledCluster, processes: ProcessServers, report: Report) -> _CaughtUp:
     slave, master = cluster.slaves()[0], cluster.master()
-    kill(slave)
-    wipe(slave)
+    processes.kill([slave])
+    processes.wipe(slave)
     samples = Samples(1_000_000)
     with RemotingClient() as client, Producer("bench-catch-up", namesrv=cluster.namesrv, compression=None) as producer:
-        cluster.up()
-        slave = cluster.process(slave.name)
+        processes.up()
         begin_ns = monotonic_ns()
         target, already = _written(client, master) or 0, _written(client, slave) or 0
         deadline_ms = monotonic_ms() + _CAUGHT_UP_MS
@@ -109,7 +108,7 @@ def _caught_up(cluster: DrilledCluster, report: Report) -> _CaughtUp:
             sleep_ms(SEND_EVERY_MS)
 
 
-def _written(client: RemotingClient, broker: ProcessRecord) -> int | None:
+def _written(client: RemotingClient, broker: ServerRecord) -> int | None:
     """The end of a replica's log, in bytes; None if it does not answer."""
     try:
         _, payload = client.call(broker.address, GetBrokerStatistics(), timeout_ms=_ASK_MS)

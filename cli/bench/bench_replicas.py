@@ -17,7 +17,9 @@ from typing import Any, Final
 from ...bench.options import REPLICATED_WORKS, BenchOptions, BenchResult, GivenCluster, Report
 from ...bench.own_cluster import LogFiles, Pages, cache_spares, spare_files, store_settings
 from ...bench.runner import run
+from ...deploy.cluster_record import BROKER
 from ...deploy.drills.drilled_cluster import DrilledCluster
+from ...deploy.drills.process_servers import ProcessServers
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import InvalidParameter, RequestTimeout
 
@@ -45,9 +47,9 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
             "--replicas", replicas, f"1, or more with one of {', '.join(REPLICATED_WORKS)} and no --namesrv"
         )
     single = run(replace(options, own_cluster=True), report)
-    with started_group(options, replicas) as cluster:
+    with started_group(options, replicas) as (cluster, processes):
         here = replace(options, own_cluster=False, namesrv=cluster.namesrv, warm=False)
-        warm_up = partial(_warm_up, cluster) if options.warm else None
+        warm_up = partial(_warm_up, processes) if options.warm else None
         found = run(here, report, given=GivenCluster(replicas=replicas, warm_up=warm_up))
     alone, together = (float(str(result.document["messages_per_second"])) for result in (single, found))
     document: dict[str, Any] = {
@@ -61,8 +63,8 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
 
 
 @contextmanager
-def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledCluster]:
-    """A healthy group, which is removed afterwards."""
+def started_group(options: BenchOptions, replicas: int) -> Iterator[tuple[DrilledCluster, ProcessServers]]:
+    """A healthy group and its processes, which is removed afterwards."""
     pages: Pages = "recycled" if options.warm else "fresh"
     settings = store_settings(
         GROUP_FILES, flush=options.flush, index=options.index, engine=options.consume_queue, pages=pages
@@ -70,18 +72,19 @@ def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledClust
     if options.directory is not None:
         os.makedirs(options.directory, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="zenit-bench-", dir=options.directory) as directory:
-        cluster = DrilledCluster(
+        processes = ProcessServers(
             directory, replicas=replicas, settings=[f"store.{name}={_text(value)}" for name, value in settings.items()]
         )
         try:
-            cluster.up()
+            processes.up()
+            cluster = DrilledCluster(processes, replicas=replicas)
             cluster.wait_healthy()
-            yield cluster
+            yield cluster, processes
         finally:
-            cluster.down()
+            processes.down()
 
 
-def _warm_up(cluster: DrilledCluster, write_log: Callable[..., None]) -> None:
+def _warm_up(processes: ProcessServers, write_log: Callable[..., None]) -> None:
     """Fills until every replica has expired segments to reuse, and queues and index reuse such files.
 
     Raises RequestTimeout.
@@ -90,7 +93,7 @@ def _warm_up(cluster: DrilledCluster, write_log: Callable[..., None]) -> None:
         write_log(GROUP_FILES, GROUP_FILES.fill_bytes + GROUP_FILES.settle_bytes)
         deadline_ms = monotonic_ms() + _RECYCLED_MS
         while monotonic_ms() < deadline_ms:
-            stores = [broker.store_dir or "" for broker in cluster.brokers()]
+            stores = [broker.store_dir or "" for broker in processes.listed(BROKER)]
             if all(map(spare_files, stores)):  # one is left at the lowest rate, several at a higher one
                 for store in stores:
                     cache_spares(store)

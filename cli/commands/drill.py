@@ -52,11 +52,12 @@ def list_drills(as_json: Json = False) -> None:
             "meaning": drill.meaning,
             "replicas_min": drill.replicas_min,
             "needs": _needs(drill),
+            "containers": drill.is_for_containers,
             "faults": [str(fault) for fault in drill.faults],
         }
         for drill in DRILLS.values()
     ]
-    columns = ("name", "replicas_min", "needs", "meaning")
+    columns = ("name", "replicas_min", "containers", "needs", "meaning")
     show(rows, as_json, lambda: print_table(columns, [[row[column] or None for column in columns] for row in rows]))
 
 
@@ -104,6 +105,10 @@ def run_drill(
             "--dir", metavar="DIR", help="Directory of a running cluster; else one is started, and stopped at the end."
         ),
     ] = None,
+    compose: Annotated[
+        str | None,
+        typer.Option(metavar="PROJECT", help="Compose project that is up; its containers are harmed, and run on."),
+    ] = None,
     report: Annotated[str | None, typer.Option(metavar="DIR", help="Write the report and pictures there.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -131,6 +136,7 @@ def run_drill(
             topics=topics,
             secure=secure,
             directory=directory,
+            compose=compose,
             report_directory=report,
         )
     ENDINGS.take(ignored_too=True)  # a shell makes background processes ignore Ctrl-C
@@ -204,7 +210,8 @@ def _print_campaign(document: dict[str, Any]) -> None:
 def _print_document(document: dict[str, Any]) -> None:
     runs = document["runs"]
     print_table(COLUMNS, [[number, *(run[name] for name in COLUMNS[1:])] for number, run in enumerate(runs, 1)])
-    print_facts({"drill": document["drill"], "passed": document["passed"], "seed": document["seed"]})
+    facts = {"drill": document["drill"], "passed": document["passed"], "seed": document["seed"]}
+    print_facts(facts | {"logs": ", ".join(sorted({run["logs"] for run in runs}))})
     if document["producer_pauses"] is not None:
         print_facts({f"producer_pauses_{name}": value for name, value in document["producer_pauses"].items()})
     for run in runs:

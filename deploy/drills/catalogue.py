@@ -81,6 +81,10 @@ CUTS_NETWORK: Final = frozenset(CUTS_NETWORK_IN_ORDER)
 FAILS_DISK_IN_ORDER: Final = (Deed.HANG, Deed.FULL)
 FAILS_DISK: Final = frozenset(FAILS_DISK_IN_ORDER)
 LOSES_NODES: Final = frozenset({Deed.EMPTY, Deed.SET_BACK, Deed.EMPTY_WIPED_FIRST})
+OF_FILES: Final = frozenset({*FAILS_DISK, *LOSES_NODES, Deed.POWER_CUT, Deed.ROT})
+"""What needs the files of servers, or their start with a library: those of `zenit up`."""
+OF_CONTAINERS: Final = frozenset(Deed) - OF_FILES - {Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_LINKS}
+"""What an engine of containers can do: it takes a network away whole."""
 DRAWN_HOLD_MS: Final = 8_000
 NEEDS_CONTROLLER: Final = frozenset(
     {
@@ -122,6 +126,11 @@ class Drill:
     def cuts_network(self) -> bool:
         """Whether it needs root and iptables."""
         return any(fault.deed in CUTS_NETWORK for fault in self.faults)
+
+    @property
+    def is_for_containers(self) -> bool:
+        """Whether an engine of containers can do all of it; of `random`, what it draws then."""
+        return all(fault.deed in OF_CONTAINERS for fault in self.faults)
 
     @property
     def needs_controller(self) -> bool:
@@ -174,6 +183,12 @@ _ALL: Final = (
         "partition-master",
         "the master hears nobody, then is heard by nobody, then both",
         tuple(Fault(deed, Whom.MASTER, 8_000) for deed in (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)),
+        2,
+    ),
+    Drill(
+        "cut-off",
+        "the master has no network, then a slave has none",
+        (Fault(Deed.CUT_BOTH, Whom.MASTER, 8_000), Fault(Deed.CUT_BOTH, Whom.SLAVE, 8_000)),
         2,
     ),
     Drill("kill-controller", "kill -9 of the leading controller", (Fault(Deed.KILL, Whom.CONTROLLER, 8_000),), 2),
@@ -267,13 +282,14 @@ def drill_named(name: str) -> Drill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """Which faults a cluster allows: whether it has controllers, a network of its own, and brokers with the library that
-    records unsynced writes, or with the one that makes disks hang or full.
+    records unsynced writes, or with the one that makes disks hang or full; or is one of containers.
     """
 
     has_controllers: bool = True
     can_cut_network: bool = False
     can_cut_power: bool = False
     can_fail_disk: bool = False
+    has_containers: bool = False
 
 
 _MENU: Final = (
@@ -369,6 +385,8 @@ def _menu(conditions: Conditions) -> list[tuple[Deed, Whom, tuple[int, int]]]:
 def _is_possible(deed: Deed, whom: Whom, conditions: Conditions) -> bool:
     if whom in NEEDS_CONTROLLER and not conditions.has_controllers:
         return False
+    if conditions.has_containers:
+        return deed in OF_CONTAINERS
     if deed in CUTS_NETWORK:
         return conditions.can_cut_network
     if deed in FAILS_DISK:

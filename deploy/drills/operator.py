@@ -15,7 +15,8 @@ from typing import Any, Final
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import RequestTimeout
 from ...model.groups.log_reach import LogReach, best_log
-from .drilled_cluster import DrilledCluster, Group
+from .drilled_cluster import DrilledCluster
+from .servers import Group
 
 COMMAND_S: Final = 120
 SCRUB_S: Final = 900  # it yields to a busy broker's other work

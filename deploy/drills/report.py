@@ -10,12 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from .check import Mark, Verdict, first_write_ms, longest_gap_ms
 from .deliveries.account import DeliveryAccount
 from .ledger import Numbers
 from .timeline import counts_of
+
+COMPARED: Final = "compared"
+NOT_COMPARED: Final = "not compared"
+"""Of logs, byte for byte, at the end of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ class RunReport:
 
     `group_times_ns`: the same by replica group, because each has its own pauses; empty: there is one group.
     `producer_times_ns`: the same by producer; empty: there is one. `violations`: errors and quarantined ranges
-    (watch). `rot`: the fate of flipped bits. `deliveries`: what the second load did.
+    (watch). `rot`: the fate of flipped bits. `deliveries`: what the second load did. `are_logs_compared`: byte for byte.
     """
 
     verdict: Verdict
@@ -57,6 +61,7 @@ class RunReport:
     producer_times_ns: tuple[Numbers, ...] = ()
     rot: RotAccount = field(default_factory=RotAccount)
     deliveries: DeliveryAccount = field(default_factory=DeliveryAccount)
+    are_logs_compared: bool = True
 
     @property
     def passed(self) -> bool:
@@ -139,6 +144,7 @@ class RunReport:
             "acknowledged_per_second": counts_of(self.times_ns, self.begin_ns, self.end_ns, 1_000),
             "examples": [*self.violations, *verdict.examples],
             "violations": len(self.violations),
+            "logs": COMPARED if self.are_logs_compared else NOT_COMPARED,
             **asdict(self.rot),
             **asdict(self.deliveries),
         }

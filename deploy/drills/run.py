@@ -3,9 +3,10 @@
     cluster up -> (new topic -> load -> as long as a fault will be held -> [fault -> hold -> mend -> in sync again -> settle]
     ... -> load stops -> replicas level -> read back through each -> verdict) as often as there are runs -> cluster down
 
-One cluster serves all runs of a drill; each run has its own topic and number. Every wait is bounded, and everything that
-was started is stopped on every way out. A directory that the drill created is removed with everything in it, unless a
-promise was broken or the drill failed: then its stores and logs are evidence, and the drill prints its path.
+The cluster is one of processes that the drill starts, a running one of `zenit up`, or a running compose project
+(servers.py). One cluster serves all runs of a drill; each run has its own topic and number. Every wait is bounded, and
+everything that was started is stopped on every way out. A directory that the drill created is removed with everything in
+it, unless a promise was broken or the drill failed: then its stores and logs are evidence, and the drill prints its path.
 """
 
 from __future__ import annotations
@@ -17,28 +18,30 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...client.admin import Admin
-from ...client.connection.client_keys import ENVIRONMENT_KEY
 from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
-from ...model.errors import InvalidParameter, NoCluster, RequirementMissing, SystemFault
-from ..cluster_record import ProcessRecord
+from ...model.errors import ConfigError, InvalidParameter, NoCluster, RequirementMissing, SystemFault
+from ..cluster_record import ServerRecord
 from . import report, timeline
-from .catalogue import ONE_BY_ONE, Conditions, Deed, Drill, Fault, check_limits, drill_named, random_faults
+from .catalogue import DRILLS, ONE_BY_ONE, Conditions, Deed, Drill, Fault, check_limits, drill_named, random_faults
 from .check import Mark, Verdict, check, together
+from .compose.compose_servers import ComposeServers
 from .deliveries.account import DeliveryAccount, account_of, late_messages
 from .deliveries.load import DeliveryJob
 from .deliveries.process import DeliveryLoad
 from .drilled_cluster import DrilledCluster
 from .faults import disk_faults, faults, partition, power_cut
-from .faults.faults import Tools
+from .faults.file_faults import Tools
 from .ledger import Table, by_producer, of_group
 from .load import SEND_TIMEOUT_S, LoadJob
 from .load_processes import DrillLoad
+from .process_servers import ProcessServers
 from .read_back import ReadBack
 from .report import RotAccount, RunReport
+from .servers import Servers
 from .topic_kinds import ATTRIBUTES, COMPACTED, PLAIN, SHORT_LOG, check_topic_kind
 from .watch import Watch
 from .watching import watching
@@ -66,6 +69,9 @@ SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
 ROLLING_SETTINGS: Final = ("store.segment_bytes=262144", "store.preallocate_segments=0", "store.recycle_segments=0")
 """For full disks: the log soon needs a new file."""
 
+IMPOSSIBLE: Final = (ConfigError, InvalidParameter, NoCluster, RequirementMissing)
+"""What was asked for cannot be done here."""
+
 Say = Callable[[str], None]
 
 
@@ -83,7 +89,8 @@ class DrillOptions:
     has no transfers and pops then: their messages would go.
 
     `secure`: the cluster that is started has keys, users and rights. `directory`: of a running cluster; None = one is started.
-    `report_directory`: for the document and pictures.
+    `compose`: the name of a running compose project; its size counts instead of those above. `report_directory`: for the
+    document and pictures.
     """
 
     drill: str
@@ -101,6 +108,7 @@ class DrillOptions:
     minutes: float | None = None
     topics: str = PLAIN
     directory: str | None = None
+    compose: str | None = None
     report_directory: str | None = None
     secure: bool = False
 
@@ -119,7 +127,9 @@ class DrillOptions:
             raise InvalidParameter("replicas", self.replicas, f"{least} or more, for {self.drill}")
         if self.directory is None and self.controllers == 0 and drill_named(self.drill).needs_controller:
             raise InvalidParameter("controllers", self.controllers, f"1 or more, for {self.drill}")
-        if self.secure and self.directory is not None:
+        if self.compose is not None:
+            self._check_compose()
+        if self.secure and self.is_given:
             raise InvalidParameter("secure", True, "false with a running cluster: it is secured, or not")
         of_random = (("minutes", self.minutes), ("power", self.power), ("disks", self.disks))
         for name, wished in of_random:
@@ -128,6 +138,19 @@ class DrillOptions:
         check_topic_kind(self.topics)
         if self.power and self.disks:
             raise InvalidParameter("disks", self.disks, "false with power: brokers run over one library")
+
+    def _check_compose(self) -> None:
+        possible = [name for name, drill in DRILLS.items() if drill.is_for_containers]
+        if self.drill not in possible:
+            raise InvalidParameter("drill", self.drill, f"one that can be done to containers: {', '.join(possible)}")
+        for name, wished in (("dir", self.directory), ("power", self.power), ("disks", self.disks)):
+            if wished:
+                raise InvalidParameter(name, wished, "nothing with --compose: the cluster is the project, as it is")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the cluster runs already, and is left running."""
+        return self.directory is not None or self.compose is not None
 
     @property
     def cuts_power(self) -> bool:
@@ -156,6 +179,7 @@ class DrillOptions:
             can_cut_network=is_apart,
             can_cut_power=self.cuts_power,
             can_fail_disk=self.fails_disk,
+            has_containers=self.compose is not None,
         )
 
 
@@ -169,11 +193,13 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
         )
     if options.report_directory is not None:
         os.makedirs(options.report_directory, exist_ok=True)
-    with _cluster(options, say, is_apart=is_apart) as (cluster, tools, place):
+    where = _project(options, say) if options.compose is not None else _processes(options, say, is_apart=is_apart)
+    with where as (cluster, tools, place):
+        options = replace(options, replicas=cluster.replicas, groups=cluster.groups)
         reports = []
         for number in range(options.runs):
             say(f"{drill.name}: run {number + 1} of {options.runs}")
-            found = _DrillRun(options, drill, cluster, tools, place.path, number, say).carry_out()
+            found = _DrillRun(options, drill, cluster, tools, place.path, number, say, is_apart=is_apart).carry_out()
             reports.append(found)
             place.is_evidence |= not found.passed
             if options.report_directory is not None:
@@ -188,7 +214,7 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
 
 def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
     """Whether the network's rules will distinguish brokers: if the drill needs it, or may draw it and the machine allows it."""
-    if not (drill.cuts_network or drill.is_random) or options.power or options.disks:
+    if not (drill.cuts_network or drill.is_random) or options.power or options.disks or options.compose is not None:
         return False
     if options.directory is not None and drill.cuts_network:
         raise InvalidParameter("--dir", options.directory, "none: brokers are started apart for a partition")
@@ -208,10 +234,13 @@ def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
 
 @dataclass(slots=True)
 class _Place:
-    """The working directory, which contains the cluster's if the drill started that. `is_evidence`: it is kept."""
+    """The working directory, which contains the cluster's if the drill started that. `is_evidence`: it is kept, after `keep`
+    has added what is elsewhere.
+    """
 
     path: str
     is_evidence: bool = False
+    keep: Callable[[str], None] = lambda _: None
 
 
 @contextmanager
@@ -220,22 +249,32 @@ def _working_directory(options: DrillOptions, say: Say) -> Iterator[_Place]:
     place = _Place(tempfile.mkdtemp(prefix="zenit-drill-"))
     try:
         yield place
-    except (InvalidParameter, NoCluster, RequirementMissing):  # it was asked for something impossible here: no evidence
+    except (
+        ConfigError,
+        InvalidParameter,
+        NoCluster,
+        RequirementMissing,
+    ):  # impossible here: no evidence
         raise
     except Exception:
         place.is_evidence = True
         raise
     finally:
         if place.is_evidence:
-            what = "its stores and logs are" if options.directory is None else "what the load noted is"
+            place.keep(place.path)
+            what = "its stores and logs are" if not options.is_given else "what the load noted is"
+            what = "its logs are" if options.compose is not None else what
             say(f"{what} kept in {place.path}")
         else:
             shutil.rmtree(place.path, ignore_errors=True)
 
 
+_Ready = tuple[DrilledCluster, Tools, _Place]
+
+
 @contextmanager
-def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tuple[DrilledCluster, Tools, _Place]]:
-    """The cluster, up and in sync, and a working directory. On exit everything is stopped, except a given cluster."""
+def _processes(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[_Ready]:
+    """A cluster of processes, up and in sync, and a working directory. On exit everything is stopped, except a given one."""
     with ExitStack() as unwind:
         place = unwind.enter_context(_working_directory(options, say))
         work = place.path
@@ -245,7 +284,7 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
         settings += SHORT_LOG if options.topics == COMPACTED else ()
         settings += ASKING_SETTINGS if drill.is_random else ()
         settings += SYNC_SETTINGS if options.cuts_power or options.disks or drill.wants_sync else ()
-        cluster = DrilledCluster(
+        servers = ProcessServers(
             options.directory or os.path.join(work, CLUSTER_FOLDER),
             replicas=options.replicas,
             controllers=options.controllers,
@@ -254,37 +293,55 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
             is_given=options.directory is not None,
             secure=options.secure,
         )
-        tools = Tools(seed=options.seed)
-        stores = os.path.join(cluster.directory, STORE_PREFIX)
+        tools = Tools(processes=servers, seed=options.seed)
+        stores = os.path.join(servers.directory, STORE_PREFIX)
         if options.cuts_power:
             tools.power_cut = power_cut.prepare(stores, os.path.join(work, "unsynced"))
+            servers.library = tools.power_cut.environment()
         if options.fails_disk:
             tools.disk_faults = disk_faults.prepare(stores, os.path.join(work, "faults"))
+            servers.library = tools.disk_faults.environment()
         if options.directory is None:
             say("starting a cluster")
-            unwind.callback(cluster.down)
-            cluster.up(tools.environment())
-        if options.secure:
-            unwind.enter_context(_as_administrator(cluster))
+            unwind.callback(servers.down)
+            servers.up()
+        unwind.enter_context(_reached(servers))
+        cluster = DrilledCluster(servers, replicas=options.replicas, groups=options.groups)
         cluster.wait_healthy()
         if is_apart:
-            partition.start_apart(cluster)
-            tools.is_apart = True
+            servers.start_apart(cluster.wait_healthy)
         yield cluster, tools, place
 
 
 @contextmanager
-def _as_administrator(cluster: DrilledCluster) -> Iterator[None]:
-    """Within, this process and those that it starts come to the cluster with the administrator's key."""
-    before = os.environ.get(ENVIRONMENT_KEY)
-    os.environ[ENVIRONMENT_KEY] = cluster.key
+def _project(options: DrillOptions, say: Say) -> Iterator[_Ready]:
+    """A running compose project, in sync, and a working directory. On exit its servers run as before."""
+    with ExitStack() as unwind:
+        place = unwind.enter_context(_working_directory(options, say))
+        servers = unwind.enter_context(ComposeServers(options.compose or "", place.path))
+        place.keep = servers.keep_logs
+        unwind.enter_context(_reached(servers))
+        cluster = DrilledCluster(servers, replicas=servers.replicas, groups=len(servers.groups))
+        if cluster.replicas < (least := options.chosen().replicas_min):
+            raise InvalidParameter("replicas", cluster.replicas, f"{least} or more, for {options.drill}")
+        cluster.wait_healthy()
+        yield cluster, Tools(seed=options.seed), place
+
+
+@contextmanager
+def _reached(servers: Servers) -> Iterator[None]:
+    """Within, this process and those that it starts reach the cluster, as its administrator."""
+    wanted = servers.environ()
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[ENVIRONMENT_KEY]
-        else:
-            os.environ[ENVIRONMENT_KEY] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class _DrillRun:
@@ -299,8 +356,10 @@ class _DrillRun:
         work: str,
         number: int,
         say: Say,
+        *,
+        is_apart: bool,
     ) -> None:
-        self._options, self._drill = options, drill
+        self._options, self._drill, self._is_apart = options, drill, is_apart
         self._cluster, self._tools = cluster, tools
         self._work, self._say = work, say
         self._number = (options.seed * 1_000 + number) & 0xFFFF_FFFF
@@ -338,7 +397,7 @@ class _DrillRun:
         )
         with_deliveries = self._drill.is_random and self._options.topics != COMPACTED
         with (
-            watching(cluster.directory, self._watch),
+            watching(cluster.servers, self._watch),
             DrillLoad(job, processes=PROCESSES, directory=self._work) as load,
             DeliveryLoad(deliveries) if with_deliveries else nullcontext() as second,
         ):
@@ -359,6 +418,7 @@ class _DrillRun:
         parts = [of_group(result.acknowledged, number) for number in range(len(names))]
         verdicts = [self._verdict(number, part) for number, part in enumerate(parts)]
         group_times_ns = tuple(part["time_ns"] for part in parts)
+        differing = cluster.servers.differing_logs(cluster.all_groups())
         late = late_messages(found, dict(zip(names, group_times_ns, strict=True))) if found else []
         return RunReport(
             verdict=together(verdicts),
@@ -373,17 +433,18 @@ class _DrillRun:
             violations=(
                 *self._watch.violations,
                 *cluster.quarantined(),
-                *cluster.differing_logs(),
+                *(differing or ()),
                 *found.get("violations", ()),
                 *late,
             ),
             deliveries=account_of(found) if found else DeliveryAccount(),
+            are_logs_compared=differing is not None,
         )
 
     def _verdict(self, number: int, acknowledged: Table) -> Verdict:
         """The verdict on one group: its acknowledgements against the content of each of its replicas."""
         cluster = self._cluster
-        with cluster.administrator() as client:
+        with cluster.servers.client() as client:
             read_back = ReadBack(client, self._topic, group=number, queues=QUEUES, run=self._number)
             replicas = {
                 broker.name: read_back.of_replica(broker.address, timeout_ms=READ_MS)
@@ -396,30 +457,27 @@ class _DrillRun:
             yield from self._drill.faults
             return
         deadline_ms = monotonic_ms() + round((self._options.minutes or RANDOM_MINUTES) * 60_000)
-        conditions = self._options.conditions(is_apart=self._tools.is_apart)
+        conditions = self._options.conditions(is_apart=self._is_apart)
         for fault in random_faults(self._seed, conditions):
             if monotonic_ms() >= deadline_ms:
                 return
             yield fault
 
     def _strike(self, fault: Fault, load: DrillLoad) -> None:
-        """Applies one fault and waits until all is in sync again; to several processes one after another if it says so."""
+        """Applies one fault and waits until all is in sync again; to several servers one after another if it says so."""
         self._cluster.aim = self._chance.randrange(self._options.groups)
-        processes = faults.whom(self._cluster, fault, self._tools.seed)
-        if fault.whom not in ONE_BY_ONE:
-            self._strike_at(fault, processes, load)
-            return
-        for process in processes:
-            self._strike_at(fault, [self._cluster.process(process.name)], load)
+        targets = faults.whom(self._cluster, fault, self._tools.seed)
+        for each in [[target] for target in targets] if fault.whom in ONE_BY_ONE else [targets]:
+            self._strike_at(fault, each, load)
 
-    def _strike_at(self, fault: Fault, processes: Sequence[ProcessRecord], load: DrillLoad) -> None:
-        names = ", ".join(process.name for process in processes)
+    def _strike_at(self, fault: Fault, targets: Sequence[ServerRecord], load: DrillLoad) -> None:
+        names = ", ".join(target.name for target in targets)
         self._say(f"{fault.deed.value}: {names} ({load.count():,} acknowledged so far)")
         self._tools.seed += 1
         begin_ns = monotonic_ns()
-        with faults.begun(self._cluster, fault, processes, self._tools):
+        with faults.begun(self._cluster, fault, targets, self._tools):
             done_ns = monotonic_ns()
-            faults.hold(fault, processes, lambda: self._tell(load))
+            faults.hold(self._cluster.servers, fault, targets, lambda: self._tell(load))
             mend_ns = monotonic_ns()
         name, end_ns = f"{fault.deed.value} {names}", monotonic_ns()
         self._marks.append(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ...model.errors import ZenitError
-from ..local_cluster import ProcessCluster
+from .servers import Servers
 from .watch import Watch
 
 LOOK_S: Final = 1.0
@@ -16,10 +16,10 @@ END_S: Final = 30.0
 
 
 @contextmanager
-def watching(directory: str, watch: Watch) -> Iterator[None]:
-    """While inside, samples the cluster of that directory; afterwards `watch` belongs to this thread again."""
+def watching(servers: Servers, watch: Watch) -> Iterator[None]:
+    """While inside, samples the cluster; afterwards `watch` belongs to this thread again."""
     stop = threading.Event()
-    thread = threading.Thread(target=_look, args=(ProcessCluster(directory), watch, stop), name="zenit-drill-watch")
+    thread = threading.Thread(target=_look, args=(servers, watch, stop), name="zenit-drill-watch")
     thread.start()
     try:
         yield
@@ -28,11 +28,11 @@ def watching(directory: str, watch: Watch) -> Iterator[None]:
         thread.join(END_S)
 
 
-def _look(cluster: ProcessCluster, watch: Watch, stop: threading.Event) -> None:
+def _look(servers: Servers, watch: Watch, stop: threading.Event) -> None:
     while not stop.wait(LOOK_S):
         lost_at = watch.lost_at
         try:
-            groups = cluster.status()["groups"]
+            groups = servers.status()["groups"]
         except (ZenitError, OSError, StopIteration):  # it is being rewritten, or nobody answers
             continue
         watch.on_sample(groups, lost_at=lost_at if watch.lost_at is lost_at else {})

@@ -1,22 +1,27 @@
-"""deploy/compose.yaml: one command up, one down, and in between what docs/containers.md says."""
+"""deploy/compose.yaml: one command up, one down, and in between what docs/containers.md says, and a drill."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
+import sys
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 from containers.container_cluster import wait_until
 from containers.engine import REQUIRED, ROOT, build, run_docker
 from integration.docs.pages import blocks
 
+from zenitmq.deploy.processes import port_is_free
 from zenitmq.testing.containers import free_ports
 
 PAGE = ROOT / "docs" / "containers.md"
+FILE = ROOT / "deploy" / "compose.yaml"
 TOLD = "docker compose -p zenit -f deploy/compose.yaml "
 COMMAND_S = 180
 
@@ -31,6 +36,13 @@ def compose_command() -> list[str]:
     pytest.skip("neither docker compose nor docker-compose is installed")
 
 
+def free_beginning() -> str:
+    """Two digits with which the ports of the file's servers are free."""
+    ends = re.findall(r"\$\{ZENIT_PORTS:-19\}(\d{3}):", FILE.read_text("utf-8"))
+    assert ends
+    return next(str(two) for two in range(20, 32) if all(port_is_free(int(f"{two}{end}")) for end in ends))
+
+
 class Project:
     """The cluster of the file, under a name of the test's own."""
 
@@ -43,6 +55,7 @@ class Project:
             "ZENIT_IMAGE": image,
             "ZENIT_ZOOKEEPER_IMAGE": zookeeper_image,
             "ZENIT_PROMETHEUS_PORT": str(self.prometheus_port),
+            "ZENIT_PORTS": free_beginning(),
         }
 
     def run(self, arguments: str) -> str:
@@ -70,26 +83,60 @@ def left_of(name: str) -> str:
     return "".join(found)
 
 
-def test_the_cluster_of_the_page_comes_up_secured_and_goes_without_a_trace(image: str, zookeeper_image: str) -> None:
-    build("deploy/image/prometheus/build.sh")
-    project = Project(image, zookeeper_image)
+def told_commands() -> list[str]:
+    """What the page tells to do with the file: up, some more, down."""
     told = [line for text in blocks(PAGE, "text") for line in text.splitlines() if line.startswith(TOLD)]
-    up, *middle, down = (line.removeprefix(TOLD) for line in told)
+    return [line.removeprefix(TOLD) for line in told]
+
+
+@pytest.fixture(scope="module")
+def project(image: str, zookeeper_image: str) -> Iterator[Project]:
+    """It is up; afterwards it is down, and nothing of it is left."""
+    build("deploy/image/prometheus/build.sh")
+    made = Project(image, zookeeper_image)
+    up, *_, down = told_commands()
     assert (up, down) == ("up -d", "down -v")
-    assert len(middle) > 1
     try:
-        project.run(up)
-        printed = [project.run(line) for line in middle]
-        for name in ("broker-a", "broker-b"):
-            assert name in printed[-1], "zenit cluster prints the masters of both groups"
-
-        def is_scraped() -> bool:
-            address = f"http://127.0.0.1:{project.prometheus_port}/api/v1/query?query=sum(zenit_replica_is_master)"
-            with urllib.request.urlopen(address, timeout=5) as answer:
-                result = json.load(answer)["data"]["result"]
-            return bool(result) and result[0]["value"][1] == "2"
-
-        wait_until(is_scraped, "Prometheus has seen the masters of both groups")
+        made.run(up)
+        yield made
     finally:
-        project.run(down)
-    assert not left_of(project.name)
+        made.run(down)
+    assert not left_of(made.name)
+
+
+def test_the_cluster_of_the_page_comes_up_secured_and_goes_without_a_trace(project: Project) -> None:
+    _, *middle, _ = told_commands()
+    assert len(middle) > 1
+    printed = [project.run(line) for line in middle]
+    for name in ("broker-a", "broker-b"):
+        assert name in printed[-1], "zenit cluster prints the masters of both groups"
+
+    def is_scraped() -> bool:
+        address = f"http://127.0.0.1:{project.prometheus_port}/api/v1/query?query=sum(zenit_replica_is_master)"
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            result = json.load(answer)["data"]["result"]
+        return bool(result) and result[0]["value"][1] == "2"
+
+    wait_until(is_scraped, "Prometheus has seen the masters of both groups")
+
+
+def test_a_drill_takes_the_network_from_a_master_and_a_slave_and_nothing_is_lost(project: Project) -> None:
+    command = [sys.executable, "-P", "-m", "zenitmq", "drill", "run", "cut-off", "--compose", project.name]
+    done = subprocess.run(
+        [*command, "--seconds", "3", "--rate", "300", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (told["passed"], told["lost"], told["replicas"]) == (True, 0, 3)
+    (run,) = told["runs"]
+    assert run["logs"] == "not compared"
+    assert [fault["kind"] for fault in run["faults"]] == ["cut off: master", "cut off: slave"]
+    assert told["acknowledged"] > 1000
+    states = run_docker(
+        "ps", "--filter", f"label=com.docker.compose.project={project.name}", "--format", "{{.Networks}}"
+    )
+    assert set(states.stdout.split()) == {f"{project.name}_default"}

@@ -2,7 +2,7 @@
 
 The drill's process enters a new network namespace before it starts anything (`enter_own_network`). Everything it starts is
 in it too, and it ends with the last of them, so no rule outlives a drill and none affects the machine. Inside, all share
-the loopback, and the rules distinguish processes by group id: each broker is started with its own (`start_apart`). A packet
+the loopback, and the rules distinguish processes by group id: each broker is started with its own (`started_as`). A packet
 is *from* the broker if its group owns the socket or if it leaves one of its ports. It is *to* the broker if it goes to one
 of its ports, or comes from another process on a connection of the broker, which connection tracking remembers by a mark.
 Packets are dropped without an answer, as in a broken network.
@@ -19,15 +19,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from ....model.errors import InvalidParameter, RequirementMissing, SystemFault
-from ...cluster_record import ProcessRecord
-from ...processes import terminate
+from ...cluster_record import ServerRecord
 from ..catalogue import Deed
-from ..drilled_cluster import DrilledCluster
 
 CLONE_NEWNET: Final = 0x40000000
 GROUP_ID_FIRST: Final = 20_911
 CHAIN: Final = "ZENIT_DRILL"
-STOP_TIMEOUT_MS: Final = 20_000
 COMMAND_TIMEOUT_S: Final = 20
 TOOLS: Final = ("ip", "iptables")
 REMEDY: Final = "install them: sudo apt-get install -y iproute2 iptables"
@@ -60,17 +57,6 @@ def enter_own_network() -> None:
     _run("ip", "link", "set", "lo", "up")
 
 
-def start_apart(cluster: DrilledCluster) -> None:
-    """Restarts each broker of a running cluster with a group id of its own, and marks its connections."""
-    brokers = cluster.brokers()
-    set_up(len(brokers))
-    for number, broker in enumerate(brokers):
-        terminate(broker.pid, broker.birth, timeout_ms=STOP_TIMEOUT_MS)
-        with group_id(GROUP_ID_FIRST + number):
-            cluster.up()
-        cluster.wait_healthy()
-
-
 def set_up(count: int) -> None:
     """Adds rules that mark the connections of `count` groups, and an empty chain for rules that drop packets."""
     for number in range(count):
@@ -81,20 +67,20 @@ def set_up(count: int) -> None:
 
 
 @contextmanager
-def started_as(cluster: DrilledCluster, name: str) -> Iterator[None]:
+def started_as(brokers: Sequence[ServerRecord], name: str) -> Iterator[None]:
     """While inside, started processes get the group id of the broker `name`."""
-    number = [broker.name for broker in cluster.brokers()].index(name)
+    number = [broker.name for broker in brokers].index(name)
     with group_id(GROUP_ID_FIRST + number):
         yield
 
 
-def cut_off(cluster: DrilledCluster, broker: ProcessRecord, deed: Deed) -> None:
+def cut_off(brokers: Sequence[ServerRecord], broker: ServerRecord, deed: Deed) -> None:
     """Drops what goes to the broker (CUT_IN), comes from it (CUT_OUT), or both, until `mend`; CUT_LINKS: only what passes
-    between it and the other replicas' replication ports.
+    between it and the other replicas' replication ports. `brokers`: all of them, in the order of `set_up`.
     """
-    number = [other.name for other in cluster.brokers()].index(broker.name)
+    number = [other.name for other in brokers].index(broker.name)
     if deed is Deed.CUT_LINKS:
-        group = [other for other in cluster.brokers() if other.group == broker.group and other.name != broker.name]
+        group = [other for other in brokers if other.group == broker.group and other.name != broker.name]
         others = [ports_of(other)[1] for other in group]
         _drop(link_rules(GROUP_ID_FIRST + number, ports_of(broker)[1], others))
         return
@@ -116,7 +102,7 @@ def mend() -> None:
     _iptables("-F", CHAIN)
 
 
-def ports_of(broker: ProcessRecord) -> tuple[int, int]:
+def ports_of(broker: ServerRecord) -> tuple[int, int]:
     """Its ports for clients and for other replicas: replication uses the port after the clients'."""
     port = int(broker.address.rpartition(":")[2])
     return port, port + 1

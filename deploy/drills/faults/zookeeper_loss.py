@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ....client.connection.controller_calls import ControllerCalls
@@ -22,15 +22,15 @@ from ....model.clock import monotonic_ms, sleep_ms
 from ....model.errors import ReplicaGroupNotFound, RequestTimeout, StoreFormatError, ZenitError
 from ....remoting.client import RemotingClient
 from ....remoting.commands import GetBrokerStatistics
-from ...cluster_record import CONTROLLER, ZOOKEEPER, ProcessRecord
+from ...cluster_record import BROKER, CONTROLLER, ZOOKEEPER, ProcessRecord
 from ...cluster_status import ask_json
 from ...embedded_zookeeper import DATA_FOLDER
-from ...processes import is_running, wait_ended
+from ...processes import is_running
 from ..catalogue import Deed
 from ..drilled_cluster import DrilledCluster
 from ..operator import Operator
+from ..process_servers import ProcessServers
 
-ENDED_MS: Final = 10_000
 STARTED_MS: Final = 60_000
 REGISTERS_MS: Final = 300
 """A replica without a group tries to register each 0.2 s; a new leading controller listens for a second."""
@@ -39,67 +39,65 @@ ASK_MS: Final = 500
 KEPT_SUFFIX: Final = ".kept"
 
 
-def lose(
-    cluster: DrilledCluster, deed: Deed, environ: Mapping[str, str] | None, on_losing: Callable[[], None]
-) -> str | None:
-    """`on_losing`: called before ZooKeeper loses anything.
+def lose(cluster: DrilledCluster, processes: ProcessServers, deed: Deed, on_losing: Callable[[], None]) -> str | None:
+    """`on_losing`: called before ZooKeeper loses anything. `processes`: the cluster's servers.
 
     Returns when everything runs again; returns the name of the wiped replica, None if there is none.
     """
     if deed is Deed.SET_BACK:
-        _set_back(cluster, environ, on_losing)
+        _set_back(cluster, processes, on_losing)
     elif deed is Deed.EMPTY:
         on_losing()
-        shutil.rmtree(_killed(cluster))
-        cluster.up(environ)
+        shutil.rmtree(_killed(processes))
+        processes.up()
     else:
         on_losing()
-        return _empty_with_wiped_first(cluster, environ)
+        return _empty_with_wiped_first(cluster, processes)
     return None
 
 
-def _set_back(cluster: DrilledCluster, environ: Mapping[str, str] | None, on_losing: Callable[[], None]) -> None:
-    data = _killed(cluster)
+def _set_back(cluster: DrilledCluster, processes: ProcessServers, on_losing: Callable[[], None]) -> None:
+    data = _killed(processes)
     kept = data + KEPT_SUFFIX
     shutil.copytree(data, kept)
     try:
-        cluster.up(environ)
+        processes.up()
         cluster.wait_healthy()
         for group in cluster.all_groups():
             Operator(cluster).elect_another(str(group["broker_name"]))
         cluster.wait_healthy()
         on_losing()
-        shutil.rmtree(_killed(cluster))
+        shutil.rmtree(_killed(processes))
         os.rename(kept, data)
     finally:
         shutil.rmtree(kept, ignore_errors=True)
-    cluster.up(environ)
+    processes.up()
 
 
-def _empty_with_wiped_first(cluster: DrilledCluster, environ: Mapping[str, str] | None) -> str:
-    wiped = cluster.slaves()[0]
-    others = [broker for broker in cluster.brokers() if broker.name != wiped.name]
-    controllers = cluster.processes(CONTROLLER)
-    _send(controllers, signal.SIGSTOP)
+def _empty_with_wiped_first(cluster: DrilledCluster, processes: ProcessServers) -> str:
+    wiped = processes.process(cluster.slaves()[0].name)
+    others = [broker for broker in processes.listed(BROKER) if broker.name != wiped.name]
+    controllers = processes.listed(CONTROLLER)
+    processes.pause(controllers)
     try:
-        data = _killed(cluster)
-        _kill(wiped)
+        data = _killed(processes)
+        processes.kill([wiped])
         shutil.rmtree(data)
-        shutil.rmtree(wiped.store_dir or "")
-        cluster.up(environ, lambda: _let_register_first(cluster, wiped, controllers, others))
+        processes.wipe(wiped)
+        processes.up(lambda: _let_register_first(processes, wiped, controllers, others))
     finally:
         _send([*controllers, *others], signal.SIGCONT)
     return wiped.name
 
 
 def _let_register_first(
-    cluster: DrilledCluster,
+    processes: ProcessServers,
     wiped: ProcessRecord,
     controllers: Sequence[ProcessRecord],
     others: Sequence[ProcessRecord],
 ) -> None:
-    with cluster.administrator() as remoting:
-        _wait("the wiped replica runs again", lambda: _runs_again(cluster, remoting, wiped))
+    with processes.client() as remoting:
+        _wait("the wiped replica runs again", lambda: _runs_again(processes, remoting, wiped))
         _send(others, signal.SIGSTOP)
         try:
             _send(controllers, signal.SIGCONT)
@@ -110,9 +108,9 @@ def _let_register_first(
             _send(others, signal.SIGCONT)
 
 
-def _runs_again(cluster: DrilledCluster, remoting: RemotingClient, wiped: ProcessRecord) -> bool:
+def _runs_again(processes: ProcessServers, remoting: RemotingClient, wiped: ProcessRecord) -> bool:
     try:
-        now = cluster.process(wiped.name)
+        now = processes.process(wiped.name)
     except StoreFormatError:  # read while `zenit up` rewrites it
         return False
     return now.pid != wiped.pid and ask_json(remoting, now.address, GetBrokerStatistics()) is not None
@@ -127,17 +125,11 @@ def _knows_nothing(calls: ControllerCalls, group: str) -> bool:
         return False
 
 
-def _killed(cluster: DrilledCluster) -> str:
+def _killed(processes: ProcessServers) -> str:
     """Kills ZooKeeper; returns its data directory."""
-    (zookeeper,) = cluster.processes(ZOOKEEPER)
-    _kill(zookeeper)
+    (zookeeper,) = processes.listed(ZOOKEEPER)
+    processes.kill([zookeeper])
     return os.path.join(zookeeper.store_dir or "", DATA_FOLDER)
-
-
-def _kill(process: ProcessRecord) -> None:
-    _send([process], signal.SIGKILL)
-    if not wait_ended(process.pid, process.birth, timeout_ms=ENDED_MS):
-        raise RequestTimeout(f"the end of {process.name}", ENDED_MS)
 
 
 def _send(processes: Sequence[ProcessRecord], number: signal.Signals) -> None:

@@ -15,8 +15,9 @@ from typing import Self
 import pytest
 
 from zenitmq import Admin, Message, Producer
-from zenitmq.deploy.cluster_record import CONTROLLER, NAME_SERVER, ProcessRecord
+from zenitmq.deploy.cluster_record import BROKER, CONTROLLER, NAME_SERVER, ProcessRecord
 from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
+from zenitmq.deploy.drills.process_servers import ProcessServers
 from zenitmq.deploy.processes import wait_ended
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import UnknownRequest, ZenitError
@@ -61,15 +62,24 @@ def old_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, old_path: str) -> Iterator[DrilledCluster]:
-    """Three replicas, all of the revision before."""
-    made = DrilledCluster(str(tmp_path / "cluster"), replicas=3, controllers=1, settings=SMALL_STORE)
+def processes(tmp_path: Path, old_path: str) -> Iterator[ProcessServers]:
+    """Three replicas, all of the revision before; what is started from now on is of this one."""
+    made = ProcessServers(str(tmp_path / "cluster"), replicas=3, controllers=1, settings=SMALL_STORE)
     try:
-        made.up({"PYTHONPATH": old_path})
-        made.wait_healthy()
+        made.library = {"PYTHONPATH": old_path}
+        made.up()
+        made.library = {}
         yield made
     finally:
         made.down()
+
+
+@pytest.fixture
+def cluster(processes: ProcessServers) -> DrilledCluster:
+    """All of them in sync."""
+    made = DrilledCluster(processes, replicas=3)
+    made.wait_healthy()
+    return made
 
 
 class Sending:
@@ -115,7 +125,7 @@ def replaced(cluster: DrilledCluster, process: ProcessRecord) -> None:
     """Stops a process, and starts it as of this revision."""
     os.kill(process.pid, signal.SIGTERM)
     assert wait_ended(process.pid, process.birth, timeout_ms=ENDED_MS)
-    cluster.up()
+    cluster.servers.start_again()
     cluster.wait_healthy()
 
 
@@ -138,31 +148,33 @@ def consumed(namesrv: str, count: int) -> set[bytes]:
     return found
 
 
-def test_a_group_is_upgraded_under_load_and_nothing_is_lost(cluster: DrilledCluster, old_path: str) -> None:
+def test_a_group_is_upgraded_under_load_and_nothing_is_lost(
+    processes: ProcessServers, cluster: DrilledCluster, old_path: str
+) -> None:
     """In the order of `zenit upgrade plan`; between the steps old and new replicas serve one group."""
     with Admin(cluster.namesrv) as admin:
         admin.create_topic(TOPIC, queues=4)
         if revision_before() == BEFORE:
             with pytest.raises(UnknownRequest):
                 admin.drain_broker(cluster.master().address)
-    assert revision_of(cluster.brokers()[0]) == old_path
+    assert revision_of(processes.listed(BROKER)[0]) == old_path
     with Sending(cluster.namesrv) as sending:
         sending.go_on()
         for role in (CONTROLLER, NAME_SERVER):
-            for process in cluster.processes(role):
+            for process in processes.listed(role):
                 replaced(cluster, process)
                 sending.go_on()
-        old = cluster.master()
-        first, second = (one for one in cluster.brokers() if one.name != old.name)
+        old = processes.process(cluster.master().name)
+        first, second = (one for one in processes.listed(BROKER) if one.name != old.name)
         replaced(cluster, first)
         sending.go_on()
-        leaves_an_old_master(cluster, cluster.process(first.name))
+        leaves_an_old_master(cluster, processes.process(first.name))
         sending.go_on()
         replaced(cluster, second)
         replaced(cluster, old)
         sending.go_on()
-        assert old_path not in {revision_of(one) for one in cluster.brokers()}
-        new = cluster.master()
+        assert old_path not in {revision_of(one) for one in processes.listed(BROKER)}
+        new = processes.process(cluster.master().name)
         replaced(cluster, new)
         assert cluster.master().name != new.name
         sending.go_on()
@@ -175,5 +187,5 @@ def leaves_an_old_master(cluster: DrilledCluster, slave: ProcessRecord) -> None:
     with Admin(cluster.namesrv) as admin:
         admin.drain_broker(slave.address, ends=True)
     assert wait_ended(slave.pid, slave.birth, timeout_ms=ENDED_MS)
-    cluster.up()
+    cluster.servers.start_again()
     cluster.wait_healthy()

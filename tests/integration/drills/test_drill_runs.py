@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from zenitmq.deploy.drills import run as drill_run
-from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
+from zenitmq.deploy.drills.process_servers import ProcessServers
 from zenitmq.deploy.drills.run import DrillOptions, run
 from zenitmq.deploy.embedded_zookeeper import find_jars, find_java
 from zenitmq.model.clock import monotonic_ms, sleep_ms
@@ -125,8 +125,8 @@ def test_a_drill_that_is_interrupted_leaves_nothing(work: Path) -> None:
         while "pause: broker-a" not in child.stderr.readline():
             assert child.poll() is None
         (directory,) = left_in(work)
-        cluster = DrilledCluster(str(work / directory / "cluster"), replicas=1)
-        pids = [process.pid for process in (*cluster.processes("namesrv"), *cluster.brokers())]
+        servers = ProcessServers(str(work / directory / "cluster"), replicas=1)
+        pids = [process.pid for process in servers.listed()]
         child.send_signal(signal.SIGTERM)
         child.wait(40)
     finally:

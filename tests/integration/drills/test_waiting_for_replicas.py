@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
+from zenitmq.deploy.drills.process_servers import ProcessServers
 from zenitmq.model.clock import monotonic_ms
 from zenitmq.model.errors import RequestTimeout
 
@@ -21,7 +22,7 @@ class Watched(DrilledCluster):
     """Two replicas, of which one lacks `lag(milliseconds since the start)` bytes."""
 
     def __init__(self, directory: Path, lag: Callable[[int], int]) -> None:
-        super().__init__(str(directory), replicas=2)
+        super().__init__(ProcessServers(str(directory), replicas=2), replicas=2)
         self._lag = lag
         self._begin_ms = monotonic_ms()
 

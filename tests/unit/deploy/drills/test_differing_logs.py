@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.deploy.drills import drilled_cluster
-from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
+from zenitmq.deploy.drills import process_servers
+from zenitmq.deploy.drills.process_servers import ProcessServers
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
 def test_a_difference_is_one_that_stays(
     monkeypatch: pytest.MonkeyPatch, looks: list[list[str]], told: list[str]
 ) -> None:
-    monkeypatch.setattr(drilled_cluster, "LOOK_AGAIN_MS", 1)
-    cluster = DrilledCluster.__new__(DrilledCluster)
+    monkeypatch.setattr(process_servers, "LOOK_AGAIN_MS", 1)
+    servers = ProcessServers.__new__(ProcessServers)
     left = iter(looks)
-    monkeypatch.setattr(cluster, "_differences", lambda: next(left), raising=True)
-    assert cluster.differing_logs() == told
+    monkeypatch.setattr(servers, "_differences", lambda _groups: next(left), raising=True)
+    assert servers.differing_logs([]) == told
     assert list(left) == []

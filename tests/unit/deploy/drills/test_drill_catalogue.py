@@ -15,6 +15,7 @@ from zenitmq.deploy.drills.catalogue import (
     FAILS_DISK,
     LOSES_NODES,
     NEEDS_CONTROLLER,
+    OF_CONTAINERS,
     Conditions,
     Deed,
     Whom,
@@ -51,7 +52,11 @@ def test_a_partition_is_tried_each_way() -> None:
 
 
 def test_what_a_drill_needs_is_told() -> None:
-    assert [name for name in DRILLS if DRILLS[name].cuts_network] == ["partition-master", "partition-replication"]
+    assert [name for name in DRILLS if DRILLS[name].cuts_network] == [
+        "partition-master",
+        "cut-off",
+        "partition-replication",
+    ]
     assert [name for name in DRILLS if DRILLS[name].fails_disk] == ["hung-fsync", "full-disk-after-election"]
     assert [name for name in DRILLS if DRILLS[name].wants_sync] == ["power-cut-all", "hung-fsync"]
     assert [name for name in DRILLS if DRILLS[name].cuts_power] == ["power-cut-all"]
@@ -129,6 +134,18 @@ def test_only_what_a_cluster_has_is_drawn() -> None:
     }
 
 
+def test_a_drill_of_containers_is_what_their_engine_can_do() -> None:
+    drawn = list(
+        islice(random_faults(5, DrillOptions(drill="random", compose="zenit").conditions(is_apart=False)), 400)
+    )
+    assert {fault.deed for fault in drawn} == OF_CONTAINERS
+    assert {Deed.KILL, Deed.STOP, Deed.PAUSE, Deed.SLOW, Deed.WIPE, Deed.CUT_BOTH} == OF_CONTAINERS
+    with pytest.raises(InvalidParameter) as refused:
+        DrillOptions(drill="power-cut-all", compose="zenit")
+    assert "kill-master, kill-slave, pause-master, cut-off" in str(refused.value)
+    assert "partition-master" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -146,6 +163,14 @@ def test_only_what_a_cluster_has_is_drawn() -> None:
         ({"drill": "kill-master", "disks": True}, "disks"),
         ({"drill": "random", "power": True, "disks": True}, "disks"),
         ({"drill": "kill-master", "body_bytes": 8}, "body_bytes"),
+        *(
+            ({"drill": name, "compose": "zenit"}, "drill")
+            for name in ("bit-rot", "partition-master", "zookeeper-emptied")
+        ),
+        ({"drill": "kill-master", "compose": "zenit", "directory": "/tmp/z"}, "dir"),
+        ({"drill": "kill-master", "compose": "zenit", "secure": True}, "secure"),
+        ({"drill": "random", "compose": "zenit", "power": True}, "power"),
+        ({"drill": "random", "compose": "zenit", "disks": True}, "disks"),
     ],
 )
 def test_a_wrong_wish_is_refused(options: dict, named: str) -> None:

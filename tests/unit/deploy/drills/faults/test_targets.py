@@ -15,17 +15,18 @@ from zenitmq.model.errors import InvalidParameter
 class FakeCluster:
     """Two controllers of which the first one leads, a name server, three brokers; or nothing but a broker."""
 
-    directory = "/nowhere"
+    where = "/nowhere"
 
     def __init__(self, *, is_alone: bool = False) -> None:
         self.is_alone = is_alone
+        self.servers = self
 
-    def processes(self, role: str) -> list[ProcessRecord]:
+    def of_role(self, role: str) -> list[ProcessRecord]:
         names = {CONTROLLER: ("c1", "c2"), NAME_SERVER: ("n1",)}[role]
         return [] if self.is_alone else [record(role, name) for name in names]
 
     def leading_controller(self) -> ProcessRecord | None:
-        return next(iter(self.processes(CONTROLLER)), None)
+        return next(iter(self.of_role(CONTROLLER)), None)
 
     def slaves(self) -> list[ProcessRecord]:
         return [record("broker", "a2"), record("broker", "a3")]
@@ -42,7 +43,7 @@ def record(role: str, name: str) -> ProcessRecord:
 
 
 def names(cluster: Any, target: Whom) -> list[str]:
-    return [process.name for process in whom(cluster, Fault(Deed.STOP, target, 0))]
+    return [server.name for server in whom(cluster, Fault(Deed.STOP, target, 0))]
 
 
 def test_an_upgrade_stops_who_leads_last() -> None:
