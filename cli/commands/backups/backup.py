@@ -86,6 +86,7 @@ def run(
     rules = _rules(keep_days, keep_gib, state_every, past_damage=past_damage, mend=mend)
     tail_ms = int((parse_duration(tail_every, "--tail-every") or _never()).total_seconds() * 1000)
     to = open_chosen(target, option)
+    _check_apart(directory, to.name)
     source = BackupSource(directory)
     backup = Backup(source, to, check_group(group), rules)
     if follow:
@@ -105,6 +106,14 @@ def run(
         )
     if figures.gaps or figures.stopped_at is not None:
         raise typer.Exit(1)
+
+
+def _check_apart(directory: str, target: str) -> None:
+    """Raises typer.BadParameter if the target is a directory of the store. A bucket's name is no path."""
+    store, place = os.path.realpath(directory), os.path.realpath(target)
+    if os.path.isdir(target) and os.path.commonpath([store, place]) == store:
+        said = f"{target} is in the store, and goes with it: name a directory on another disk"
+        raise typer.BadParameter(said, param_hint="TARGET")
 
 
 def _never() -> Any:
