@@ -19,7 +19,7 @@ STAMPED = "127.0.0.1"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     settings = (*SMALL_STORE, "advertised_host=localhost")
-    with LocalCluster(replicas=2, settings=settings) as running:
+    with LocalCluster(replicas=2, settings=settings, secure=False) as running:
         yield running
 
 
