@@ -93,6 +93,7 @@ part() { # part HOW NAME COMMAND...: runs it, then prints what it said
   set -- env --default-signal=INT,HUP TMPDIR="$scratch" "$@"
   case $how in
     computes | in_memory) nice "$@" ;; # what waits for a reply in time comes first
+    outside) "$@" ;;
     apart) unshare --net sh -c 'ip link set lo up && exec "$@"' "$name" "$@" ;;
     in_turn) flock .venv/parts/ports "$@" ;;
   esac >"$log" 2>&1 || told=FAILED
@@ -136,6 +137,19 @@ listed+=$'\nbusy computes types'
 [ "$chosen" = quick ] || listed+=$'\nbusy computes site'
 if ! "$zenit" --version | grep -q compiled; then
   listed=$(grep -v ' interpreted ' <<<"$listed") # the other parts are that
+fi
+without= # why not in containers
+if [ -n "${ZENIT_WITHOUT_CONTAINERS:-}" ]; then
+  without="ZENIT_WITHOUT_CONTAINERS is set"
+elif ! timeout 10 docker version >/dev/null 2>&1; then
+  without="no Docker engine answers; on Debian: sudo apt-get install -y docker.io"
+elif ! apt_allowed && ! docker image inspect zenit-base >/dev/null 2>&1; then
+  without="their image has no base yet; to make it, once: sudo deploy/image/make_base.sh"
+fi
+if [ -n "$without" ] && [ "$chosen" = everything ]; then
+  [ -z "${ZENIT_REQUIRE_CONTAINERS:-}" ] || fail "tests/containers: $without"
+  say "tests/containers: skipped: $without"
+  listed=$(grep -v ' outside ' <<<"$listed")
 fi
 # Spark starts from classes that one Java wrote down before. Meanwhile no part runs that starts Spark again and again.
 [ "$chosen" = quick ] || listed=$'busy computes classes\n'$listed

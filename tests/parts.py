@@ -43,11 +43,8 @@ class Kind:
     @property
     def lane(self) -> str:
         """Parts of the same lane wait for each other."""
-        return "busy" if self.busy or self.how != "clusters" else "waiting"
+        return "busy" if self.busy or self.how not in ("clusters", "outside") else "waiting"
 
-
-# Not in a network of its own: the engine publishes ports in this machine's. One cluster for all of its tests.
-CONTAINERS = Kind("containers", "computes", ("tests/containers",), whole=True)
 
 KINDS = (
     # In memory: waiting for the disk's syncs would be a third of these parts, and most of those that tear files.
@@ -68,7 +65,8 @@ KINDS = (
     Kind("docs", "clusters", ("tests/integration/docs",), busy=True),
     Kind("drills", "clusters", ("tests/integration/drills",)),
     Kind("soak", "clusters", ("tests/integration/soak",)),
-    CONTAINERS,
+    # Not in a network of its own: the engine publishes ports in this machine's. One cluster for all of its tests.
+    Kind("containers", "outside", ("tests/containers",), whole=True),
 )
 
 # Each byte is written and read by the kernel's source too: their own suites, golden bytes, and stores cut at every byte.
@@ -113,7 +111,6 @@ def every_part() -> list[Part]:
     by_kind: dict[Kind, list[str]] = {kind: [] for kind in KINDS}
     for file in test_files("tests"):
         by_kind[kind_of(file)].append(file)
-    del by_kind[CONTAINERS]  # pytest tests/containers runs them
     parts = [part for kind, files in by_kind.items() for part in divided(kind, files)]
     parts += divided(INTERPRETED, interpreted_files())
     parts += divided(SECURED, list(SECURED_FILES))

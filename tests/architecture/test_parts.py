@@ -12,7 +12,7 @@ from tests import durations, parts
 def test_every_test_file_is_in_one_part() -> None:
     once = [part for part in parts.every_part() if part.kind not in (parts.INTERPRETED, parts.SECURED)]
     listed = Counter(file for part in once for file in part.files)
-    assert listed == Counter(file for file in parts.test_files("tests") if parts.kind_of(file) is not parts.CONTAINERS)
+    assert listed == Counter(parts.test_files("tests"))
 
 
 def test_what_runs_secured_is_there() -> None:
