@@ -27,7 +27,7 @@ class FlushedAtOnce(MessageStore):
         return self
 
 
-@pytest.mark.parametrize("group", [{}, {"controllers": ("127.0.0.1:1",), "replica": "a-1"}])
+@pytest.mark.parametrize("group", [{}, {"controllers": ("127.0.0.1:1",), "replica": "a-1", "replication_port": 0}])
 def test_a_flush_before_the_broker_is_whole_ends_nothing(
     group: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

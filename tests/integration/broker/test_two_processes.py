@@ -17,7 +17,13 @@ def test_a_second_broker_leaves_what_the_first_one_has_promised(tmp_path: Path) 
     """It wrote what it had read of `replica.zenit`, with one start more: a promise made in between was gone."""
     store = StoreConfig(segment_bytes=1 << 20)
     config = BrokerConfig(
-        port=0, namesrv=(), store_dir=str(tmp_path), store=store, controllers=("127.0.0.1:1",), replica="a"
+        port=0,
+        replication_port=0,
+        namesrv=(),
+        store_dir=str(tmp_path),
+        store=store,
+        controllers=("127.0.0.1:1",),
+        replica="a",
     )
     with Broker(config):
         before = (tmp_path / "replica.zenit").read_bytes()
