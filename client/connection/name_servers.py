@@ -99,12 +99,16 @@ class NameServers:
 
 
 async def _call(waits: Waits, address: str, request: RequestFor[_Reply], timeout_ms: int) -> tuple[_Reply, bytes]:
-    """A handshake that fails is tried once more: while a server's key is changed, it may have the other one that we know."""
+    """A handshake that fails is tried once more: while a server's key is changed, it may have the other one that we know. If
+    the server is then out of reach, the handshake is still what to tell."""
     deadline_ms = monotonic_ms() + timeout_ms
     try:
         return await waits.call(address, request, timeout_ms=timeout_ms)
-    except HandshakeFailed:
+    except HandshakeFailed as refused:
         left_ms = deadline_ms - monotonic_ms()
         if left_ms <= 0:
             raise
-    return await waits.call(address, request, timeout_ms=left_ms)
+        try:
+            return await waits.call(address, request, timeout_ms=left_ms)
+        except (ConnectionLost, RequestTimeout):
+            raise refused from None

@@ -11,7 +11,14 @@ import pytest
 
 from zenitmq.client.connection.name_servers import NameServers
 from zenitmq.client.connection.waiting import run_blocking
-from zenitmq.model.errors import AuthenticationFailed, NoRoute
+from zenitmq.model.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    HandshakeFailed,
+    NoRoute,
+    RequestTimeout,
+    ZenitError,
+)
 from zenitmq.remoting.commands import GetRoute, RouteReply
 
 ROUTE = RouteReply((), (), 0, ())
@@ -70,3 +77,21 @@ def test_a_server_that_does_not_know_the_key_yet_is_passed_over() -> None:
     alone = NameServers(("a:1",))
     with pytest.raises(AuthenticationFailed):
         run_blocking(alone.ask(GetRoute("t"), OneKnows(), timeout_ms=1000))  # type: ignore[arg-type]
+
+
+class EndsHandshakes:
+    """The name server ends the first handshake, and what the second try comes to is given."""
+
+    def __init__(self, second: ZenitError) -> None:
+        self._errors = iter((HandshakeFailed("a:1", "does it want a key?"), second))
+
+    async def call(self, *_: object, **__: object) -> Any:
+        raise next(self._errors)
+
+
+@pytest.mark.parametrize(
+    "second", [ConnectionLost("a:1"), RequestTimeout("x", 1), HandshakeFailed("a:1", "want a key")]
+)
+def test_a_handshake_that_failed_is_told_whatever_comes_of_the_second_try(second: ZenitError) -> None:
+    with pytest.raises(HandshakeFailed, match="want a key"):
+        run_blocking(NameServers(("a:1",)).ask(GetRoute("t"), EndsHandshakes(second), timeout_ms=1000))  # type: ignore[arg-type]
