@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ class QueueLog:
     is_dirty: bool = False
     topic_bytes: bytes = b""
     topic_hash: int = 0
+    flushing: threading.Lock = field(default_factory=threading.Lock)  # a deleted topic is closed during a flush too
 
     def open(self) -> None:
         """Finds the end, inside the last file; makes the first file where there is none. Raises StoreFormatError, OSError."""
@@ -102,10 +104,11 @@ class QueueLog:
         self._find_end(self.files[-1])
 
     def close(self) -> None:
-        """Unmaps its files."""
-        for file in self.files:
-            file.segment.close()
-        self.files.clear()
+        """Unmaps its files, after a flush that is under way."""
+        with self.flushing:
+            for file in self.files:
+                file.segment.close()
+            self.files.clear()
 
     @property
     def begin(self) -> int:
@@ -169,11 +172,12 @@ class QueueLog:
         """Flush thread. Makes what is written durable. Raises OSError."""
         self.is_dirty = False
         end = self.end
-        for file in list(self.files):
-            if file.segment.end_offset > self.synced and file.segment.fd >= 0:
-                self.disk.fdatasync(file.segment.fd)
-                if file is not self.files[-1]:
-                    file.segment.close_fd()
+        with self.flushing:
+            for file in list(self.files):
+                if file.segment.end_offset > self.synced and file.segment.fd >= 0:
+                    self.disk.fdatasync(file.segment.fd)
+                    if file is not self.files[-1]:
+                        file.segment.close_fd()
         self.synced = end
 
     # ---- reading
