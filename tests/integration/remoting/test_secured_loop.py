@@ -55,7 +55,10 @@ class Served:
         self.loop = opened.enter_context(RequestLoop(bind="127.0.0.1:0", arena=arena, clock=clock, door=self.door))
         self.users: list[str] = []
         self.loop.handle(GetMaxOffset, self._on_offset)
-        self.loop.handle(PullMessages, lambda _: None)  # it waits
+        self.parked = threading.Semaphore(
+            0
+        )  # released for each pull that waits; a query of another lane may overtake it
+        self.loop.handle(PullMessages, self._on_pull)
         thread = threading.Thread(target=self.loop.run)
         thread.start()
         opened.callback(thread.join)
@@ -64,6 +67,9 @@ class Served:
     def _on_offset(self, call: Call[GetMaxOffset]) -> OffsetReply:
         self.users.append(call.user)
         return OffsetReply(7)
+
+    def _on_pull(self, _: Call[PullMessages]) -> None:
+        self.parked.release()
 
 
 @pytest.fixture
@@ -166,49 +172,6 @@ def test_a_handshake_that_fails_says_what_may_be_wrong(opened: ExitStack, how: s
         ask(client, served.loop.address)
 
 
-def test_a_revoked_user_is_refused_at_the_next_request_and_what_waits_ends(opened: ExitStack) -> None:
-    served = Served(opened, table(MAY_SEE, MAY_READ))
-    client = client_of(opened, served, READER)
-    assert ask(client, served.loop.address) == OffsetReply(7)
-    answers: list[Any] = []
-    told = threading.Event()
-
-    def on_reply(*answer: Any) -> None:
-        answers.append(answer)
-        told.set()
-
-    pull = PullMessages("g", "t", 0, 0, 1, 1, 60_000)
-    client.send_nowait(served.loop.address, pull, None, timeout_ms=60_000, on_reply=on_reply)
-    waiting = client_of(opened, served, READER)
-    with pytest.raises(RequestTimeout):  # the loop has taken both
-        waiting.call(served.loop.address, pull, timeout_ms=100)
-    served.loop.post(lambda: served.loop.set_access(table(disabled=True)))
-    assert told.wait(5)
-    assert isinstance(answers[0][2], AccessDenied)
-    with pytest.raises(AccessDenied):
-        ask(client, served.loop.address)
-
-
-def test_a_right_that_is_taken_away_ends_only_what_needs_it(opened: ExitStack) -> None:
-    served = Served(opened, table(MAY_SEE, MAY_READ))
-    client = client_of(opened, served, READER)
-    told = threading.Event()
-    errors: list[Any] = []
-
-    def on_reply(_: Any, __: bytes, error: Any) -> None:
-        errors.append(error)
-        told.set()
-
-    client.send_nowait(
-        served.loop.address, PullMessages("g", "t", 0, 0, 1, 1, 60_000), None, timeout_ms=60_000, on_reply=on_reply
-    )
-    assert ask(client, served.loop.address) == OffsetReply(7)
-    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE)))
-    assert told.wait(5)
-    assert isinstance(errors[0], AccessDenied)
-    assert ask(client, served.loop.address) == OffsetReply(7)
-
-
 def parked(client: RemotingClient, served: Served) -> tuple[list[Any], threading.Event]:
     """A pull that waits in the loop: its errors, and what is set once it has its answer."""
     errors: list[Any] = []
@@ -220,7 +183,30 @@ def parked(client: RemotingClient, served: Served) -> tuple[list[Any], threading
 
     pull = PullMessages("g", "t", 0, 0, 1, 1, 60_000)
     client.send_nowait(served.loop.address, pull, None, timeout_ms=60_000, on_reply=on_reply)
+    assert served.parked.acquire(timeout=5)
     return errors, told
+
+
+def test_a_revoked_user_is_refused_at_the_next_request_and_what_waits_ends(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE, MAY_READ))
+    client = client_of(opened, served, READER)
+    assert ask(client, served.loop.address) == OffsetReply(7)
+    errors, told = parked(client, served)
+    served.loop.post(lambda: served.loop.set_access(table(disabled=True)))
+    assert told.wait(5)
+    assert isinstance(errors[0], AccessDenied)
+    with pytest.raises(AccessDenied):
+        ask(client, served.loop.address)
+
+
+def test_a_right_that_is_taken_away_ends_only_what_needs_it(opened: ExitStack) -> None:
+    served = Served(opened, table(MAY_SEE, MAY_READ))
+    client = client_of(opened, served, READER)
+    errors, told = parked(client, served)
+    served.loop.post(lambda: served.loop.set_access(table(MAY_SEE)))
+    assert told.wait(5)
+    assert isinstance(errors[0], AccessDenied)
+    assert ask(client, served.loop.address) == OffsetReply(7)
 
 
 def test_what_waits_by_a_rule_with_addresses_waits_on_when_other_users_change(opened: ExitStack) -> None:
