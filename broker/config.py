@@ -12,6 +12,7 @@ from ..model.events.log_config import LogConfig
 from ..model.groups.group_limits import AUTO, REPLICAS_MAX, check_host, is_ip_address
 from ..model.names import check_topic
 from ..model.plain_dataclass import dataclass
+from ..model.security.principals import ANY, Binding
 from ..remoting.security.security_config import SecurityConfig
 from ..store.config import StoreConfig
 
@@ -280,6 +281,11 @@ class BrokerConfig:
     def group(self) -> str:
         """The replica group that it is in."""
         return self.name
+
+    @property
+    def binding(self) -> Binding:
+        """Which server it is: its key must be that one's. A broker alone may have the key of any replica."""
+        return Binding(self.cluster, self.name, self.replica_name if self.has_group else ANY)
 
     @property
     def has_group(self) -> bool:

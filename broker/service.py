@@ -208,7 +208,7 @@ class Broker:
         config = self._config
         self._arena = request_arena(config.store)
         bound = config.listen_host or config.host
-        self._secured = open_security(config.security, self._clock, started, host=bound, group=config.name)
+        self._secured = open_security(config.security, self._clock, started, host=bound, wanted=config.binding)
         self._loop = self._new_loop(
             bind=f"{bound}:{config.port}",
             arena=self._arena,

@@ -21,13 +21,18 @@ STILL_TIMEOUT_MS: Final = 5_000
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
     """Whether a server could bind this port now (another program may be faster afterwards)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    return not bind_refusal(host, port)
+
+
+def bind_refusal(host: str, port: int) -> str:
+    """Why a server could not bind this port of an IP address now; "" if it could."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-        return True
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
 
 
 def spawn(command: Sequence[str], *, log_path: str, environ: Mapping[str, str]) -> int:

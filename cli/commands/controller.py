@@ -324,7 +324,7 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
         raise InvalidParameter(
             "replica",
             replica or "",
-            f"that all replicas can be compared, but no answer from {missing}: start it, or lose what it has (--accept-loss)",
+            f"that all replicas can be compared, but {missing}: start what is missing, or lose what it has (--accept-loss)",
         )
     if not reaches:
         return

@@ -65,7 +65,7 @@ def not_compared(node: GroupNode, reaches: Mapping[str, ReplicaReach], expected:
         return f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
     led, newest = node.epoch - 1, max((reach.log.newest_epoch for reach in reaches.values()), default=0)
     if newest < led:
-        return f"none that answers has led or followed in epoch {led}, the newest is of epoch {newest}"
+        return f"who led or followed in epoch {led} does not answer, the newest that does is of epoch {newest}"
     if len(reaches) < node.settings.min_in_sync:
         return f"{len(reaches)} replica of at least {node.settings.min_in_sync} answers"
     return ""

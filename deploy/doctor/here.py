@@ -13,12 +13,14 @@ from ...controller.config import ControllerConfig
 from ...model.config import load_config
 from ...model.errors import ConfigError, ZenitError
 from ...model.examination.finding import Finding, Severity
+from ...model.groups.group_limits import AUTO
 from ...model.names import VERSION
 from ...namesrv.config import NameServerConfig
 from ...record.kernel import COMPILED
+from ...remoting.addresses import split_address
 from ...remoting.examination.examiner import examined_machine, judged_peers
-from ...remoting.security.key_file import read_key_file
-from ..processes import port_is_free
+from ...remoting.security.opened_security import read_identity
+from ..processes import bind_refusal
 from .report import Examined
 
 Config = NameServerConfig | BrokerConfig | ControllerConfig
@@ -27,6 +29,8 @@ ROLES: Final[dict[str, type[Config]]] = {
     "broker": BrokerConfig,
     "controller": ControllerConfig,
 }
+EVERYWHERE: Final = "0.0.0.0"  # noqa: S104  # nothing listens there: it is only tried
+OWN_KEY: Final = "give the server its own key, and the trusted file of its cluster; zenit key cluster makes them"
 
 
 def examine_machine() -> Examined:
@@ -57,7 +61,7 @@ def examine_configuration(role: str, file: str, overrides: tuple[str, ...] = ())
 def _configured(config: Config) -> Iterator[Finding]:
     yield from _ports(config)
     if config.security.key:
-        yield _key_file(config.security.key)
+        yield _identity(config)
     if isinstance(config, BrokerConfig):
         yield from examined_machine(config.store_dir)
         peers = [("name server", address) for address in config.namesrv]
@@ -67,21 +71,31 @@ def _configured(config: Config) -> Iterator[Finding]:
 
 
 def _ports(config: Config) -> Iterator[Finding]:
-    ports = {"port": config.port}
+    host = config.host if isinstance(config, NameServerConfig) else config.listen_host or config.host
+    places = [("port", host, config.port)]
     if isinstance(config, NameServerConfig):
-        ports["publish_port"] = config.publish_port
+        places.append(("publish_port", host, config.publish_port))
     if isinstance(config, BrokerConfig) and config.has_group:
-        ports["replication_port"] = config.replication_port
-    for key, port in ports.items():
-        if port and not port_is_free(port, "0.0.0.0"):  # noqa: S104  # nothing listens there: it is only tried
-            yield Finding(Severity.PROBLEM, key, f"port {port} is taken", "end what listens there, or choose another")
-        elif port:
-            yield Finding(Severity.OK, key, f"port {port} is free")
+        places.append(("replication_port", host, config.replication_port))
+    if config.metrics.bind:
+        places.append(("metrics.bind", *split_address(config.metrics.bind)))
+    for key, at, port in places:
+        place = f"[{at}]:{port}" if ":" in at else f"{at}:{port}"
+        if not port:
+            continue
+        if why := bind_refusal(EVERYWHERE if at == AUTO else at, port):
+            remedy = "end what listens there, choose another port, or mend the address"
+            yield Finding(Severity.PROBLEM, key, f"{place}: {why}", remedy)
+        else:
+            yield Finding(Severity.OK, key, f"{place} is free")
 
 
-def _key_file(path: str) -> Finding:
+def _identity(config: Config) -> Finding:
+    """Whether this key is this server's."""
     try:
-        read_key_file(path)
+        read_identity(config.security, config.binding if isinstance(config, BrokerConfig) else None)
+    except ConfigError as error:
+        return Finding(Severity.PROBLEM, error.key, f"{error.value}: expected {error.expected}", OWN_KEY)
     except ZenitError as error:
-        return Finding(Severity.PROBLEM, "security.key", str(error), "zenit key new makes one")
-    return Finding(Severity.OK, "security.key", path)
+        return Finding(Severity.PROBLEM, "security.key", str(error), OWN_KEY)
+    return Finding(Severity.OK, "security.key", config.security.key)

@@ -50,11 +50,24 @@ def judged_versions(versions: Sequence[str]) -> Finding:
     if len(different) == 1:
         return Finding(Severity.OK, "versions", f"{different[0]} everywhere")
     listed = ", ".join(f"{version} at {versions.count(version)}" for version in different)
-    low, high = _numbers(different[0]), _numbers(different[-1])
-    if low[:1] == high[:1] and high[1] - low[1] <= 1:
+    if not _are_apart(different):
         return Finding(Severity.NOTE, "versions", listed, "finish the upgrade")
     remedy = "upgrade by one minor version at a time: these were not tested together"
     return Finding(Severity.PROBLEM, "versions", listed, remedy)
+
+
+def judged_target(versions: Sequence[str], target: str) -> str:
+    """Why servers of these versions cannot be upgraded to `target` one after another; "" if they can, or without a target."""
+    running = sorted(set(versions), key=_numbers)
+    if not target or not running or not _are_apart(sorted({*running, target}, key=_numbers)):
+        return ""
+    return f"{target} is more than one minor version away from {running[0]}: upgrade by one minor version at a time"
+
+
+def _are_apart(versions: Sequence[str]) -> bool:
+    """Whether the first and the last one are more than one minor version apart. `versions`: in order."""
+    low, high = _numbers(versions[0]), _numbers(versions[-1])
+    return low[0] != high[0] or high[1] - low[1] > 1
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -83,20 +83,19 @@ def key_file_text(key: KeyFile) -> str:
 def read_key_file(path: str) -> KeyFile:
     """The content of the file. Raises KeyFileRefused if it is missing or wrong, if its group or others may read it, or if it
     is another account's than root's or one's own."""
-    return parse_key_file(_read_own(path), path)
+    return parse_key_file(_read_own(path, absent="; `zenit key new` makes one"), path)
 
 
 def read_secret(path: str) -> str:
     """The one line of a file with a login, "user:password". Raises KeyFileRefused as `read_key_file` does."""
-    text = _read_own(path).strip()
+    text = _read_own(path, absent="; `zenit key cluster` and `zenit config machines` make one").strip()
     user, separator, password = text.partition(":")
     if not (user and separator and password) or not text.isprintable():
         raise KeyFileRefused(path, "it is not one line with USER:PASSWORD")
     return text
 
 
-def _read_own(path: str) -> str:
-    absent = "; `zenit key new` makes one"
+def _read_own(path: str, *, absent: str) -> str:
     return read_guarded(path, forbidden=PRIVATE, bytes_max=FILE_BYTES_MAX, absent=absent)
 
 

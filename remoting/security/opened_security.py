@@ -15,6 +15,7 @@ from ...model.events.telling import tell
 from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessTable
 from ...model.security.guarded_file import NOT_WRITTEN_BY_OTHERS, read_guarded
+from ...model.security.principals import ANY, Binding
 from ...model.security.trusted_file import TEXT_MAX, StaticRow, parse_trusted
 from .door import Door
 from .key_file import KeyFile, read_key_file
@@ -96,11 +97,43 @@ def _stamp(path: str) -> tuple[int, ...] | None:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a server is: its key, and the trusted file, which has a row for it."""
+
+    key: KeyFile
+    rows: tuple[StaticRow, ...]
+    table: AccessTable
+
+
+def read_identity(config: SecurityConfig, wanted: Binding | None = None) -> Identity:
+    """What `config.key` and `config.trusted` hold. `wanted`: who the server is by its other settings; ANY in a place is not
+    compared. A server with another one's key would run, and be refused by all others.
+
+    Raises ConfigError, KeyFileRefused.
+    """
+    if not config.trusted:
+        raise ConfigError("security.trusted", "", "a file: without it this process would know no other one")
+    key = read_key_file(config.key)
+    rows = read_trusted(config.trusted)
+    table = AccessTable((row.user for row in rows), ())
+    own = table.user_of(key.pair.public)
+    if own is None or own.binding is None:
+        raise ConfigError("security.key", config.key, f"the key of a server in {config.trusted}; it has no row there")
+    if wanted is not None:
+        for what in ("cluster", "group", "replica"):
+            named, has = getattr(wanted, what), getattr(own.binding, what)
+            if named != has and ANY not in (named, has):
+                expected = f"the key of a server of the {what} {named}; this one is of {has!r}"
+                raise ConfigError("security.key", config.key, expected)
+    return Identity(key, rows, table)
+
+
 def open_security(
-    config: SecurityConfig, clock: Clock, opened: ExitStack, *, host: str = "", group: str = ""
+    config: SecurityConfig, clock: Clock, opened: ExitStack, *, host: str = "", wanted: Binding | None = None
 ) -> Secured | None:
     """None if the settings want no security. `opened` closes it, after the sockets that are opened later. `host`: where
-    the open port is bound; `group`: the broker name.
+    the open port is bound; `wanted`: as `read_identity` has it.
 
     Raises ConfigError, KeyFileRefused.
     """
@@ -109,26 +142,15 @@ def open_security(
             if getattr(config, name):
                 raise ConfigError(f"security.{name}", getattr(config, name), "nothing while security.key is empty")
         return None
-    if not config.trusted:
-        raise ConfigError("security.trusted", "", "a file: without it this process would know no other one")
     if bool(config.open_port) != bool(config.open_user):
         raise ConfigError("security.open_user", config.open_user, "a user if there is an open port, and only then")
-    key = read_key_file(config.key)
-    rows = read_trusted(config.trusted)
+    identity = read_identity(config, wanted)
     secret_keys = read_secret_keys(config.secrets_key)
-    table = AccessTable((row.user for row in rows), ())
-    own = table.user_of(key.pair.public)
-    if own is None or own.binding is None:
-        raise ConfigError("security.key", config.key, f"the key of a server in {config.trusted}; it has no row there")
-    if group and own.binding.group not in ("*", group):
-        raise ConfigError(
-            "security.key", config.key, f"a key of a server of {group}; this one is of {own.binding.group!r}"
-        )
     door = Door(
-        key.pair,
-        table,
+        identity.key.pair,
+        identity.table,
         clock,
-        group=group,
+        group=wanted.group if wanted is not None else "",
         open_bind=f"{host}:{config.open_port}" if config.open_port else "",
         open_user=config.open_user,
         handshakes_per_second=config.handshakes_per_second,
@@ -138,9 +160,9 @@ def open_security(
         log.warning("who has no key may do what servers may open_port=%s user=%s", config.open_port, config.open_user)
     door.security.on_refused = tell_login_refused
     door.on_denied = RefusedRights(clock).on_denied
-    ring = server_ring(key, rows)
+    ring = server_ring(identity.key, identity.rows)
     ring.takes_open = bool(config.open_port)
-    return Secured(door, ring, rows, config.trusted, secret_keys)
+    return Secured(door, ring, identity.rows, config.trusted, secret_keys)
 
 
 def tell_login_refused(address: str, _key: str, why: str) -> None:
@@ -150,7 +172,8 @@ def tell_login_refused(address: str, _key: str, why: str) -> None:
 
 def read_trusted(path: str) -> tuple[StaticRow, ...]:
     """Raises KeyFileRefused if others may write it: they could name themselves super users."""
-    text = read_guarded(path, forbidden=NOT_WRITTEN_BY_OTHERS, bytes_max=TEXT_MAX)
+    absent = "; `zenit key cluster` and `zenit config machines` write it"
+    text = read_guarded(path, forbidden=NOT_WRITTEN_BY_OTHERS, bytes_max=TEXT_MAX, absent=absent)
     try:
         return parse_trusted(text)
     except InvalidParameter as error:

@@ -16,6 +16,7 @@ from ...output import show
 if TYPE_CHECKING:
     from ....client.admin import Admin
     from ....deploy.doctor.report import Examined
+    from ....deploy.upgrade.upgrade_plan import RunningGroup
 
 TOGETHER: Final = 16
 NO_BROKER: Final = Finding(
@@ -23,6 +24,9 @@ NO_BROKER: Final = Finding(
     "brokers",
     "none is registered with the name servers",
     "start one, and give it their addresses as `namesrv`; its log says what keeps it from registering",
+)
+START_IT: Final = (
+    "start its broker, or wait until it has caught up (zenit controller status); one that is gone: replace it"
 )
 ROLES: Final = ("broker", "namesrv", "controller")
 
@@ -80,11 +84,23 @@ def examined_cluster(namesrv: str | None) -> Iterator[Examined]:
             return
         with ThreadPoolExecutor(TOGETHER) as threads:
             answers = list(threads.map(lambda server: _server(admin, *server), servers))
+        groups = [one.missing() for one in _groups(admin)]
     findings = [judged_versions([one.version for one in answers if one.version])]
+    findings += [Finding(Severity.PROBLEM, "group", missing, START_IT) for missing in filter(None, groups)]
     if not any(role == "broker" for role, _ in servers):
         findings.append(NO_BROKER)
     yield Examined("the cluster", tuple(findings))
     yield from answers
+
+
+def _groups(admin: Admin) -> list[RunningGroup]:
+    """Empty if nobody tells: then there is a finding of each server that did not answer."""
+    from ....deploy.upgrade.upgrade_survey import running_groups
+
+    try:
+        return running_groups(admin)
+    except ZenitError:
+        return []
 
 
 def _server(admin: Admin, role: str, address: str) -> Examined:

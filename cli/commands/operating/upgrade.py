@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from ...output import note, print_table, show
 from ..controller import leading
 
 ASK_TIMEOUT_MS: Final = 3_000
+VERSION_TEXT: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){1,3}[0-9A-Za-z.+-]{0,40}", re.ASCII)
 COLUMNS: Final = ("step", "role", "group", "name", "address", "version", "note", "gate")
 
 
@@ -43,14 +45,19 @@ def plan(
     not safe to begin: a server does not answer, a replica is not in sync, or a group cannot do without any of its replicas.
     """
     from ....client.admin import Admin
-    from ....deploy.doctor.report import judged_versions
+    from ....deploy.doctor.report import judged_target, judged_versions
     from ....deploy.upgrade.upgrade_plan import plan_upgrade
     from ....deploy.upgrade.upgrade_survey import running_groups, running_servers
 
+    if target and not VERSION_TEXT.fullmatch(target):
+        raise typer.BadParameter(f"{target!r}: expected a version, such as 0.2.0", param_hint="--to")
     with Admin(namesrv) as admin:
         servers, groups = running_servers(admin), running_groups(admin)
-    judged = judged_versions([one.version for one in servers if one.version])
-    versions = f"{judged.text}: {judged.remedy}" if judged.severity is Severity.PROBLEM else ""
+    running = [one.version for one in servers if one.version]
+    judged = judged_versions(running)
+    versions = (
+        f"{judged.text}: {judged.remedy}" if judged.severity is Severity.PROBLEM else judged_target(running, target)
+    )
     found = plan_upgrade(servers, groups, leader=_leader(namesrv), target=target, versions=versions)
     document = found.document()
     show(document, as_json, lambda: _print(document))

@@ -91,7 +91,7 @@ def test_who_forces_an_election_names_a_replica_also_while_none_answers(monkeypa
     [
         ("bc", "bc", 4, "a does not answer"),  # known to `zenit up` alone
         ("b", "abc", 4, "a, c do not answer"),
-        ("abc", "abc", 3, "none that answers has led or followed in epoch 4, the newest is of epoch 3"),
+        ("abc", "abc", 3, "who led or followed in epoch 4 does not answer, the newest that does is of epoch 3"),
         ("abc", "abc", 4, ""),
     ],
 )

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from zenitmq.deploy.doctor.report import UNREADABLE, Examined, examined_server, judged_versions, report_lines
+from zenitmq.deploy.doctor.report import (
+    UNREADABLE,
+    Examined,
+    examined_server,
+    judged_target,
+    judged_versions,
+    report_lines,
+)
 from zenitmq.model.examination.finding import Finding, Severity
 
 FINDING = {"severity": "note", "check": "swap", "text": "vm.swappiness = 60", "remedy": "lower it"}
@@ -53,6 +60,25 @@ def test_an_answer_that_cannot_be_read_is_a_problem(changed: dict[str, Any]) -> 
 )
 def test_versions_one_minor_apart_work_together(versions: list[str], severity: Severity) -> None:
     assert judged_versions(versions).severity is severity
+
+
+@pytest.mark.parametrize(
+    ("versions", "target", "refused"),
+    [
+        (["0.1.0", "0.1.2"], "0.2.0", ""),
+        (["0.2.0"], "0.1.9", ""),
+        (["0.1.0", "0.2.0"], "0.2.1", ""),
+        (["0.1.0"], "", ""),
+        ([], "0.9.0", ""),
+        (["0.1.0"], "0.3.0", "0.3.0 is more than one minor version away from 0.1.0"),
+        (["0.2.0", "0.1.0"], "0.3.0", "0.3.0 is more than one minor version away from 0.1.0"),
+        (["0.9.0"], "1.0.0", "1.0.0 is more than one minor version away from 0.9.0"),
+    ],
+)
+def test_an_upgrade_goes_one_minor_version_at_a_time(versions: list[str], target: str, refused: str) -> None:
+    found = judged_target(versions, target)
+    assert found.startswith(refused)
+    assert bool(found) == bool(refused)
 
 
 def test_the_report_leaves_out_what_is_in_order_unless_asked() -> None:

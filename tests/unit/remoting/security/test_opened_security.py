@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from zenitmq.model.errors import KeyFileRefused
+from zenitmq.model.errors import ConfigError, KeyFileRefused
 from zenitmq.model.security.principals import Binding, User, UserKind
 from zenitmq.model.security.trusted_file import StaticRow, encode_trusted
-from zenitmq.remoting.security.key_file import KeyFile, KeyPair
+from zenitmq.remoting.security.key_file import KeyFile, KeyPair, write_key_file
 from zenitmq.remoting.security.key_ring import KeyRing
-from zenitmq.remoting.security.opened_security import Secured, TrustedWatch, read_trusted, server_ring
+from zenitmq.remoting.security.opened_security import Secured, TrustedWatch, read_identity, read_trusted, server_ring
+from zenitmq.remoting.security.security_config import SecurityConfig
 
 OWN = StaticRow(User("node", ("n" * 40,), UserKind.SERVER, binding=Binding("c", "broker-a", "node")))
 ROOT = StaticRow(User("root", ("r" * 40,), UserKind.SUPER))
@@ -95,3 +96,30 @@ def test_of_a_name_server_whose_key_is_changed_both_are_tried() -> None:
     tried.append(ring.key_of("h:1"))
     assert tried == ["b" * 40, "a" * 40]
     assert ring.key_of("h:2") == "c" * 40
+
+
+@pytest.mark.parametrize(
+    ("binding", "expected"),
+    [
+        (Binding("c", "broker-a", "node"), ""),
+        (Binding("*", "*", "*"), ""),
+        (Binding("other", "broker-a", "node"), "of the cluster c; this one is of 'other'"),
+        (Binding("c", "broker-b", "node"), "of the group broker-a; this one is of 'broker-b'"),
+        (Binding("c", "broker-a", "node-2"), "of the replica node; this one is of 'node-2'"),
+        (Binding("c", "", "namesrv-1"), "of the group broker-a; this one is of ''"),
+    ],
+)
+def test_a_server_with_the_key_of_another_one_does_not_start(tmp_path: Path, binding: Binding, expected: str) -> None:
+    """It would be refused by every other server, as long as it runs."""
+    trusted, key = tmp_path / "trusted.toml", tmp_path / "node.key"
+    trusted.write_text(encode_trusted([StaticRow(User("node", ("n" * 40,), UserKind.SERVER, binding=binding))]))
+    trusted.chmod(0o644)
+    write_key_file(str(key), KeyFile("node", KeyPair("n" * 40, "s" * 40), {}))
+    config = SecurityConfig(key=str(key), trusted=str(trusted))
+    wanted = Binding("c", "broker-a", "node")
+    if not expected:
+        assert read_identity(config, wanted).rows
+        return
+    with pytest.raises(ConfigError, match=expected) as refused:
+        read_identity(config, wanted)
+    assert "security.key" in str(refused.value)
