@@ -26,8 +26,9 @@ BELOW: dict[str, frozenset[str]] = {
     "local": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
     "pipeline": frozenset({"model", "record", "remoting", "client"}),
     "bench": frozenset({"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv"}),
+    "proxy": frozenset({"model", "metrics", "record", "remoting", "client"}),
     "deploy": frozenset(
-        {"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv", "controller"}
+        {"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv", "controller", "proxy"}
     ),
     "testing": frozenset({"model", "remoting", "client", "deploy"}),
     "cli": frozenset(
@@ -41,6 +42,7 @@ BELOW: dict[str, frozenset[str]] = {
             "broker",
             "namesrv",
             "controller",
+            "proxy",
             "pipeline",
             "bench",
             "deploy",
