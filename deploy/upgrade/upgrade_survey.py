@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -31,9 +31,10 @@ def running_servers(admin: Admin) -> list[RunningServer]:
         return list(threads.map(ask, admin.servers()))
 
 
-def running_groups(admin: Admin, only: str | None = None) -> list[RunningGroup]:
-    """The brokers that are registered, by name; or those of one name. Raises what the name servers raise if none answers."""
-    by_name: dict[str, list[dict[str, Any]]] = {}
+def running_groups(admin: Admin, only: str | None = None, known: Iterable[str] = ()) -> list[RunningGroup]:
+    """The brokers that are registered, by name; or those of one name. `known`: groups that controllers look after, of which
+    all replicas may be down. Raises what the name servers raise if none answers."""
+    by_name: dict[str, list[dict[str, Any]]] = {name: [] for name in known}
     for broker in admin.cluster()["brokers"]:
         by_name.setdefault(broker["broker_name"], []).append(broker)
     wanted = by_name if only is None else {only: by_name.get(only, [])}
@@ -67,24 +68,28 @@ def wait_in_sync(
     *,
     seconds: float,
     timeout_s: float,
+    known: Collection[str] = (),
     told: Callable[[str], None] = lambda _: None,
 ) -> list[RunningGroup]:
     """Waits until a group, or all of them, have been whole for so long without a break. `told`: why not, whenever that changes.
+    `known`: as for `running_groups`; none if there are no controllers.
 
-    Raises RequestTimeout, which says what is missing; InvalidParameter if no broker has that name.
+    Raises RequestTimeout, which says what is missing; InvalidParameter if no broker has that name, at once where controllers
+    would know of it.
     """
     begun_ms = monotonic_ms()
     whole_ms: int | None = None
     said = ""
     while True:
-        found, missing = _look(admin, group)
+        found, missing = _look(admin, group, known)
         now_ms = monotonic_ms()
         whole_ms = None if missing else whole_ms or now_ms
         if whole_ms is not None and now_ms - whole_ms >= seconds * 1000:
             return found
-        if now_ms - begun_ms >= timeout_s * 1000:
-            if group is not None and not found:
-                raise InvalidParameter("group", group, "a replica group, by its broker name (see zenit cluster)")
+        is_over = now_ms - begun_ms >= timeout_s * 1000
+        if group is not None and not found and (is_over or (known and group not in known)):
+            raise InvalidParameter("group", group, "a replica group, by its broker name (see zenit cluster)")
+        if is_over:
             raise RequestTimeout(missing or f"{seconds:g} s in sync", round(timeout_s * 1000))
         if missing != said:
             told(missing or "whole")
@@ -92,10 +97,10 @@ def wait_in_sync(
         sleep_ms(LOOK_MS)
 
 
-def _look(admin: Admin, group: str | None) -> tuple[list[RunningGroup], str]:
+def _look(admin: Admin, group: str | None, known: Collection[str]) -> tuple[list[RunningGroup], str]:
     """The groups, and what is missing."""
     try:
-        found = [one for one in running_groups(admin, group) if one.replicas]
+        found = [one for one in running_groups(admin, group, known) if one.replicas or one.name in known]
     except ZenitError as error:  # a name server restarts: it is asked again
         return [], str(error)
     missing = next(filter(None, (one.missing() for one in found)), "")

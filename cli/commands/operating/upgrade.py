@@ -51,14 +51,15 @@ def plan(
 
     if target and not VERSION_TEXT.fullmatch(target):
         raise typer.BadParameter(f"{target!r}: expected a version, such as 0.2.0", param_hint="--to")
+    leader, known = _led(namesrv)
     with Admin(namesrv) as admin:
-        servers, groups = running_servers(admin), running_groups(admin)
+        servers, groups = running_servers(admin), running_groups(admin, known=known)
     running = [one.version for one in servers if one.version]
     judged = judged_versions(running)
     versions = (
         f"{judged.text}: {judged.remedy}" if judged.severity is Severity.PROBLEM else judged_target(running, target)
     )
-    found = plan_upgrade(servers, groups, leader=_leader(namesrv), target=target, versions=versions)
+    found = plan_upgrade(servers, groups, leader=leader, target=target, versions=versions)
     document = found.document()
     show(document, as_json, lambda: _print(document))
     if found.refusals:
@@ -85,17 +86,26 @@ def wait(
 
     needed = GATE_SECONDS if seconds is None else seconds
     with Admin(namesrv) as admin:
-        found = wait_in_sync(admin, group, seconds=needed, timeout_s=timeout, told=lambda why: note(f"zenit: {why}"))
+        found = wait_in_sync(
+            admin,
+            group,
+            seconds=needed,
+            timeout_s=timeout,
+            known=_led(namesrv)[1],
+            told=lambda why: note(f"zenit: {why}"),
+        )
     document = {"in_sync_for_seconds": needed, "groups": [{"broker_name": one.name} for one in found]}
     names = ", ".join(one.name for one in found)
     show(document, as_json, lambda: typer.echo(f"in sync for {needed:g} s: {names}"))
 
 
-def _leader(namesrv: str | None) -> str:
-    """The address of the leading controller; "" if there is none, or none answers."""
+def _led(namesrv: str | None) -> tuple[str, tuple[str, ...]]:
+    """The address of the leading controller, and the groups that it looks after; "" and none if there is none, or none
+    answers."""
     with suppress(ZenitError), leading(None, namesrv) as calls:
-        return calls.metadata(timeout_ms=ASK_TIMEOUT_MS).leader
-    return ""
+        told = calls.metadata(timeout_ms=ASK_TIMEOUT_MS)
+        return told.leader, told.broker_names
+    return "", ()
 
 
 def _print(document: dict[str, Any]) -> None:

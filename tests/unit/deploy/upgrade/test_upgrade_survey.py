@@ -120,6 +120,20 @@ def test_the_gate_says_what_is_missing() -> None:
         wait_in_sync(admin({}), None, seconds=1, timeout_s=1)
 
 
+def test_a_group_that_is_down_as_a_whole_is_not_whole() -> None:
+    gone = running_groups(admin(WHOLE), known=("a", "b"))[1]
+    assert (gone.name, gone.replicas, gone.missing()) == ("b", (), "b has no master")
+    with pytest.raises(RequestTimeout, match="b has no master"):
+        wait_in_sync(admin(WHOLE), None, seconds=1, timeout_s=3, known=("a", "b"))
+
+
+def test_a_name_that_no_controller_knows_is_not_waited_for() -> None:
+    told: list[str] = []
+    with pytest.raises(InvalidParameter, match="zenit cluster"):
+        wait_in_sync(admin(WHOLE), "nobody", seconds=1, timeout_s=300, known=("a",), told=told.append)
+    assert told == []
+
+
 def test_a_replica_is_found_by_its_name_or_address() -> None:
     groups = running_groups(admin(WHOLE))
     assert replica_named(groups, "a2")[1].address == replica_named(groups, "a2:1")[1].address == "a2:1"
