@@ -119,7 +119,7 @@ class Backup:
             if found is None:
                 self._manifest = BackupManifest(facts.cluster_id, self._group, facts.group_id, facts.segment_bytes)
             else:
-                self._manifest = decode_manifest(found[0], self._where)
+                self._manifest = decode_manifest(found[0], self._where, self._group)
                 damaged = self._damaged(self._manifest) if self._rules.is_mending else frozenset()
                 self._check_lineage(self._manifest, facts, damaged)
                 if damaged:

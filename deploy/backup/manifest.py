@@ -153,8 +153,8 @@ class BackupManifest:
         return f"{zlib.crc32(text.encode()):08x}\n{text}".encode()
 
 
-def decode_manifest(data: bytes, where: str) -> BackupManifest:
-    """Raises BackupRefused if it is damaged, or of a later version. `where`: for the text."""
+def decode_manifest(data: bytes, where: str, group: str) -> BackupManifest:
+    """Raises BackupRefused if it is damaged, of a later version, or of another group. `where`: for the text."""
     checksum, _, text = data.decode("utf-8", "replace").partition("\n")
     if len(data) > MANIFEST_BYTES_MAX or checksum != f"{zlib.crc32(text.encode()):08x}":
         raise BackupRefused(
@@ -175,6 +175,10 @@ def decode_manifest(data: bytes, where: str) -> BackupManifest:
         _check(manifest)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BackupRefused(where, f"the manifest contradicts itself: {_words(error)}; another release's?") from error
+    if manifest.group != group:
+        raise BackupRefused(
+            where, f"it is the backup of group {manifest.group}, in a place of another name: move it back"
+        )
     return manifest
 
 

@@ -43,6 +43,8 @@ from .uploads import read_point
 from .verify import ObjectReader, Report, ignore_progress, read_manifest_of
 
 TRIES: Final = 5
+OF_NEW_DISKS: Final = frozenset({"lost+found"})
+"""What a file system makes by itself: a directory with nothing else is empty."""
 """Of one object, each of which a backup that runs has replaced while it was read."""
 
 
@@ -111,7 +113,7 @@ def restore(
 
 
 def _check_empty(directory: str) -> None:
-    if os.path.lexists(directory) and not (os.path.isdir(directory) and not os.listdir(directory)):
+    if os.path.lexists(directory) and not (os.path.isdir(directory) and set(os.listdir(directory)) <= OF_NEW_DISKS):
         raise InvalidParameter("directory", directory, "an empty one, or none yet; move away what is there")
 
 

@@ -155,4 +155,4 @@ def read_manifest_of(target: BackupTarget, group: str) -> BackupManifest:
     found = target.read(f"{group}/{MANIFEST}")
     if found is None:
         raise BackupRefused(target.name, f"it has no backup of a group {group}; zenit backup run makes one")
-    return decode_manifest(found[0], f"{target.name}: group {group}")
+    return decode_manifest(found[0], f"{target.name}: group {group}", group)

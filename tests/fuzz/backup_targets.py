@@ -39,8 +39,8 @@ def _manifest(draw: Random) -> bytes:
 
 def check_manifest(data: bytes, _: Random) -> None:
     """The same when it is written again."""
-    found = decode_manifest(data, "here")
-    assert decode_manifest(found.encode(), "here") == found
+    found = decode_manifest(data, "here", _MANIFEST.group)
+    assert decode_manifest(found.encode(), "here", _MANIFEST.group) == found
     assert all(name.count("/") == 1 and ".." not in name for name in found.object_names())
 
 

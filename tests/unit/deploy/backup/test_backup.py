@@ -276,6 +276,13 @@ def test_a_restore_that_broke_off_starts_no_broker(tmp_path: Path, place: Path) 
         restored(place, tmp_path / "made")
 
 
+def test_a_new_disk_is_empty_with_what_its_file_system_made(tmp_path: Path, place: Path) -> None:
+    grow(tmp_path / "store", 40)
+    back_up(tmp_path / "store", place)
+    (tmp_path / "made" / "lost+found").mkdir(parents=True)
+    restored(place, tmp_path / "made")
+
+
 def test_a_disk_without_room_for_the_log_is_refused_before_a_file_is_written(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,10 +44,15 @@ def document_of(manifest: BackupManifest) -> dict[str, Any]:
 
 
 def test_it_comes_back() -> None:
-    assert decode_manifest(MANIFEST.encode(), "here") == MANIFEST
+    assert decode_manifest(MANIFEST.encode(), "here", "orders-a") == MANIFEST
     assert MANIFEST.end == 9000
     assert MANIFEST.gaps == ((300, 4096),)
     assert MANIFEST.stretches[1].usable_points() == POINTS
+
+
+def test_one_that_was_copied_to_another_groups_place_is_refused() -> None:
+    with pytest.raises(BackupRefused, match="the backup of group orders-a, in a place of another name"):
+        decode_manifest(MANIFEST.encode(), "here", "orders-b")
 
 
 @given(st.integers(0, len(MANIFEST.encode()) - 1), st.integers(1, 255))
@@ -55,7 +60,7 @@ def test_a_flipped_byte_is_refused(at: int, bits: int) -> None:
     data = bytearray(MANIFEST.encode())
     data[at] ^= bits
     with pytest.raises(BackupRefused):
-        decode_manifest(bytes(data), "here")
+        decode_manifest(bytes(data), "here", "orders-a")
 
 
 @pytest.mark.parametrize(
@@ -81,10 +86,10 @@ def test_what_contradicts_itself_is_refused(path: tuple[Any, ...], value: Any, s
         place = place[step]
     place[path[-1]] = value
     with pytest.raises(BackupRefused, match=said):
-        decode_manifest(framed(document), "here")
+        decode_manifest(framed(document), "here", "orders-a")
 
 
 @pytest.mark.parametrize("document", [[], {}, {"version": 1}, {**document_of(MANIFEST), "stretches": 5}, None])
 def test_what_is_no_manifest_is_refused(document: Any) -> None:
     with pytest.raises(BackupRefused):
-        decode_manifest(framed(document), "here")
+        decode_manifest(framed(document), "here", "orders-a")
