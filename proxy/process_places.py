@@ -14,7 +14,7 @@ SOUND_MS: Final = 10_000
 
 
 @dataclass(slots=True)
-class Place:
+class ProcessPlace:
     """One process and those that replace it. `pid`: 0 = none runs now."""
 
     number: int
@@ -29,7 +29,7 @@ class ProcessPlaces:
     """The places of one proxy. Times are monotonic."""
 
     def __init__(self, count: int) -> None:
-        self._places = [Place(number) for number in range(count)]
+        self._places = [ProcessPlace(number) for number in range(count)]
 
     def due(self, now_ms: int) -> list[int]:
         """The numbers of those to be started now."""

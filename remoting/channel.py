@@ -41,10 +41,11 @@ _Answer = tuple[OnReply[Any], Reply | None, bytes, ZenitError | None]
 class Channel:
     """Requests in flight to one address. Any thread, unless said otherwise."""
 
-    def __init__(self, dealer: Dealer, on_request: OnRequest, cluster_id: str = "") -> None:
-        """`cluster_id`: of the server's cluster; "" = not known yet."""
+    def __init__(self, dealer: Dealer, on_request: OnRequest, cluster_id: str = "", delegation: str = "") -> None:
+        """`cluster_id`: of the server's cluster; "" = not known yet. `delegation`: see `RemotingClient.act_for`."""
         self.address = dealer.address
         self.cluster_id = cluster_id
+        self.delegation = delegation
         self.dealer = dealer
         self.ended = False
         self.is_watched = False
@@ -68,7 +69,9 @@ class Channel:
     ) -> bool:
         """Sends; False if the connection ended before (nothing was sent). Raises BufferFull, MessageTooLarge."""
         opaque = next(self._opaques)
-        header = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
+        header = encode_request(
+            request, opaque, timeout_ms=timeout_ms, cluster_id=self.cluster_id, delegation=self.delegation
+        )
         size_bytes = len(header) + (memoryview(payload).nbytes if payload is not None else 0)
         pending = (on_reply, type(request), monotonic_ms() + timeout_ms, timeout_ms, size_bytes)
         with self._lock:
@@ -97,7 +100,9 @@ class Channel:
 
     def send_oneway(self, request: Request, payload: Payload | None) -> bool:
         """Sends a request without a reply; False if the connection ended before or its queue is full."""
-        header = encode_request(request, 0, timeout_ms=0, oneway=True, cluster_id=self.cluster_id)
+        header = encode_request(
+            request, 0, timeout_ms=0, oneway=True, cluster_id=self.cluster_id, delegation=self.delegation
+        )
         with self._lock:
             try:
                 sent = not (self.ended or self.is_torn) and self.dealer.send(header, payload)

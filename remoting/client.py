@@ -66,6 +66,13 @@ class RemotingClient:
             for channel in self._channels.values():
                 channel.cluster_id = cluster_id
 
+    def act_for(self, delegation: str) -> None:
+        """Makes all further requests those of a user, as a gateway may (model/security/delegation); "" = one's own again."""
+        with self._lock:
+            self._sync.delegation = delegation
+            for channel in self._channels.values():
+                channel.delegation = delegation
+
     def __enter__(self) -> Self:
         return self
 
@@ -178,7 +185,7 @@ class RemotingClient:
         thread = self._io_thread()
         dealer = self._context.dealer(address)  # may wait for a DNS server: not under the lock
         with self._lock:
-            fresh = Channel(dealer, self._on_pushed, self.cluster_id)
+            fresh = Channel(dealer, self._on_pushed, self.cluster_id, self._sync.delegation)
             channel = self._channels.get(address)
             if self._closed is None and (channel is None or channel.ended or channel.is_torn):
                 if channel is not None and channel.is_torn:

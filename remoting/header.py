@@ -2,11 +2,13 @@
 
     [code, language, version, opaque, flag, remark, fields, timeout_ms]
     [code, language, version, opaque, flag, remark, fields, timeout_ms, cluster_id]
+    [code, language, version, opaque, flag, remark, fields, timeout_ms, cluster_id, delegation]
 
 RocketMQ's header, by position: `code` of the request, or 0 / an error's code in a reply; `language` 3 = Python;
 `opaque` is chosen by the sender and echoed; `flag` bit 0 = reply, bit 1 = one way; `remark` an error's text;
 `fields` those of the command's class in order, or an error's facts; `timeout_ms` how long the sender waits;
-`cluster_id` the id of the cluster that a request is meant for, left out where the sender knows none yet.
+`cluster_id` the id of the cluster that a request is meant for, left out where the sender knows none yet; `delegation` by
+which a gateway acts for a user (model/security/delegation).
 
 Pure. A frame comes from a stranger: its size is bounded before it is unpacked, its claimed lengths are proved honest
 before anything is allocated for them, and each field's type is checked against the class. How to check a class is
@@ -36,6 +38,7 @@ from ..model.errors import (
     error_classes,
     error_from_wire,
 )
+from ..model.security.delegation import LENGTH_MAX as DELEGATION_LENGTH_MAX
 from .commands import REQUESTS, Reply, Request
 from .options import HEADER_BYTES_MAX
 
@@ -49,15 +52,17 @@ SMALL_BYTES: Final = 512  # a malicious frame this small makes msgpack allocate 
 INT64_MAX: Final = (1 << 63) - 1
 FACT_LENGTH_MAX: Final = 1024  # characters of an error's fact or remark, which may quote foreign data
 
-Incoming = tuple[Request | ZenitError, int, bool, int, str]
-"""(request, opaque, oneway, timeout_ms, cluster id or ""); an error in place of the request if its fields are wrong: answer
-with it.
+Incoming = tuple[Request | ZenitError, int, bool, int, str, str]
+"""(request, opaque, oneway, timeout_ms, cluster id or "", delegation or ""); an error in place of the request if its fields are
+wrong: answer with it.
 """
 
-Header = tuple[int, int, int, int, Any, Any, int, bool, str]
-"""(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits, cluster id)."""
+Header = tuple[int, int, int, int, Any, Any, int, bool, str, str]
+"""(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits, cluster id,
+delegation)."""
 
 _WITH_CLUSTER: Final = 9  # parts of a header with a cluster id
+_WITH_DELEGATION: Final = 10
 _NUMBERS: Final = (int,) * 5  # the types of code, version, opaque, flag, timeout_ms
 _WIDE: Final = re.compile(rb"\xcf[\x80-\xff]").search  # the begin of a 64-bit integer (or of bytes that look like one)
 _Check = Callable[[Any], bool]
@@ -187,11 +192,16 @@ def _fact_types(code: int) -> tuple[type, ...]:
 
 
 def encode_request(
-    request: Request, opaque: int, *, timeout_ms: int, oneway: bool = False, cluster_id: str = ""
+    request: Request, opaque: int, *, timeout_ms: int, oneway: bool = False, cluster_id: str = "", delegation: str = ""
 ) -> bytes:
     """The header frame of a request. Raises LocalProtocolError (a field of a wrong type), MessageTooLarge."""
     flag = FLAG_ONEWAY if oneway else 0
     fields = _SHAPES[type(request)].take(request)
+    if delegation:
+        named = (cluster_id, delegation)
+        return _packed(
+            (request.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, flag, None, fields, timeout_ms, *named)
+        )
     if cluster_id:
         return _packed(
             (request.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, flag, None, fields, timeout_ms, cluster_id)
@@ -244,7 +254,7 @@ def decode_request(frame: bytes) -> Incoming:
         known = _sends.get(frame[end:])
         if known is not None:
             request, oneway, timeout_ms, cluster_id = known
-            return request, opaque, oneway, timeout_ms, cluster_id
+            return request, opaque, oneway, timeout_ms, cluster_id, ""
         incoming = _decode(frame)
         if end < len(frame) and not isinstance(incoming[0], ZenitError):
             if len(_sends) >= _SENDS_MAX:
@@ -255,7 +265,7 @@ def decode_request(frame: bytes) -> Incoming:
 
 
 def _decode(frame: bytes) -> Incoming:
-    code, version, opaque, flag, _, fields, timeout_ms, wide, cluster_id = open_header(frame)
+    code, version, opaque, flag, _, fields, timeout_ms, wide, cluster_id, delegation = open_header(frame)
     request_class = REQUESTS.get(code)
     request: Request | ZenitError
     if request_class is None or version != PROTOCOL_VERSION or flag & FLAG_REPLY:
@@ -265,7 +275,7 @@ def _decode(frame: bytes) -> Incoming:
             request = _SHAPES[request_class].build(fields, wide=wide)
         except RemoteProtocolError as error:
             request = error
-    return request, opaque, bool(flag & FLAG_ONEWAY), timeout_ms, cluster_id
+    return request, opaque, bool(flag & FLAG_ONEWAY), timeout_ms, cluster_id, delegation
 
 
 def _refusal(code: int, version: int, flag: int) -> ZenitError:
@@ -287,7 +297,7 @@ def opaque_of(header: Header) -> int:
 
 def reply_of(header: Header, reply_class: type[Reply]) -> Reply | ZenitError:
     """The reply, or the error it carries as a value. Raises RemoteProtocolError."""
-    code, version, _, flag, remark, fields, _, wide, _ = header
+    code, version, _, flag, remark, fields, _, wide, _, _ = header
     if not flag & FLAG_REPLY:
         raise RemoteProtocolError("a request where a reply belongs")
     if code != REPLY_OK:
@@ -322,23 +332,27 @@ def open_header(frame: bytes) -> Header:
     """The parts of a frame, with its integers checked, for `is_request` and `reply_of`. Raises RemoteProtocolError."""
     if len(frame) > SMALL_BYTES:
         _prove_honest(frame)
-    cluster_id = ""
+    cluster_id = delegation = ""
     try:
         parts = msgpack.unpackb(frame, use_list=False)
         if len(parts) == _WITH_CLUSTER:
             code, _, version, opaque, flag, remark, fields, timeout_ms, cluster_id = parts
+        elif len(parts) == _WITH_DELEGATION:
+            code, _, version, opaque, flag, remark, fields, timeout_ms, cluster_id, delegation = parts
         else:
             code, _, version, opaque, flag, remark, fields, timeout_ms = parts
     except _MALFORMED as error:
         raise RemoteProtocolError(f"a header that cannot be unpacked ({type(error).__name__})") from error
     if type(cluster_id) is not str or len(cluster_id) > CLUSTER_ID_LENGTH_MAX:
         raise RemoteProtocolError("a header whose ninth part is no cluster's id")
+    if type(delegation) is not str or len(delegation) > DELEGATION_LENGTH_MAX:
+        raise RemoteProtocolError("a header whose tenth part is no delegation")
     if (type(code), type(version), type(opaque), type(flag), type(timeout_ms)) != _NUMBERS or not (
         0 <= opaque <= INT64_MAX
     ):
         raise RemoteProtocolError("a header whose numbers are not integers")
     wide = 0xCF in frame and _WIDE(frame) is not None
-    return code, version, opaque, flag, remark, fields, timeout_ms, wide, cluster_id
+    return code, version, opaque, flag, remark, fields, timeout_ms, wide, cluster_id, delegation
 
 
 def _prove_honest(frame: bytes) -> None:

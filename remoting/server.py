@@ -42,7 +42,7 @@ from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneSta
 from .loop_times import SAMPLE_EVERY, LoopTimes
 from .security.budgets import UserBudgets
 from .security.door import Door
-from .security.guard import Guard, Refusal, denied
+from .security.guard import Guard, Refusal, denied, key_for
 from .server_socket import PubSocket, RouterSocket
 from .timers import NEVER_MS, Timer, Timers
 
@@ -414,7 +414,7 @@ class RequestLoop:
             return
         self._requests += 1
         try:
-            request, opaque, oneway, timeout_ms, cluster_id = decode_request(header)
+            request, opaque, oneway, timeout_ms, cluster_id, delegation = decode_request(header)
         except RemoteProtocolError as error:
             self._refuse(identity, peek_opaque(header), self._overdrawn(header) or error, more)
             return
@@ -425,7 +425,7 @@ class RequestLoop:
             return
         key = address = ""
         if self.guard is not None:
-            key = self._socket.peer_key
+            key = key_for(self._socket.peer_key, delegation)
             address = self._socket.peer_address if self.guard.asks_address else ""
         if self.guard is not None or (cluster_id != self.cluster_id and cluster_id):
             barred = self._barred(request, cluster_id, key, address)  # type: ignore[arg-type]

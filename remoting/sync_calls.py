@@ -67,12 +67,18 @@ class SyncConnection:
         self.closing = False  # set by the closing client, read between slices
 
     def call(
-        self, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int, now_ms: int, cluster_id: str
+        self,
+        request: RequestFor[_Reply],
+        payload: Payload | None,
+        timeout_ms: int,
+        now_ms: int,
+        cluster_id: str,
+        delegation: str,
     ) -> tuple[_Reply, bytes]:
         """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, AuthenticationFailed, ClientClosed,
         RemoteProtocolError."""
         opaque = next(self._opaques)
-        frame = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=cluster_id)
+        frame = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=cluster_id, delegation=delegation)
         pushed: list[tuple[bytes, bytes]] = []
         try:
             header, body = self._exchange(request, opaque, frame, payload, timeout_ms, now_ms, pushed)
@@ -181,6 +187,7 @@ class SyncCalls:
 
     def __init__(self, context: ClientContext, on_request: OnRequest) -> None:
         self.cluster_id = ""  # of the server's cluster; "" = not known yet
+        self.delegation = ""  # see RemotingClient.act_for
         self._context = context
         self._on_request = on_request
         self._local = threading.local()
@@ -195,7 +202,7 @@ class SyncCalls:
         now_ms = monotonic_ms()
         connection = self._connection(address, now_ms)
         try:
-            return connection.call(request, payload, timeout_ms, now_ms, self.cluster_id)
+            return connection.call(request, payload, timeout_ms, now_ms, self.cluster_id, self.delegation)
         except (ConnectionLost, AuthenticationFailed, RemoteProtocolError, ClientClosed):
             self._drop(connection)
             raise

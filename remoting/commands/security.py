@@ -150,9 +150,11 @@ class MakeSecret(RequestFor[SecretReply]):
 
 @dataclass(frozen=True, slots=True)
 class SignaturesReply(Reply):
-    """`users`: for each signature the user who made it, "" if nobody who is let in."""
+    """`users`: for each signature the user who made it, "" if nobody who is let in. `delegations`: by which the gateway acts
+    for each of them, for an hour."""
 
     users: tuple[str, ...]
+    delegations: tuple[str, ...] = ()
 
 
 @request(9178, Lane.QUERY, served_by=ServedBy.EVERY_SERVER, needs=(as_gateway(),))
@@ -161,7 +163,8 @@ class CheckSignatures(RequestFor[SignaturesReply]):
     """A gateway asks who signed what it got: (access key, signature, bytes of what was signed) of each, at most 256. Payload:
     what was signed, one behind the other. SecretsNotKept.
 
-    A signature is Base64 or hexadecimal. Which rights the user has is asked of the servers like those of any user.
+    A signature is Base64 or hexadecimal. With the delegation in a request's header (`RemotingClient.act_for`) that request is
+    the user's: servers decide by the user's rights.
     """
 
     asked: tuple[tuple[str, str, int], ...]

@@ -5,7 +5,7 @@ Cost where the decision is known: a dictionary access for the user and one for e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ...model.errors import AccessDenied
@@ -13,7 +13,7 @@ from ...model.errors.security import ANYTHING
 from ...model.plain_dataclass import dataclass
 from ...model.security.access_table import AccessDecision, AccessTable
 from ...model.security.principals import User
-from ...model.security.rights import LISTED, Resource, Right
+from ...model.security.rights import LISTED, Resource, Right, as_gateway
 from ..commands import Request
 from .admission import OPEN_KEY
 
@@ -34,6 +34,11 @@ class Refusal:
     decision: AccessDecision | None
 
 
+def key_for(key: str, delegation: str) -> str:
+    """Stands for the key of the user for whom the owner of `key` brings a delegation; `key` itself without one."""
+    return f"{key}\n{delegation}" if delegation else key
+
+
 class Guard:
     """Decides for one server. `group`: the broker name of the server, "" if it is no broker."""
 
@@ -42,6 +47,8 @@ class Guard:
         self.table = table
         self._open_user = open_user
         self._group = group
+        self.delegated: Callable[[str, str], str] = _nobody
+        """(name of a gateway's user, delegation) -> the name of the user that it acts for, "" if it may not."""
 
     @property
     def asks_address(self) -> bool:
@@ -53,11 +60,23 @@ class Guard:
         return self.table.asks_address and not refusal.address and refusal.decision is not None
 
     def user_of(self, key: str) -> User | None:
-        """The user of a connection; None if the key is known no more. Any thread."""
-        return self.table.users.get(self._open_user) if key == OPEN_KEY else self.table.user_of(key)
+        """The user of a connection, or for whom a request came by it; None if the key is known no more. Any thread."""
+        if key == OPEN_KEY:
+            return self.table.users.get(self._open_user)
+        user = self.table.user_of(key)
+        if user is None and "\n" in key:
+            key, _, delegation = key.partition("\n")
+            gateway = self.user_of(key)
+            return None if gateway is None else self.table.users.get(self.delegated(gateway.name, delegation))
+        return user
 
     def check(self, key: str, address: str, request: Request) -> Refusal | None:
-        """None if the owner of `key`, who sends from `address`, has all rights that the request needs."""
+        """None if the owner of `key`, who sends from `address`, has all rights that the request needs: so has the user for whom
+        a gateway asks, and the gateway has that of one. The user's address is the gateway's: where the user is nobody knows."""
+        if "\n" in key:
+            refusal = self._check_gateway(key.partition("\n")[0], address, request)
+            if refusal is not None:
+                return refusal
         user = self.user_of(key)
         if user is None or user.disabled:
             return Refusal(
@@ -73,6 +92,18 @@ class Guard:
                     return Refusal(key, user.name, address, type(request).__name__, right, name, decision)
         return None
 
+    def _check_gateway(self, key: str, address: str, request: Request) -> Refusal | None:
+        gateway = self.user_of(key)
+        if gateway is None or gateway.disabled:
+            return Refusal(key, UNKNOWN, address, type(request).__name__, None, "", None)
+        right = as_gateway()
+        decision = self.table.decide(gateway, right.action, right.resource, "", address)
+        return (
+            None
+            if decision.allowed
+            else Refusal(key, gateway.name, address, type(request).__name__, right, "", decision)
+        )
+
     def _names(self, right: Right, request: Request) -> Iterable[str]:
         """The names of what the request is about: one, or as many as its field lists."""
         if right.resource is Resource.REPLICA:
@@ -84,6 +115,11 @@ class Guard:
         if isinstance(value, str):
             return (value,) if value or not right.is_optional else ()
         return {_first(each) for each in value}
+
+
+def _nobody(_gateway: str, _delegation: str) -> str:
+    """Where no secrets are kept nobody acts for others."""
+    return ""
 
 
 def _first(element: object) -> str:

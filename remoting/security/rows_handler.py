@@ -16,6 +16,7 @@ from ...model.clock import Clock
 from ...model.errors import InvalidParameter, SecretsNotKept, SecurityRowNotFound
 from ...model.security.access_rows import AccessRows, parse_rows
 from ...model.security.access_table import AccessDecision, AccessTable
+from ...model.security.delegation import DELEGATION_MS, delegated_user, new_delegation
 from ...model.security.principals import GIVEN, GIVEN_ON, NAME_LENGTH_MAX
 from ...model.security.row_codec import RowKind, SecurityRow, encode_row, row_key, row_of
 from ...model.security.sealed_secrets import unseal
@@ -42,6 +43,7 @@ from .row_exchange import answer
 log = logging.getLogger(__name__)
 
 SIGNATURES_MAX: Final = 256
+DELEGATIONS_MAX: Final = 4096
 EXPIRE_MS: Final = 60_000
 LOOK_MS: Final = 1000  # at the trusted file
 LEARN_MS: Final = 5000  # masters come within 4 s: a look each second, and an answer that is lost is given up after 2 s
@@ -62,6 +64,9 @@ class RowsHandler:
         self._unread_told = False
         self._secured: Secured | None = None
         self._has_learnt = False  # it has had the same rows as a master
+        self._delegations: dict[
+            tuple[str, str], tuple[str, int]
+        ] = {}  # (gateway, delegation): as delegated_user has it
 
     def begin(self, trusted: tuple[StaticRow, ...], on_table: Callable[[AccessTable], None]) -> None:
         """Calls `on_table` with the present table now, and with the next one after each change."""
@@ -77,6 +82,7 @@ class RowsHandler:
         `on_trusted`: called with what the file says then, too.
         """
         self._secured = secured
+        secured.door.guard.delegated = self._delegated
         self.begin(secured.rows, loop.set_access)
 
         def on_rows(rows: tuple[StaticRow, ...]) -> None:
@@ -166,7 +172,22 @@ class RowsHandler:
             begin += size
             if not users[-1]:
                 self._on_wrong_signature(call, name)
-        return SignaturesReply(tuple(users))
+        key, expires_ms = self.secret_keys()[0], self._clock.now_ms() + DELEGATION_MS
+        delegations = (name and new_delegation(key, name, call.user, expires_ms) for name in users)
+        return SignaturesReply(tuple(users), tuple(delegations))
+
+    def _delegated(self, gateway: str, delegation: str) -> str:
+        """See Guard. Any thread."""
+        if self._secured is None:
+            return ""
+        now_ms = self._clock.now_ms()
+        known = self._delegations.get((gateway, delegation))
+        if known is None:
+            known = delegated_user(self._secured.secret_keys, gateway, delegation, now_ms)
+            if len(self._delegations) >= DELEGATIONS_MAX:
+                self._delegations.clear()
+            self._delegations[gateway, delegation] = known
+        return known[0] if now_ms < known[1] else ""
 
     def secret_keys(self) -> tuple[bytes, ...]:
         """Under which users' secrets are stored, the one that seals first. Raises SecretsNotKept."""

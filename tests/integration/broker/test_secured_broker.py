@@ -63,14 +63,14 @@ class Secured:
         self.served = Served(directory / "store", security=security)
         opened.callback(self.served.close)
         keys = {self.served.address: (BROKER.public,)}
-        self._clients = {
+        self.clients = {
             name: opened.enter_context(RemotingClient(keys=KeyRing(pair, keys)))
             for name, pair in (("root", ROOT), ("app", APP))
         }
 
     def ask(self, user: str, request: Any, payload: bytes | None = None) -> Any:
         """The reply, or its document."""
-        reply, body = self._clients[user].call(self.served.address, request, payload, timeout_ms=5000)
+        reply, body = self.clients[user].call(self.served.address, request, payload, timeout_ms=5000)
         return json.loads(body) if isinstance(reply, c.JsonReply) else reply
 
     def put(self, **fields: Any) -> None:
@@ -84,7 +84,7 @@ class Secured:
             topic=AUDIT_TOPIC, queue_id=0, queue_offset=0, suspend_ms=0, group="g", max_messages=100, max_bytes=1 << 20
         )
         try:
-            _, body = self._clients["root"].call(self.served.address, request, timeout_ms=5000)
+            _, body = self.clients["root"].call(self.served.address, request, timeout_ms=5000)
         except TopicNotFound:  # made with the first entry
             return []
         return [json.loads(message.body) for message in decode_batch(body)]  # type: ignore[call-overload]
@@ -244,6 +244,39 @@ def test_a_gateway_asks_who_signed_and_never_learns_a_secret(secured: Secured) -
     told = eventually(lambda: wanted <= {asked_for(entry) for entry in secured.audit()} and json.dumps(secured.audit()))
     rows = secured.ask("root", c.GetSecurityRows()).rows
     assert not any(secret in text for secret in (given, made) for text in (told, *rows))
+
+
+def test_a_gateway_acts_for_those_whose_signature_was_checked(secured: Secured) -> None:
+    gateway = parse_rule(RuleEffect.ALLOW, "pub", "gateway")
+    secured.put(rules=(gateway,))
+    orders = parse_rule(RuleEffect.ALLOW, "pub", "topic:orders")
+    secured.ask("root", c.PutSecurityRow(encode_row(row_of(User("kiosk", (), rules=(orders,))))))
+    secret = secured.ask("root", c.MakeSecret("kiosk")).secret
+    signature = signature_of(secret, b"now").hex()
+    asked = c.CheckSignatures((("kiosk", signature, 3), ("kiosk", "x", 0)))
+    delegation, none = eventually(lambda: secured.ask("app", asked, b"now").delegations)
+    assert none == ""
+    app = secured.clients["app"]
+    with pytest.raises(AccessDenied, match="user 'app' may not pub on topic:orders"):
+        secured.send("app", "orders")
+    app.act_for(delegation)
+    secured.send("app", "orders")
+    with pytest.raises(AccessDenied, match="user 'kiosk' may not create on topic:mine"):
+        secured.ask("app", c.CreateTopic("mine", 1, 1))
+    for forged in (delegation[:-1], delegation.replace("kiosk", "root"), "root:9999999999999:" + "0" * 32, "x"):
+        app.act_for(forged)
+        with pytest.raises(AccessDenied, match="unknown"):
+            secured.send("app", "orders")
+    secured.clients["root"].act_for(delegation)  # it was given to another gateway
+    with pytest.raises(AccessDenied, match="unknown"):
+        secured.send("root", "orders")
+    secured.clients["root"].act_for("")
+    secured.put(rules=(orders,))
+    app.act_for(delegation)
+    with pytest.raises(AccessDenied, match="user 'app' may not pub on gateway"):
+        secured.send("app", "orders")
+    app.act_for("")
+    eventually(lambda: ("refusal", "kiosk", "CreateTopic") in {asked_for(entry) for entry in secured.audit()})
 
 
 def test_nobody_but_brokers_writes_the_audit(secured: Secured) -> None:

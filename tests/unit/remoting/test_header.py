@@ -115,7 +115,7 @@ def test_a_send_that_was_heard_before_tells_its_own_cluster() -> None:
     send = SendMessages("t", 1, 1, "g")
     for cluster_id in ("c1", "c2", "", "c1", "c2", ""):
         heard = decode_request(encode_request(send, 5, timeout_ms=1000, cluster_id=cluster_id))
-        assert heard == (send, 5, False, 1000, cluster_id)
+        assert heard == (send, 5, False, 1000, cluster_id, "")
 
 
 @pytest.mark.parametrize("ninth", [None, 7, b"c1", ["c1"], "c" * 65])
@@ -124,9 +124,22 @@ def test_a_ninth_part_that_is_no_cluster_is_refused(ninth: Any) -> None:
         decode_request(msgpack.packb([SEND, 3, 1, 5, 0, None, ["t", 1, 2], 1000, ninth]))
 
 
-def test_a_header_of_ten_parts_is_refused() -> None:
+@pytest.mark.parametrize("cluster_id", ["", "c1"])
+def test_a_gateway_tells_for_whom_it_asks(cluster_id: str) -> None:
+    send = SendMessages("t", 1, 1, "g")
+    sent = encode_request(send, 5, timeout_ms=1000, cluster_id=cluster_id, delegation="a:1:ff")
+    assert decode_request(sent) == (send, 5, False, 1000, cluster_id, "a:1:ff")
+
+
+@pytest.mark.parametrize("tenth", [None, 0, b"a", ["a"], "a" * 129])
+def test_a_tenth_part_that_is_no_delegation_is_refused(tenth: Any) -> None:
     with pytest.raises(RemoteProtocolError):
-        decode_request(msgpack.packb([SEND, 3, 1, 5, 0, None, ["t", 1, 2], 1000, "c1", 0]))
+        decode_request(msgpack.packb([SEND, 3, 1, 5, 0, None, ["t", 1, 2], 1000, "c1", tenth]))
+
+
+def test_a_header_of_eleven_parts_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_request(msgpack.packb([SEND, 3, 1, 5, 0, None, ["t", 1, 2], 1000, "c1", "", 0]))
 
 
 def test_what_is_remembered_of_sends_is_bounded() -> None:
@@ -139,7 +152,7 @@ def test_what_is_remembered_of_sends_is_bounded() -> None:
 
 
 def test_an_unknown_code_is_told_with_its_opaque() -> None:
-    error, opaque, oneway, timeout_ms, _ = decode_request(frame(4711, ["x"], flag=2))
+    error, opaque, oneway, timeout_ms, *_ = decode_request(frame(4711, ["x"], flag=2))
     assert isinstance(error, UnknownRequest)
     assert (error.request_code, opaque, oneway, timeout_ms) == (4711, 5, True, 1000)
 

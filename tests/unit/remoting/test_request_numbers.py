@@ -48,7 +48,7 @@ def by_channel() -> Callable[[], object]:
 
 def by_thread() -> Callable[[], object]:
     connection = SyncConnection(cast(Dealer, Echo()), lambda address, header, payload: None)
-    return lambda: connection.call(REQUEST, None, 1000, 0, "")
+    return lambda: connection.call(REQUEST, None, 1000, 0, "", "")
 
 
 @pytest.mark.parametrize("connect", [by_channel, by_thread])
