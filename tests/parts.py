@@ -65,6 +65,7 @@ KINDS = (
     Kind("docs", "clusters", ("tests/integration/docs",), busy=True),
     Kind("drills", "clusters", ("tests/integration/drills",)),
     Kind("soak", "clusters", ("tests/integration/soak",)),
+    Kind("proxy", "clusters", ("tests/proxy",)),
     # Not in a network of its own: the engine publishes ports in this machine's. One cluster for all of its tests.
     Kind("containers", "outside", ("tests/containers",), whole=True),
 )

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from ...model.clock import monotonic_ms
 from ...model.errors import ClientClosed, SubscriptionConflict, ZenitError
@@ -29,10 +29,12 @@ from ...remoting.commands import (
     RequestFor,
     UnregisterClient,
 )
-from .client_process import this_process
+from .client_process import ClientProcess, this_process
 from .waiting import Waits
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 TICK_MS: Final = 1_000
 HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
@@ -48,17 +50,35 @@ OnPushedReply = Callable[[PushReply, bytes], None]
 """(what it answers, the record of the reply). It must not block."""
 
 
+Consumer = tuple[str, str, tuple[tuple[str, str, str], ...]]
+"""(group, model, ((topic, kind, expression), ...))."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One client object, as brokers know it. `consumer`: (group, model, ((topic, kind, expression), ...)) or None.
+    """One client object, as brokers know it.
 
-    `allocation`: the name of its allocation.
+    `allocation`: the name of its allocation. `more_producer_groups`, `more_consumers`: a client of a proxy may be in several
+    groups. `process`: where such a client runs; None = here.
     """
 
     client_id: str
     producer_group: str | None = None
-    consumer: tuple[str, str, tuple[tuple[str, str, str], ...]] | None = None
+    consumer: Consumer | None = None
     allocation: str = ""
+    more_producer_groups: tuple[str, ...] = ()
+    more_consumers: tuple[Consumer, ...] = ()
+    process: ClientProcess | None = None
+
+    @property
+    def producer_groups(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*((self.producer_group,) if self.producer_group else ()), *self.more_producer_groups)
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """All of them."""
+        return (*((self.consumer,) if self.consumer else ()), *self.more_consumers)
 
 
 class Membership:
@@ -116,12 +136,14 @@ class Membership:
             self._members[member.client_id] = member
             if on_reply is not None:
                 self._on_reply[member.client_id] = on_reply
-            if on_check is not None and member.producer_group is not None:
-                self._checkers.setdefault(member.producer_group, {})[member.client_id] = on_check
-            if on_change is not None and member.consumer is not None:
-                self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
-            if on_reset is not None and member.consumer is not None:
-                self._movers.setdefault(member.consumer[0], {})[member.client_id] = on_reset
+            if on_check is not None:
+                for group in member.producer_groups:
+                    self._checkers.setdefault(group, {})[member.client_id] = on_check
+            for group, *_ in member.consumers:
+                if on_change is not None:
+                    self._listeners.setdefault(group, {})[member.client_id] = on_change
+                if on_reset is not None:
+                    self._movers.setdefault(group, {})[member.client_id] = on_reset
 
     async def announce(self, member: Member, addresses: list[str], waits: Waits, *, timeout_ms: int) -> int:
         """Sends the member's heartbeat to these brokers and waits; returns how many accepted it.
@@ -146,12 +168,14 @@ class Membership:
             raise
 
     async def _leave(self, client_id: str, waits: Waits, timeout_ms: int) -> None:
-        if client_id in self._members:
+        member = self._members.get(client_id)
+        if member is not None:
             self._leaving.add(client_id)
         self.forget(client_id)
         if client_id in self._leaving:
             addresses = sorted(self._addresses())
-            goodbye = UnregisterClient(client_id, self._process.pid, self._process.started_at_ms)
+            process = self._process if member is None or member.process is None else member.process
+            goodbye = UnregisterClient(client_id, process.pid, process.started_at_ms)
             await self._tell(goodbye, addresses, waits, timeout_ms)
             self._leaving.discard(client_id)
 
@@ -160,20 +184,21 @@ class Membership:
         with self._lock:
             member = self._members.pop(client_id, None)
             self._on_reply.pop(client_id, None)
-            if member is not None and member.producer_group is not None:
-                self._checkers.get(member.producer_group, {}).pop(client_id, None)
-            if member is not None and member.consumer is not None:
-                self._listeners.get(member.consumer[0], {}).pop(client_id, None)
-                self._movers.get(member.consumer[0], {}).pop(client_id, None)
+            if member is not None:
+                for group in member.producer_groups:
+                    _take_out(self._checkers, group, client_id)
+                for group, *_ in member.consumers:
+                    _take_out(self._listeners, group, client_id)
+                    _take_out(self._movers, group, client_id)
         return member is not None
 
     def _heartbeat(self, member: Member) -> Heartbeat:
         """The heartbeat request."""
-        process = self._process
+        process = member.process or self._process
         return Heartbeat(
             member.client_id,
-            (member.producer_group,) if member.producer_group else (),
-            (member.consumer,) if member.consumer else (),
+            member.producer_groups,
+            member.consumers,
             process.language,
             process.version,
             process.host,
@@ -291,3 +316,10 @@ class Membership:
         """I/O thread: a broker that comes back knows nobody; the next tick sends it heartbeats."""
         if address in self._due_ms:
             self._due_ms[address] = 0
+
+
+def _take_out(table: dict[str, dict[str, _T]], group: str, client_id: str) -> None:
+    """Removes a client from those of a group, and the group with its last client."""
+    clients = table.get(group)
+    if clients is not None and clients.pop(client_id, None) is not None and not clients:
+        del table[group]

@@ -13,7 +13,7 @@ from ..connection.route_cache import RouteCache
 from .latency_fault import LatencyFault
 from .outgoing import check_sharding_key
 from .queue_choice import choose_queue, interleave, lite_topic_queue, priority_queues, shard_layout, shard_queue
-from .target import LiteTarget, Priority, Target
+from .target import GivenQueue, LiteTarget, OwnTarget, Priority, Target
 
 
 class _Ring:
@@ -83,12 +83,14 @@ class Destinations:
         has_room: Callable[[str], bool] | None = None,
     ) -> Iterator[MessageQueue]:
         """As many choices of `next_queue` as the topic has queues. Raises as it does."""
-        count = 1 if isinstance(target, str | LiteTarget) else len(self._ring(topic).queues)
+        count = 1 if isinstance(target, OwnTarget) else len(self._ring(topic).queues)
         for _ in range(count):
             yield self.next_queue(topic, target, avoid=avoid, has_room=has_room)
 
-    def own_queue(self, topic: str, target: str | LiteTarget) -> MessageQueue:
+    def own_queue(self, topic: str, target: OwnTarget) -> MessageQueue:
         """The one queue of a target. Raises as `sharded_queue` does; MessageIllegal for lite topics of several queues."""
+        if isinstance(target, GivenQueue):
+            return MessageQueue(topic, target.broker_name, target.queue_id)
         if not isinstance(target, LiteTarget):
             return self.sharded_queue(topic, target)
         layout = self._layout(topic)

@@ -15,7 +15,7 @@ from ...record.compression import compress_lz4
 from ...record.kernel import Accumulator, check_texts, plain_columns
 from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from .delayed_send import DelayedParts, delay_properties, is_delayed
-from .target import LiteTarget, Priority, Target, target_of, target_of_all
+from .target import GivenQueue, LiteTarget, Priority, Target, target_of, target_of_all
 
 Fill = Callable[[Accumulator], bool]
 """Appends all messages of a batch; False if they do not fit."""
@@ -41,7 +41,7 @@ def encode_user_properties(properties: Mapping[str, str], target: Target | None 
             raise MessageIllegal(f"property name {name!r} is reserved")
     if isinstance(target, Priority):
         return encode_properties({**properties, PRIORITY: str(target.value)})
-    if target is not None and not isinstance(target, LiteTarget):
+    if target is not None and not isinstance(target, LiteTarget | GivenQueue):
         check_sharding_key(target)
         return encode_properties({**properties, SHARDING_KEY: target})
     return encode_properties(properties)

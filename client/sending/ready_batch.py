@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from ...model.errors import MessageTooLarge
 from ...model.message import SendReceipt
@@ -23,6 +23,18 @@ BUFFER_BYTES: Final = 256 * 1024
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of a request's payload; the broker refuses a larger frame
 MEASURED_BYTES_MAX: Final = 128 * 1024 * 1024  # a batch is encoded up to here, so that the refusal can say its size
 TOPICS_MAX: Final = 64  # accumulators kept per thread
+
+
+class WholeBatch(Protocol):
+    """Encoded records of one topic. `count`: messages."""
+
+    count: int
+
+    def payload(self) -> memoryview:
+        """The records."""
+
+    def sizes(self) -> list[int]:
+        """The sizes of the records, bytes; see ReadyBatch."""
 
 
 class ReadyBatch:

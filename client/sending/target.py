@@ -1,4 +1,4 @@
-"""Where a message must go: to the queue of its sharding key, of its lite topic, or to one of its priority. Pure."""
+"""Where a message must go: to the queue of its sharding key, of its lite topic, a given one, or one of its priority. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,19 @@ class LiteTarget:
     names: tuple[str, ...]
 
 
-Target = str | Priority | LiteTarget
-"""A sharding key, a priority, or lite topics."""
+@dataclass(frozen=True, slots=True)
+class GivenQueue:
+    """The queue that the sender names: clients of a proxy choose theirs themselves."""
+
+    broker_name: str
+    queue_id: int
+
+
+OwnTarget = str | LiteTarget | GivenQueue
+"""A target that has one queue."""
+
+Target = OwnTarget | Priority
+"""A sharding key, lite topics, a given queue, or a priority."""
 
 
 def target_of_all(messages: Sequence[Message], sharding_key: str | None) -> Target | None:

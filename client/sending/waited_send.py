@@ -12,9 +12,9 @@ from ...remoting.commands import Reply, RequestFor
 from .attempts import SendAttempt
 from .delayed_send import Answer, answer_of, send_request
 from .outgoing import Fill, check_send_topic
-from .ready_batch import ReadyBatch, ReadyBatches
+from .ready_batch import ReadyBatch, ReadyBatches, WholeBatch
 from .send_context import SendContext
-from .target import LiteTarget, Target
+from .target import OwnTarget, Target
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
@@ -49,6 +49,20 @@ class WaitedSends:
         if self._routes.cached(topic) is None:
             await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill, self._wrap_over(topic))
+        queue, answer = await self.send_batch(topic, batch, target, total_ms, deadline_ms, delayed=delayed)
+        return batch, queue, answer
+
+    async def send_batch(
+        self,
+        topic: str,
+        batch: WholeBatch,
+        target: Target | None,
+        total_ms: int,
+        deadline_ms: int,
+        *,
+        delayed: bool = False,
+    ) -> tuple[MessageQueue, Answer]:
+        """Sends records that are encoded, of a topic whose route is known, in the same way. Raises as `send` does."""
         attempt = self._attempts.begin(batch.count, batch.sizes)
         tries = 0
         avoid: str | None = None
@@ -72,7 +86,7 @@ class WaitedSends:
                     if attempt.on_error(error):
                         continue
                     tries += 1
-                    stays = attempt.in_doubt or isinstance(target, str | LiteTarget)
+                    stays = attempt.in_doubt or isinstance(target, OwnTarget)
                     try:
                         await self._wait_for_next_try(error, topic, tries, deadline_ms, avoid, is_sharded=stays)
                     except ZenitError as last:
@@ -92,7 +106,7 @@ class WaitedSends:
                 self._counts.on_sent(topic, batch.count, total_ms - (deadline_ms - now), is_ok=True)
                 if self._trace is not None:
                     self._note(batch, answer, total_ms - (deadline_ms - now), is_ok=True)
-                return batch, queue, answer
+                return queue, answer
         finally:
             attempt.leave()
 
@@ -113,7 +127,7 @@ class WaitedSends:
         self._note(batch, None, 0, is_ok=True)
         return batch, queue
 
-    def _note(self, batch: ReadyBatch, reply: Answer | None, cost_ms: int, *, is_ok: bool) -> None:
+    def _note(self, batch: WholeBatch, reply: Answer | None, cost_ms: int, *, is_ok: bool) -> None:
         """Adds the send to the trace, if there is one."""
         if self._trace is not None:
             self._trace.on_sent(bytes(batch.payload()), batch.count, reply, is_ok=is_ok, cost_ms=cost_ms)

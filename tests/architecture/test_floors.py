@@ -63,6 +63,8 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "obstore": ("deploy/backup/bucket_target.py",),
     "opentelemetry": ("client/tracing/otel/*.py",),
     "rich": ("cli/*.py",),
+    "grpc": ("proxy/grpc_server.py",),
+    "google": ("proxy/schema.py",),
 }
 
 # A role's pure middle: no sockets, threads, files or clock of its own.

@@ -24,7 +24,7 @@ def shipped_files(root: Path) -> set[str]:
     folders = [init.parent for init in root.glob("*/__init__.py") if init.parent.name not in NOT_SHIPPED]
     files = [path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts]
     files += [path for path in root.glob("*.py") if path.name != "setup.py"]
-    wanted = {".py", ".sh", ".toml", ".yml", ".json", ".txt", ".service", ".yaml", ".tpl"}
+    wanted = {".py", ".sh", ".toml", ".yml", ".json", ".txt", ".service", ".yaml", ".tpl", ".proto", ".desc", ".md"}
     paths = {path.relative_to(root).as_posix() for path in files if path.suffix in wanted}
     return {path for path in paths if not path.startswith(OF_CLONES)} | {"py.typed"}
 

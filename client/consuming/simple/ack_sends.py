@@ -21,7 +21,7 @@ from ...connection.connection import Connection
 from ...connection.retry import RetryPolicy
 from ...connection.waiting import Signal, Waits
 from ...tracing.client_telemetry import current
-from .ack_queue import LOST_MS, ROWS_MAX, AckQueue, AckRow, Settled
+from .ack_queue import LOST_MS, ROWS_MAX, AckQueue, AckRow, AckWaiter, Settled
 from .lease import LeasedPart
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class AckSends:
         with self._lock:
             return sum(gathering.queue.waiting for gathering in self._gatherings.values())
 
-    def ack(self, part: LeasedPart, bits: int, waiter: Acknowledged | None = None) -> None:
+    def ack(self, part: LeasedPart, bits: int, waiter: AckWaiter | None = None) -> None:
         """These messages of a part are dealt with."""
         self._add(AckMessages, part, bits, waiter)
 
@@ -153,7 +153,7 @@ class AckSends:
 
     # ---- inside
 
-    def _add(self, request: _Request, part: LeasedPart, bits: int, waiter: Acknowledged | None) -> None:
+    def _add(self, request: _Request, part: LeasedPart, bits: int, waiter: AckWaiter | None) -> None:
         until_ms = max(part.until_ms, monotonic_ms() + TRIED_MS_MIN)
         key = request, part.broker_name, part.topic
         with self._lock:

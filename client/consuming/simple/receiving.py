@@ -87,7 +87,7 @@ class Receiving:
         if self._messages:  # the rest is there: it comes at once, or not at all
             end_ms = now + GRACE_MS
         again = [due for due in self._not_before_ms.values() if due > now]
-        return min(end_ms, now + LOOK_MS, *again)
+        return min(end_ms, now + self._work.look_ms, *again)
 
     # ---- asking
 

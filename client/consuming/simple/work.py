@@ -24,7 +24,7 @@ from ..start_from import FIRST, StartFrom
 from .ack_sends import AckSends, OnAckError
 from .division import POP_MAX, Demand, Division, PopTarget
 from .lease import LeasedPart, lease_of, leased_parts
-from .receiving import AnyPopReply, Receiving
+from .receiving import LOOK_MS, AnyPopReply, Receiving
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ class PopWork:
     """One consumer's. The lock is never held while sending."""
 
     pop_max: ClassVar[int] = POP_MAX
+    look_ms: ClassVar[int] = LOOK_MS
 
     def __init__(
         self,

@@ -1,0 +1,127 @@
+"""Acknowledgements of foreign clients, by the handles that they bring: gathered for each topic and broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from ...client.consuming.simple.ack_sends import AckSends
+from ...client.consuming.simple.lease import Lease, lease_of_handle
+from ...model.clock import monotonic_ms, now_ms
+from ...model.errors import HandleRefused, RequestTimeout, ZenitError
+from ...model.handles.receipt_handle import ReceiptHandle, split_index, with_index
+from ...remoting.commands import ChangeInvisible, ForwardDeadLetter
+from .backend import Backend
+
+GROUPS_MAX: Final = 10_000
+
+
+class _Settling:
+    """One caller waits for the outcome of some messages. See AckWaiter."""
+
+    __slots__ = ("_backend", "_left", "errors", "settled")
+
+    def __init__(self, backend: Backend, wanted: dict[str, int]) -> None:
+        self._backend = backend
+        self._left = dict(wanted)
+        self.errors: dict[tuple[str, int], ZenitError] = {}
+        self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_settled(self, handle: str, bits: int, error: ZenitError | None) -> None:
+        """In the thread that got the answer."""
+        self._backend.waits.post(lambda: self._settle(handle, bits, error))
+
+    def _settle(self, handle: str, bits: int, error: ZenitError | None) -> None:
+        mine = self._left.get(handle, 0) & bits
+        if not mine:
+            return
+        self._left[handle] ^= mine
+        if error is not None:
+            self.errors.update(((handle, index), error) for index in range(mine.bit_length()) if mine >> index & 1)
+        if not any(self._left.values()) and not self.settled.done():
+            self.settled.set_result(None)
+
+
+class Acks:
+    """Of one process; on the event loop. A handle is the text of PoppedMessage.handle, from whichever proxy."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._sends: dict[str, AckSends] = {}
+
+    def of_group(self, group: str) -> AckSends:
+        """What gathers the acknowledgements of a group."""
+        sends = self._sends.get(group)
+        if sends is None:
+            if len(self._sends) >= GROUPS_MAX:
+                self._sends = {name: one for name, one in self._sends.items() if not one.is_idle}
+            sends = self._sends[group] = AckSends(
+                self._backend.connection, group, on_idle=_nobody_waits, on_ack_error=None
+            )
+        return sends
+
+    async def ack(self, group: str, handles: Sequence[str], *, deadline_ms: int) -> list[ZenitError | None]:
+        """The outcome of each: None, or LeaseExpired, HandleRefused, and what else the last try ended with. Acknowledged once
+        more, a message succeeds again."""
+        outcomes: list[ZenitError | None] = [None] * len(handles)
+        leases: dict[int, Lease] = {}
+        wanted: dict[str, int] = {}
+        for at, handle in enumerate(handles):
+            try:
+                lease = leases[at] = self._lease(group, handle)
+                await self._backend.route(lease.part.topic, deadline_ms=deadline_ms)
+            except ZenitError as error:
+                leases.pop(at, None)
+                outcomes[at] = error
+            else:
+                wanted[lease.part.handle] = wanted.get(lease.part.handle, 0) | 1 << lease.index
+        if not wanted:
+            return outcomes
+        settling = _Settling(self._backend, wanted)
+        sends = self.of_group(group)
+        for part in {lease.part.handle: lease.part for lease in leases.values()}.values():
+            sends.ack(part, wanted[part.handle], settling)
+        left_ms = deadline_ms - monotonic_ms()
+        try:
+            async with asyncio.timeout(max(0, left_ms) / 1000):
+                await settling.settled
+        except TimeoutError:
+            late = RequestTimeout("an acknowledgement", max(0, left_ms))
+            return [late if at in leases else outcome for at, outcome in enumerate(outcomes)]
+        for at, lease in leases.items():
+            outcomes[at] = settling.errors.get((lease.part.handle, lease.index))
+        return outcomes
+
+    async def change_invisible(self, group: str, handle: str, invisible_ms: int, *, deadline_ms: int) -> str:
+        """The message's new handle; "" with 0 ms: it comes again at once, as an attempt. Raises LeaseExpired, HandleRefused,
+        and what else the last try ended with."""
+        lease = self._lease(group, handle)
+        part = lease.part
+        request = ChangeInvisible(group, part.topic, part.handle, lease.index, invisible_ms)
+        reply, _ = await self._backend.call(part.topic, part.broker_name, request, deadline_ms=deadline_ms)
+        return with_index(reply.handle, 0) if reply.handle else ""
+
+    async def dead_letter(self, group: str, handle: str, reason: str, *, deadline_ms: int) -> None:
+        """Moves a message to the group's dead letters. Raises as `change_invisible` does."""
+        lease = self._lease(group, handle)
+        part = lease.part
+        request = ForwardDeadLetter(group, part.topic, part.handle, lease.index, reason)
+        await self._backend.call(part.topic, part.broker_name, request, deadline_ms=deadline_ms)
+
+    def release(self, group: str, handle: str) -> None:
+        """The message reached nobody: it is visible again soon, and that was no attempt. In the background. Raises
+        HandleRefused."""
+        lease = self._lease(group, handle)
+        self.of_group(group).give_back(lease.part, 1 << lease.index)
+
+    @staticmethod
+    def _lease(group: str, handle: str) -> Lease:
+        """Raises HandleRefused."""
+        if ReceiptHandle.read(split_index(handle)[0]).group != group:
+            raise HandleRefused("of another group")
+        return lease_of_handle(handle, group, now_ms=monotonic_ms(), since_epoch_ms=now_ms())
+
+
+def _nobody_waits() -> None:
+    """AckSends tells that nothing is left."""

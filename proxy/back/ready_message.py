@@ -1,0 +1,109 @@
+"""A message as a foreign client sent it, ready to be a record: its own id, born time and host stay as they are. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from ...model.errors import MessageIllegal, MessageTooLarge
+from ...model.handles.recall_handle import RecallHandle
+from ...model.handles.transaction import TransactionId
+from ...model.ids import offset_message_id
+from ...model.message import BODY_BYTES_MAX
+from ...model.plain_dataclass import dataclass
+from ...model.properties import SEQUENCE
+from ...model.queue import MessageQueue, PhysicalOffset
+from ...record.codes import PROPERTIES_SENT_MAX
+from ...record.kernel import encode_record
+from ...remoting.delayed_places import NOWHERE
+
+_SEQUENCE_ENTRY: Final = f"{SEQUENCE}\x01".encode()
+
+
+class SendKind(enum.Enum):
+    """How a broker takes a message."""
+
+    PLAIN = "plain"
+    DELAYED = "delayed"
+    """One of its properties says until when."""
+    HALF = "half"
+    """Nobody sees it until its transaction is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMessage:
+    """`properties`: encoded, with KEYS, TAGS and UNIQ_KEY, whose value is `message_id`. `sys_flag`: how the body is compressed.
+    `born_host`: 8 or 20 bytes, address and port. `producer_group`: of half messages.
+    """
+
+    topic: str
+    body: bytes
+    properties: bytes
+    message_id: str
+    born_at_ms: int
+    born_host: bytes
+    kind: SendKind = SendKind.PLAIN
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    producer_group: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in a request."""
+        return len(self.body) + len(self.properties) + len(self.topic) + 100
+
+    def check(self) -> None:
+        """Raises MessageTooLarge, MessageIllegal: what a broker would refuse, with all that travel with it."""
+        if len(self.body) > BODY_BYTES_MAX:
+            raise MessageTooLarge("message body", len(self.body), BODY_BYTES_MAX)
+        if len(self.properties) > PROPERTIES_SENT_MAX:
+            raise MessageTooLarge("properties", len(self.properties), PROPERTIES_SENT_MAX)
+        if self.properties.startswith(_SEQUENCE_ENTRY) or b"\x02" + _SEQUENCE_ENTRY in self.properties:
+            raise MessageIllegal(f"property name {SEQUENCE!r} is reserved")
+
+    def record(self, own_properties: bytes, store_host_bytes: int) -> bytes:
+        """The record without what the broker assigns. `own_properties`: encoded, in front of the sender's. `store_host_bytes`:
+        8, or 20 for a broker with an IPv6 address. Raises MessageTooLarge, MessageIllegal."""
+        return encode_record(
+            topic=self.topic.encode(),
+            body=self.body,
+            properties=own_properties + self.properties,
+            flag=self.flag,
+            sys_flag=self.sys_flag,
+            born_timestamp_ms=self.born_at_ms,
+            born_host=self.born_host,
+            store_host=bytes(store_host_bytes),
+            reconsume_times=self.reconsume_times,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a message is. `queue_offset`: -1 while it waits, as a delayed or half message. `store_host`: 8 or 20 bytes.
+    `stored_at_ms`: 0 where the broker does not say. `deliver_at_ms`: of a delayed message, else -1."""
+
+    message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    physical_offset: int
+    store_host: bytes
+    stored_at_ms: int = 0
+    deliver_at_ms: int = NOWHERE
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's other id: the broker's address and the offset in its log."""
+        return offset_message_id(self.store_host, PhysicalOffset(self.physical_offset))
+
+    @property
+    def recall_handle(self) -> str:
+        """With it a delayed message is recalled; "" for another one."""
+        if self.deliver_at_ms == NOWHERE:
+            return ""
+        return RecallHandle(self.queue.topic, self.queue.broker_name, self.deliver_at_ms, self.message_id).encode()
+
+    @property
+    def transaction_id(self) -> str:
+        """The name of a half message's transaction, which any proxy understands."""
+        return TransactionId(self.queue.broker_name, self.queue.topic, self.physical_offset, self.message_id).encode()

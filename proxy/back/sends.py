@@ -1,0 +1,265 @@
+"""Sends of foreign clients: what goes to one place at one time travels in one request, and each sender gets its own answer.
+
+A *lane* is one place: any queue of a topic, a given queue, or that of a sharding key, for messages of one kind. What comes
+while nothing of a lane is under way is sent at once, with all that the event loop has ready; else after 1 ms, or when a
+request is full. A lane with one queue has one request under way, so that nothing overtakes a request that is tried again.
+
+Each request is numbered, as an idempotent producer's are: where its answer is lost, it is asked again of the same queue, and
+stored once. Of batch topics each request is one record, and is not numbered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from ...client.connection.connection import Connection
+from ...client.connection.retry import RetryPolicy
+from ...client.connection.waiting import Waits
+from ...client.sending.attempts import PlainAttempts, SendAttempts
+from ...client.sending.delayed_send import Answer, DelayedAnswer
+from ...client.sending.destinations import Destinations
+from ...client.sending.idempotent.queue_streams import QueueStreams
+from ...client.sending.latency_fault import LatencyFault
+from ...client.sending.outgoing import COMPRESS_OVER_BYTES, check_send_topic
+from ...client.sending.ready_batch import ReadyBatches
+from ...client.sending.send_context import SendContext
+from ...client.sending.send_future import record_begins, record_position
+from ...client.sending.target import OwnTarget, Target
+from ...client.sending.transactions.half_attempts import half_attempts
+from ...client.sending.waited_send import WaitedSends
+from ...model.clock import monotonic_ms
+from ...model.errors import BrokerBusy, MessageIllegal, MessageTooLarge, SystemFault, ZenitError
+from ...model.queue import MessageQueue
+from ...record.kernel import wrap_batch
+from .ready_message import ReadyMessage, SendKind, Stored
+
+GROUP: Final = "PROXY"
+"""The producer group of messages that are no half messages."""
+LINGER_S: Final = 0.001
+RECORDS_MAX: Final = 256
+BYTES_MAX: Final = 256 * 1024
+UNDER_WAY_MAX: Final = 4
+"""Requests of a lane of any queue."""
+MESSAGES_MAX: Final = 100_000
+RETRY_AFTER_MS: Final = 100
+PRODUCERS_MAX: Final = 1024
+
+_Key = tuple[str, SendKind, Target | None, str]
+
+
+class _Item:
+    """One sender's message. `deadline_ms`: monotonic."""
+
+    __slots__ = ("answered", "deadline_ms", "message", "size_bytes")
+
+    def __init__(self, message: ReadyMessage, deadline_ms: int, answered: asyncio.Future[Stored]) -> None:
+        self.message = message
+        self.deadline_ms = deadline_ms
+        self.answered = answered
+        self.size_bytes = message.size_bytes
+
+
+class _Lane:
+    __slots__ = ("is_timed", "key", "under_way", "waiting", "window")
+
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.waiting: deque[_Item] = deque()
+        self.under_way = 0
+        self.window = 1 if isinstance(key[2], OwnTarget) else UNDER_WAY_MAX
+        self.is_timed = False
+
+
+class _Batch:
+    """The records of one request. See WholeBatch."""
+
+    def __init__(
+        self, items: Sequence[_Item], own_properties: bytes, store_host_bytes: int, *, is_wrapped: bool
+    ) -> None:
+        """Raises MessageTooLarge, MessageIllegal."""
+        records = [item.message.record(own_properties, store_host_bytes) for item in items]
+        self.count = len(items)
+        self._sizes = [0 if is_wrapped else len(record) for record in records]
+        self._bytes = b"".join(records)
+        if is_wrapped:
+            self._bytes = wrap_batch(memoryview(self._bytes), len(self._bytes), COMPRESS_OVER_BYTES)
+
+    def payload(self) -> memoryview:
+        """The records."""
+        return memoryview(self._bytes)
+
+    def sizes(self) -> list[int]:
+        """0 for each message of a batch that is one record."""
+        return self._sizes
+
+
+class Sends:
+    """Of one process; on the event loop."""
+
+    def __init__(self, connection: Connection, waits: Waits, *, bytes_max: int) -> None:
+        """`bytes_max`: of messages that wait for their answers; what comes above that is refused."""
+        self._connection = connection
+        self._waits = waits
+        self._bytes_max = bytes_max
+        self._fault = LatencyFault(None)
+        self._destinations = Destinations(connection.routes, self._fault)
+        self._numbered: SendAttempts = QueueStreams()
+        self._halves: SendAttempts = half_attempts()
+        self._plain: SendAttempts = PlainAttempts()
+        self._producers: dict[tuple[SendAttempts, str], WaitedSends] = {}
+        self._lanes: dict[_Key, _Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.messages = 0
+        """That wait for their answers."""
+        self.bytes_in_flight = 0
+        self.requests = 0
+        """That were sent so far."""
+
+    async def send(self, message: ReadyMessage, target: Target | None = None, *, deadline_ms: int) -> Stored:
+        """Stores a message, in any writable queue or in that of a target. `deadline_ms`: monotonic, over all tries.
+
+        Raises BrokerBusy where too much is under way, TopicNotFound and what else a producer's send raises; OutcomeUnknown
+        where it may be stored.
+        """
+        message.check()
+        if self.bytes_in_flight + message.size_bytes > self._bytes_max or self.messages >= MESSAGES_MAX:
+            raise BrokerBusy(RETRY_AFTER_MS, f"this proxy has {self.bytes_in_flight} bytes of messages under way")
+        item = _Item(message, deadline_ms, asyncio.get_running_loop().create_future())
+        self.messages += 1
+        self.bytes_in_flight += item.size_bytes
+        try:
+            if self._connection.routes.cached(message.topic) is None:
+                timeout_ms = max(1, deadline_ms - monotonic_ms())
+                await self._connection.routes.served_route(
+                    check_send_topic(message.topic), self._waits, timeout_ms=timeout_ms
+                )
+            self._enter(item, target)
+            return await item.answered
+        finally:
+            self.messages -= 1
+            self.bytes_in_flight -= item.size_bytes
+
+    def _enter(self, item: _Item, target: Target | None) -> None:
+        message = item.message
+        key = message.topic, message.kind, target, message.producer_group if message.kind is SendKind.HALF else ""
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(key)
+        lane.waiting.append(item)
+        if len(lane.waiting) >= RECORDS_MAX:
+            self._pump(lane)
+        elif not lane.is_timed:
+            lane.is_timed = True
+            loop = item.answered.get_loop()
+            if lane.under_way:
+                loop.call_later(LINGER_S, self._on_timer, lane)
+            else:
+                loop.call_soon(self._on_timer, lane)
+
+    def _on_timer(self, lane: _Lane) -> None:
+        lane.is_timed = False
+        self._pump(lane)
+
+    def _pump(self, lane: _Lane) -> None:
+        """Sends what waits, as far as requests may be under way."""
+        while lane.waiting and lane.under_way < lane.window:
+            items, size_bytes = [lane.waiting.popleft()], 0
+            size_bytes = items[0].size_bytes
+            while lane.waiting and len(items) < RECORDS_MAX:
+                size_bytes += lane.waiting[0].size_bytes
+                if size_bytes > BYTES_MAX:
+                    break
+                items.append(lane.waiting.popleft())
+            lane.under_way += 1
+            task = asyncio.get_running_loop().create_task(self._run(lane, items), name="zenit-proxy-send")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if not lane.waiting and not lane.under_way and self._lanes.get(lane.key) is lane:
+            del self._lanes[lane.key]
+
+    async def _run(self, lane: _Lane, items: list[_Item]) -> None:
+        try:
+            await self._send(lane, items)
+        finally:
+            for item in items:
+                if not item.answered.done():
+                    item.answered.set_exception(SystemFault("a send was not answered"))
+            lane.under_way -= 1
+            self._pump(lane)
+
+    async def _send(self, lane: _Lane, items: list[_Item]) -> None:
+        topic, kind, target, group = lane.key
+        deadline_ms = max(item.deadline_ms for item in items)
+        total_ms = max(1, deadline_ms - monotonic_ms())
+        self.requests += 1
+        try:
+            route = self._connection.routes.cached(topic)
+            is_wrapped = route is not None and route.is_batched
+            attempts = self._halves if kind is SendKind.HALF else self._plain if is_wrapped else self._numbered
+            is_v6 = route is not None and any((broker.master_address or "").startswith("[") for broker in route.brokers)
+            batch = _Batch(items, attempts.own_properties, 20 if is_v6 else 8, is_wrapped=is_wrapped)
+            queue, answer = await self._producer(attempts, group or GROUP).send_batch(
+                topic, batch, target, total_ms, deadline_ms, delayed=kind is SendKind.DELAYED
+            )
+        except (MessageIllegal, MessageTooLarge) as error:
+            if len(items) == 1:
+                _fail(items, error)
+            for item in items if len(items) > 1 else ():  # all were refused for one
+                await self._send(lane, [item])
+        except ZenitError as error:
+            _fail(items, error)
+        else:
+            _answer(items, batch, queue, answer)
+
+    def _producer(self, attempts: SendAttempts, group: str) -> WaitedSends:
+        key = attempts, group
+        producer = self._producers.get(key)
+        if producer is None:
+            if len(self._producers) >= PRODUCERS_MAX:
+                self._producers.clear()
+            context = SendContext(
+                connection=self._connection,
+                waits=self._waits,
+                group=group,
+                destinations=self._destinations,
+                fault=self._fault,
+                retry=RetryPolicy(),
+                attempts=attempts,
+                compress_over=COMPRESS_OVER_BYTES,
+            )
+            batches = ReadyBatches(context.new_accumulator, keep=True)
+            producer = self._producers[key] = WaitedSends(context, batches)
+        return producer
+
+
+def _fail(items: Sequence[_Item], error: ZenitError) -> None:
+    for item in items:
+        if not item.answered.done():
+            item.answered.set_exception(
+                type(error)(*error.args)
+            )  # each its own: a raised error grows with each who raises it
+
+
+def _answer(items: Sequence[_Item], batch: _Batch, queue: MessageQueue, answer: Answer) -> None:
+    begins = record_begins(batch.sizes())
+    for index, item in enumerate(items):
+        if item.answered.done():
+            continue  # its client is gone
+        message_id = item.message.message_id
+        if isinstance(answer, DelayedAnswer):
+            place = answer.places[index]
+            stored = Stored(
+                message_id,
+                queue,
+                place.queue_offset,
+                place.physical_offset,
+                answer.store_host,
+                deliver_at_ms=place.deliver_at_ms,
+            )
+        else:
+            offset, at = answer.queue_offset + index, record_position(answer, begins, index)
+            stored = Stored(message_id, queue, offset, at, answer.store_host, answer.store_timestamp_ms)
+        item.answered.set_result(stored)
