@@ -99,11 +99,13 @@ def check_request(data: bytes, _: Random) -> None:
     """A request or its error as a value; what was decoded comes back when it is sent on."""
     assert peek_opaque(data) >= 0
     incoming = decode_request(data)
-    request, opaque, oneway, timeout_ms, cluster_id = incoming
+    request, opaque, oneway, timeout_ms, cluster_id, delegation = incoming
     if isinstance(request, Exception):
         encode_error(request, opaque)
         return
-    again = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id)
+    again = encode_request(
+        request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id, delegation=delegation
+    )
     assert decode_request(again) == incoming
 
 

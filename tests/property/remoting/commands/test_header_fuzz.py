@@ -42,10 +42,14 @@ requests = st.one_of([instances(cls) for cls in REQUESTS.values()])
 replies = st.one_of([instances(cls) for cls in {cls.reply for cls in REQUESTS.values()}])
 
 
-@given(requests, OPAQUE, st.integers(0, 1 << 31), st.booleans(), st.text(max_size=64))
-def test_a_request_comes_back(request: Request, opaque: int, timeout_ms: int, oneway: bool, cluster_id: str) -> None:
-    encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id)
-    assert decode_request(encoded) == (request, opaque, oneway, timeout_ms, cluster_id)
+@given(requests, OPAQUE, st.integers(0, 1 << 31), st.booleans(), st.text(max_size=64), st.text(max_size=128))
+def test_a_request_comes_back(
+    request: Request, opaque: int, timeout_ms: int, oneway: bool, cluster_id: str, delegation: str
+) -> None:
+    encoded = encode_request(
+        request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id, delegation=delegation
+    )
+    assert decode_request(encoded) == (request, opaque, oneway, timeout_ms, cluster_id, delegation)
     assert peek_opaque(encoded) == opaque
 
 
@@ -60,7 +64,7 @@ def test_sends_that_differ_in_opaque_and_cluster_alone_come_back(
 ) -> None:
     for opaque, cluster_id in sent:
         encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id)
-        assert decode_request(encoded) == (request, opaque, oneway, timeout_ms, cluster_id)
+        assert decode_request(encoded) == (request, opaque, oneway, timeout_ms, cluster_id, "")
 
 
 @given(replies, OPAQUE)

@@ -120,7 +120,7 @@ REPLIES: list[tuple[Reply | ZenitError, type[Reply], int, str]] = [
 @pytest.mark.parametrize(("request_", "opaque", "timeout_ms", "oneway", "golden"), REQUESTS)
 def test_requests_are_these_bytes(request_: Request, opaque: int, timeout_ms: int, oneway: bool, golden: str) -> None:
     assert encode_request(request_, opaque, timeout_ms=timeout_ms, oneway=oneway).hex() == golden
-    assert decode_request(bytes.fromhex(golden)) == (request_, opaque, oneway, timeout_ms, "")
+    assert decode_request(bytes.fromhex(golden)) == (request_, opaque, oneway, timeout_ms, "", "")
 
 
 def test_a_request_that_names_its_cluster_is_these_bytes() -> None:
@@ -128,7 +128,14 @@ def test_a_request_that_names_its_cluster_is_these_bytes() -> None:
     request_ = SendMessages("orders", 3, 1, "g")
     encoded = encode_request(request_, 7, timeout_ms=3000, cluster_id="9f1c2b3a4d5e6f70")
     assert encoded.hex() == golden
-    assert decode_request(encoded) == (request_, 7, False, 3000, "9f1c2b3a4d5e6f70")
+    assert decode_request(encoded) == (request_, 7, False, 3000, "9f1c2b3a4d5e6f70", "")
+
+
+def test_a_request_of_a_gateway_is_these_bytes() -> None:
+    golden = "9acd014003010700c094a66f72646572730301a167cd0bb8a0a8613a353a30306666"
+    request_ = SendMessages("orders", 3, 1, "g")
+    assert encode_request(request_, 7, timeout_ms=3000, delegation="a:5:00ff").hex() == golden
+    assert decode_request(bytes.fromhex(golden)) == (request_, 7, False, 3000, "", "a:5:00ff")
 
 
 @pytest.mark.parametrize(("reply", "reply_class", "opaque", "golden"), REPLIES)
