@@ -110,7 +110,8 @@ class SyncConnection:
             self.in_call = True
             try:
                 if not self._dealer.send(frame, payload):
-                    raise ConnectionLost(self._dealer.address)
+                    self._dealer.is_lost()  # reads why, if it has ended before this request
+                    raise self._dealer.loss()
                 answer = self._await(request, opaque, now_ms + timeout_ms, timeout_ms, pushed)
             finally:
                 self.in_call = False
