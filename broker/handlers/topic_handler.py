@@ -109,7 +109,7 @@ class TopicHandler:
         reply_json(self._loop, call, {"topic": topic, **progress, "queues": rows})
 
     def on_list(self, call: Call[GetTopics]) -> None:
-        """All topics and their settings."""
+        """All topics, or those of the prefix, and their settings."""
         is_seen = visible(call, Resource.TOPIC)
         topics = [
             {
@@ -123,7 +123,7 @@ class TopicHandler:
                 "system": is_system_topic(config.name),
             }
             for name, config in sorted(self._state.topic_table.configs.items())
-            if is_seen(name)
+            if name.startswith(call.request.prefix) and is_seen(name)
         ]
         reply_json(self._loop, call, {"topics": topics})
 

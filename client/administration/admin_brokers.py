@@ -20,7 +20,8 @@ from ...remoting.commands import (
     ScrubLog,
     WipeWritePermission,
 )
-from .admin_calls import AdminCalls, document_of
+from ..connection.documents import document_of
+from .admin_calls import AdminCalls
 from .admin_merge import Document
 
 SERVER_MS: Final = 1_500

@@ -6,22 +6,20 @@ raised only if none of them does.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ...model.clock import monotonic_ms
 from ...model.errors import (
     ClientClosed,
     InvalidParameter,
     NoRoute,
-    RemoteProtocolError,
     RequestTimeout,
     TopicNotFound,
     ZenitError,
 )
-from ...model.route import TopicRoute
+from ...model.route import MASTER_ID, TopicRoute
 from ...model.topics.light_queues import check_queue_topic
 from ...remoting.commands import (
     DeleteTopic,
@@ -32,6 +30,8 @@ from ...remoting.commands import (
 )
 from ..connection.argument_checks import milliseconds
 from ..connection.connection import Connection, client_repr, connect, release
+from ..connection.documents import document_of
+from ..connection.new_topics import is_made_by_brokers, masters_now, whole_route
 from ..connection.waiting import Waits
 from .admin_merge import Document
 
@@ -96,11 +96,9 @@ class AdminCalls(ABC):
 
     async def _masters(self, deadline_ms: int) -> dict[str, str]:
         """{broker name: address} of all masters. Raises NoRoute if there is none."""
-        brokers = (await self._cluster_document(deadline_ms))["brokers"]
-        masters = {broker["broker_name"]: broker["address"] for broker in brokers if broker["broker_id"] == 0}
-        if not masters:
-            raise NoRoute("*", "no broker leads at present (see zenit status)")
-        return masters
+        left_ms = max(1, deadline_ms - monotonic_ms())
+        masters = await masters_now(self._connection, self._waits, timeout_ms=left_ms)
+        return {master.broker_name: master.addresses[MASTER_ID] for master in masters}
 
     async def _chosen_masters(self, brokers: Iterable[str] | None, deadline_ms: int) -> dict[str, str]:
         masters = await self._masters(deadline_ms)
@@ -117,7 +115,9 @@ class AdminCalls(ABC):
 
     async def _fresh_route(self, topic: str, deadline_ms: int) -> TopicRoute:
         left_ms = max(1, deadline_ms - monotonic_ms())
-        return await self._connection.routes.refresh(check_queue_topic(topic), self._waits, timeout_ms=left_ms)
+        if is_made_by_brokers(check_queue_topic(topic)):
+            return await whole_route(self._connection, self._waits, topic, timeout_ms=left_ms)
+        return await self._connection.routes.refresh(topic, self._waits, timeout_ms=left_ms)
 
     async def _topic_names(self, deadline_ms: int) -> list[str]:
         """All topics that the name servers know."""
@@ -161,17 +161,6 @@ class AdminCalls(ABC):
     ) -> dict[str, Document]:
         answers = await self._ask_some(brokers, request, deadline_ms, missing)
         return {name: document_of(payload) for name, payload in answers.items()}
-
-
-def document_of(payload: bytes) -> Document:
-    """The JSON object of an answer. Raises RemoteProtocolError."""
-    try:
-        document: Any = json.loads(payload)
-    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
-        raise RemoteProtocolError("a document is not JSON") from error
-    if not isinstance(document, dict):
-        raise RemoteProtocolError("a document is not a JSON object")
-    return document
 
 
 def masters_of(route: TopicRoute) -> dict[str, str]:

@@ -20,7 +20,8 @@ from ...remoting.commands import (
     JsonReply,
     RequestFor,
 )
-from .admin_calls import AdminCalls, document_of
+from ..connection.documents import document_of
+from .admin_calls import AdminCalls
 from .admin_merge import Document
 
 ASK_MS: Final = 1500

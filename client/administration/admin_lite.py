@@ -8,7 +8,8 @@ from ...model.errors import GroupNotFound
 from ...model.names import check_group
 from ...model.topics.light_queues import LIGHT_PREFIX
 from ...remoting.commands import GetLightQueues, GetLiteGroup, GetLiteTopics
-from .admin_calls import AdminCalls, document_of, masters_of
+from ..connection.documents import document_of
+from .admin_calls import AdminCalls, masters_of
 from .admin_merge import Document
 
 PAGE: Final = 500

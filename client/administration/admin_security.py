@@ -26,7 +26,8 @@ from ...remoting.commands import (
     RequestFor,
     TakeSecurityRows,
 )
-from .admin_calls import AdminCalls, document_of
+from ..connection.documents import document_of
+from .admin_calls import AdminCalls
 
 _C = TypeVar("_C", bound=ChangedRowReply)
 

@@ -11,8 +11,9 @@ from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch
 from ...remoting.commands import DecideTransactions, GetTransactions, ViewMessage
 from ..connection.argument_checks import check_count
+from ..connection.documents import document_of
 from ..sending.transactions.transaction_receipt import receipts_of
-from .admin_calls import AdminCalls, document_of
+from .admin_calls import AdminCalls
 from .admin_merge import Document
 
 LISTED_AT_ONCE: Final = 200

@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from ...model.clock import ms_of_datetime
-from ...model.errors import CorruptRecordError, InvalidParameter, TopicNotFound
+from ...model.errors import CorruptRecordError, InvalidParameter, NoRoute, TopicNotFound
 from ...model.get_status import GetStatus
-from ...model.names import check_group
+from ...model.names import DEAD_LETTER_PREFIX, check_group
 from ...model.properties import DEAD_LETTER_REASON
 from ...model.queue import MessageQueue
 from ...model.redelivery import dead_letter_group, dead_letter_origin, dead_letter_topic
+from ...model.route import TopicRoute
 from ...record.kernel import MessageBatch, StoredMessage, decode_batch
 from ...remoting.commands import (
     ConsumerOffsetReply,
@@ -32,6 +33,7 @@ from ...remoting.commands import (
     SearchOffset,
 )
 from ..connection.connection import Connection
+from ..connection.new_topics import new_topics, whole_route
 from ..connection.waiting import Waits
 from .redrive_plan import REDRIVER, QueueState
 
@@ -73,10 +75,13 @@ class DeadLetters:
         self._connection = connection
         self._waits = waits
         self._timeout_ms = timeout_ms
+        self._routes: dict[str, TopicRoute] = {}  # as they were first asked for, with what no name server told yet
 
     async def groups(self) -> list[str]:
         """The groups that have a dead letter topic, sorted."""
-        topics = await self._connection.servers.topics(self._waits, timeout_ms=self._timeout_ms)
+        connection, waits = self._connection, self._waits
+        topics = set(await connection.servers.topics(waits, timeout_ms=self._timeout_ms))
+        topics |= await new_topics(connection, waits, DEAD_LETTER_PREFIX, timeout_ms=self._timeout_ms)
         return sorted(group for topic in topics if (group := dead_letter_group(topic)) is not None)
 
     async def summary(self, group: str) -> Document:
@@ -120,9 +125,10 @@ class DeadLetters:
         """
         topic = dead_letter_topic(check_group(group))
         try:
-            route = await self._connection.routes.refresh(topic, self._waits, timeout_ms=self._timeout_ms)
+            route = await whole_route(self._connection, self._waits, topic, timeout_ms=self._timeout_ms)
         except TopicNotFound:
             return []
+        self._routes[topic] = route
         return [
             QueueState(
                 queue,
@@ -169,8 +175,12 @@ class DeadLetters:
         return reply, letters if pull.is_doubted or letters.first_damaged() < 0 else None
 
     async def ask(self, queue: MessageQueue, request: RequestFor[_Reply]) -> tuple[_Reply, bytes]:
-        """Asks the queue's master."""
-        address = self._connection.routes.address_of(queue.topic, queue.broker_name)
+        """Asks the queue's master. Raises NoRoute."""
+        routes = (self._connection.routes.cached(queue.topic), self._routes.get(queue.topic))
+        addresses = [route.address_of(queue.broker_name) for route in routes if route is not None]
+        address = next((address for address in addresses if address is not None), None)
+        if address is None:
+            raise NoRoute(queue.topic, f"{queue.broker_name} has no master now")
         return await self._waits.call(address, request, timeout_ms=self._timeout_ms)
 
     async def _read_one(self, queue: MessageQueue, offset: int) -> StoredMessage | None:

@@ -34,7 +34,12 @@ class DeleteTopic(RequestFor[Done]):
 @request(21, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(listed(Resource.TOPIC),))
 @dataclass(frozen=True, slots=True)
 class GetTopics(RequestFor[JsonReply]):
-    """GET_ALL_TOPIC_CONFIG: {"topics": [{name, read_queues, write_queues, permission, order, attributes, system}]}."""
+    """GET_ALL_TOPIC_CONFIG: {"topics": [{name, read_queues, write_queues, permission, order, attributes, system}]}.
+
+    `prefix`: only those whose names begin so.
+    """
+
+    prefix: str = ""
 
 
 @request(202, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.GET),))

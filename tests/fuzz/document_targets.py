@@ -27,8 +27,8 @@ from zenitmq.broker.state.retry_policy import parse_backoff
 from zenitmq.broker.state.state_log import FILE_NAMES, StateLog
 from zenitmq.broker.state.topic_table import TopicTable
 from zenitmq.broker.waiting.copies import real_queue
-from zenitmq.client.administration.admin_calls import document_of
 from zenitmq.client.administration.message_query import Criteria, PageMerge
+from zenitmq.client.connection.documents import document_of
 from zenitmq.client.consuming.push.broadcast_offsets import _parsed
 from zenitmq.client.tracing.otel.traceparent import (
     LINKS_MAX,

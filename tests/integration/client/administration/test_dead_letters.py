@@ -9,9 +9,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from zenitmq import FIRST, Admin, InvalidParameter, PullConsumer, StoredMessage, aio
+from zenitmq import (
+    FIRST,
+    Admin,
+    InvalidParameter,
+    Message,
+    Producer,
+    PullConsumer,
+    SimpleConsumer,
+    StoredMessage,
+    TopicNotFound,
+    aio,
+)
+from zenitmq.broker.registration import TopicChanges
 from zenitmq.client.administration.letter_selection import LetterSelection
 from zenitmq.model.clock import monotonic_ms
+from zenitmq.model.errors import UnknownRequest
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.redelivery import Origin, dead_letter_properties
 from zenitmq.record.kernel import encode_record
@@ -68,6 +81,39 @@ def test_letters_are_listed_and_read(admin: Admin, bury: Bury) -> None:
     assert (newest[0].origin_topic, newest[0].origin_message_id, newest[0].reason) == (TOPIC, "ID0", "ValueError: no")
     with pytest.raises(InvalidParameter):
         admin.dead_letters("g", 0)
+
+
+def test_a_letter_is_found_before_a_name_server_knows_its_topic(
+    admin: Admin, namesrv: str, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker makes the topic with the first letter, and tells the name servers later: its master is asked."""
+    with SimpleConsumer("g", namesrv=namesrv) as consumer:
+        consumer.subscribe(TOPIC)
+        producer.send(Message(TOPIC, b"0"))
+        (message,) = consumer.receive(wait=10)
+        assert admin.dead_letters("g") == []
+        monkeypatch.setattr(TopicChanges, "on_changed", lambda _changes, _topic: None)  # nobody is told
+        consumer.dead_letter(message, reason="no")
+    assert LETTERS not in admin.topics()
+    assert [letter.message.body for letter in admin.dead_letters("g")] == [b"0"]
+    assert [(row["group"], row["letters"]) for row in admin.dead_letter_groups()] == [("g", 1)]
+    assert [row["max_offset"] for row in admin.describe_topic(LETTERS)["queues"]] == [1]
+    assert [found.body for found in admin.query(LETTERS).messages] == [b"0"]
+    assert admin.redrive_dead_letters("g")["redriven"] == 1
+    assert [found.body for found in messages(namesrv, admin)] == [b"0", b"0"]
+    with pytest.raises(TopicNotFound):
+        admin.describe_topic("%DLQ%nobody")
+
+
+def test_a_broker_that_does_not_tell_keeps_no_known_letters_back(namesrv: str, new_broker: Callable) -> None:
+    """Its answer is missed only where no name server knows of any letters: then nobody says that there are none."""
+    new_broker("broker-a", **{LETTERS: 1})
+    new_broker("broker-b")  # answers with an error what it does not know
+    with Admin(namesrv) as admin:
+        assert [(row["group"], row["letters"]) for row in admin.dead_letter_groups()] == [("g", 0)]
+        assert admin.dead_letters("g") == []
+        with pytest.raises(UnknownRequest):
+            admin.dead_letters("others")
 
 
 def test_letters_of_one_millisecond_are_listed_newest_first_too(admin: Admin, bury: Bury) -> None:

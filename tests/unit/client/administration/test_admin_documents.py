@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.client.administration.admin_calls import document_of
 from zenitmq.client.administration.pipeline_calls import _document
+from zenitmq.client.connection.documents import document_of
 from zenitmq.model.errors import RemoteProtocolError
 
 

@@ -46,7 +46,7 @@ REQUESTS: list[tuple[Request, int, int, bool, str]] = [
             "a439663163914d00c3a0cd1388"
         ),
     ),
-    (GetTopics(), 2, 1000, False, "981503010200c090cd03e8"),
+    (GetTopics("%DLQ%"), 2, 1000, False, "981503010200c091a525444c5125cd03e8"),
     (SearchOffset("t", 0, 1_700_000_000_000, True), 3, 1000, False, "981d03010300c094a17400cf0000018bcfe56800c3cd03e8"),
     (GetBeginning("id-1", 4, "s1", "m1"), 5, 1000, False, "98cd232e03010500c094a469642d3104a27331a26d31cd03e8"),
     (

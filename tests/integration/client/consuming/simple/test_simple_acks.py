@@ -165,7 +165,6 @@ def test_a_message_is_put_aside(admin: Admin, consumer: SimpleConsumer, producer
         consumer.dead_letter(message, reason="x" * 1025)
     with pytest.raises(InvalidParameter, match="UTF-8"):
         consumer.dead_letter(message, reason="\ud800")
-    wait_until(lambda: len(list(admin.dead_letters("g"))) == 1)  # its topic is new: routes name it soon
     (letter,) = admin.dead_letters("g")
     assert (letter.message.body, letter.reason) == (message.body, "not a number")
     assert consumer.receive(wait=2.5) == []
