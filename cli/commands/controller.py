@@ -8,11 +8,12 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ...model.clock import monotonic_ms, sleep_ms
 from ...model.config import describe_config
 from ...model.errors import ConnectionLost, InvalidParameter, RequestTimeout, UnknownRequest
 from ...model.groups.group import AckMode, FlushMode
@@ -33,7 +34,9 @@ from ..roles import load_role, measured, reread_on_hangup, rereader, stop_on_sig
 from ..watch import watched
 
 if TYPE_CHECKING:
+    from ...client.administration.replica_reach import ReplicaReach
     from ...client.connection.controller_calls import ControllerCalls
+    from ...model.groups.group import GroupNode
     from ...remoting.client import RemotingClient
 
 TIMEOUT_MS: Final = 10_000
@@ -301,25 +304,23 @@ def restore(
 def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, accept_loss: bool) -> None:
     """Stops an operator who may not know that another log has more, or may have; else shows how far the logs reach.
 
+    Right after a start or a restore, replicas are still registering: unless a loss is accepted, it looks again for HEARD_MS.
     Raises InvalidParameter.
     """
-    from ...client.administration.replica_reach import ask_reaches, not_compared
-    from ...client.connection.cluster import recorded_replicas
+    from ...client.connection.controller_calls import HEARD_MS, PAUSE_MS
 
-    state = calls.state(group, timeout_ms=TIMEOUT_MS)
-    if state.lost is not None or state.known is None:
-        return  # the controller reports the problem
-    node = state.known.node
-    if replica in {*node.in_sync, *node.eligible}:
+    look_until_ms = monotonic_ms() + (0 if accept_loss else HEARD_MS)
+    while (compared := _compare(calls, group, replica)) is not None:
+        if not compared.missing or monotonic_ms() + PAUSE_MS >= look_until_ms:
+            break
+        sleep_ms(PAUSE_MS)
+    if compared is None:
         return
-    reaches = ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
+    node, reaches, missing = compared.node, compared.reaches, compared.missing
     if not reaches and replica is None:
         raise InvalidParameter(
             "replica", "", f"the name of a replica; none answers yet (see zenit controller status {group})"
         )
-    missing = ""
-    if not (node.in_sync or node.eligible):
-        missing = not_compared(node, reaches, recorded_replicas(os.path.expanduser("~"), calls.addresses, group))
     if missing and not accept_loss:
         raise InvalidParameter(
             "replica",
@@ -338,6 +339,32 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
             "replica", replica, f"{best.name}, which has bytes {begin} to {end} that {replica} lacks (--accept-loss)"
         )
     note_reaches(node, reaches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A group's logs. `missing`: a sign that one that did not answer may have more, "" if there is none (`not_compared`)."""
+
+    node: GroupNode
+    reaches: dict[str, ReplicaReach]
+    missing: str
+
+
+def _compare(calls: ControllerCalls, group: str, replica: str | None) -> _Compared | None:
+    """None where nothing is to be compared: the replica has all messages, or the controller will report a problem."""
+    from ...client.administration.replica_reach import ask_reaches, not_compared
+    from ...client.connection.cluster import recorded_replicas
+
+    state = calls.state(group, timeout_ms=TIMEOUT_MS)
+    if state.lost is not None or state.known is None:
+        return None
+    node, missing = state.known.node, ""
+    if replica in {*node.in_sync, *node.eligible}:
+        return None
+    reaches = ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
+    if not (node.in_sync or node.eligible):
+        missing = not_compared(node, reaches, recorded_replicas(os.path.expanduser("~"), calls.addresses, group))
+    return _Compared(node, reaches, missing)
 
 
 @contextmanager

@@ -111,6 +111,7 @@ class ControllerCalls:
     def elect(self, broker_name: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
         """Makes `candidate` ("" = the best) master; returns the group after that. Raises what the controller answers.
 
+        Requested again if the group has changed meanwhile, as it does while replicas register.
         In a group that was just restored a forced election is requested again once the dead time is over, and while the replica
         has not registered again.
         """
@@ -126,6 +127,10 @@ class ControllerCalls:
                 if error.master or monotonic_ms() + error.wait_ms >= deadline_ms:
                     raise
                 sleep_ms(error.wait_ms)
+            except StaleGroupVersion:
+                if monotonic_ms() + PAUSE_MS >= deadline_ms:
+                    raise
+                sleep_ms(PAUSE_MS)
             except (ReplicaNotAlive, UnknownReplica):
                 if not force or monotonic_ms() + PAUSE_MS >= heard_by_ms:
                     raise

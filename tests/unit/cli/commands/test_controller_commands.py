@@ -15,7 +15,7 @@ from zenitmq.cli.commands.controller import check_promotion, elect, remove
 from zenitmq.cli.main import application
 from zenitmq.client.administration.replica_reach import ReplicaReach, not_compared
 from zenitmq.client.connection.cluster import recorded_controllers
-from zenitmq.client.connection.controller_calls import GroupState
+from zenitmq.client.connection.controller_calls import HEARD_MS, PAUSE_MS, GroupState
 from zenitmq.model.errors import InvalidParameter
 from zenitmq.model.groups.group import GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
 from zenitmq.model.groups.log_reach import LogReach
@@ -46,6 +46,15 @@ def test_an_epoch_that_no_group_has_is_a_wrong_command_line(epoch: str) -> None:
     assert (result.exit_code, "--epoch" in result.output) == (2, True)
 
 
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The pauses so far, in ms, which take no time."""
+    pauses: list[int] = []
+    monkeypatch.setattr("zenitmq.cli.commands.controller.sleep_ms", pauses.append)
+    monkeypatch.setattr("zenitmq.cli.commands.controller.monotonic_ms", lambda: sum(pauses))
+    return pauses
+
+
 @pytest.mark.parametrize("runs", [False, True])
 def test_who_removes_a_replica_that_runs_is_told_that_it_comes_back(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], runs: bool
@@ -74,9 +83,12 @@ def test_who_removes_a_replica_that_runs_is_told_that_it_comes_back(
     assert ("registers again" in told.err) is runs
 
 
-def test_who_forces_an_election_names_a_replica_also_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_forces_an_election_names_a_replica_also_while_none_answers(
+    monkeypatch: pytest.MonkeyPatch, slept: list[int]
+) -> None:
     class Calls:
         remoting = None
+        addresses = ()
 
         def state(self, _group: str, *, timeout_ms: int) -> GroupState:
             return GroupState(KnownGroup(GroupNode(broker_name="g", epoch=4), timeout_ms), None)
@@ -84,6 +96,7 @@ def test_who_forces_an_election_names_a_replica_also_while_none_answers(monkeypa
     monkeypatch.setattr("zenitmq.cli.commands.controller.leading", lambda *_: nullcontext(Calls()))
     with pytest.raises(InvalidParameter, match="none answers yet"):
         elect("g", force=True)
+    assert slept
 
 
 @pytest.mark.parametrize(
@@ -104,6 +117,7 @@ def test_after_a_restore_a_master_is_forced_once_all_logs_are_compared(
     newest: int,
     refused: str,
     accept_loss: bool,
+    slept: list[int],
 ) -> None:
     """ZooKeeper has forgotten who had all messages, and may have forgotten who there is."""
     brokers = [{"role": "broker", "name": name, "group": "g", "address": "h:1"} for name in "abc"]
@@ -133,8 +147,45 @@ def test_after_a_restore_a_master_is_forced_once_all_logs_are_compared(
     if refused and not accept_loss:
         with pytest.raises(InvalidParameter, match=f"{refused}.*--accept-loss"):
             elect("g", "b", force=True)
+        assert HEARD_MS - PAUSE_MS <= sum(slept) < HEARD_MS
     else:
         elect("g", "b", force=True, accept_loss=accept_loss)
+        assert not slept
+
+
+@pytest.mark.parametrize("name", [None, "b"])
+def test_replicas_that_register_after_a_restore_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, slept: list[int], name: str | None
+) -> None:
+    """One after the other, while an operator's script elects at once; without a name it hears which log is the best."""
+    both = tuple(Replica(one, "host:1", "", Incarnation(one, 1)) for one in "ab")
+
+    class Calls:
+        remoting = None
+        addresses = ()
+
+        def state(self, _group: str, *, timeout_ms: int) -> GroupState:
+            node = GroupNode(
+                broker_name="g", epoch=5, replicas=both[: len(slept)], settings=GroupSettings(min_in_sync=2)
+            )
+            return GroupState(KnownGroup(node, timeout_ms), None)
+
+        def elect(self, _group: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
+            return KnownGroup(GroupNode(broker_name="g", epoch=6, master=candidate, replicas=both), timeout_ms + force)
+
+    def reaches(_remoting: object, node: GroupNode, *, timeout_ms: int) -> dict[str, ReplicaReach]:
+        ends = {"a": timeout_ms - 1, "b": timeout_ms}
+        logs = [
+            LogReach(name=one.name, newest_epoch=4, newest_begin=0, end=ends[one.name], confirm=9)
+            for one in node.replicas
+        ]
+        return {log.name: ReplicaReach("slave", "", None, log) for log in logs}
+
+    monkeypatch.setattr("zenitmq.cli.commands.controller.leading", lambda *_: nullcontext(Calls()))
+    monkeypatch.setattr("zenitmq.client.administration.replica_reach.ask_reaches", reaches)
+    with nullcontext() if name else pytest.raises(InvalidParameter, match="a name; b has most"):
+        elect("g", name, force=True)
+    assert slept == [PAUSE_MS] * 2
 
 
 def test_fewer_than_the_minimum_are_not_all() -> None:

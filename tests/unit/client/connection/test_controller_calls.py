@@ -140,7 +140,9 @@ def test_changes_name_the_version_that_was_read_and_none_where_the_group_is_lost
     ]
 
 
-def test_settings_are_asked_for_again_where_the_group_changed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_and_an_election_are_asked_for_again_where_the_group_changed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """But no other change is."""
     stale = 3
 
@@ -154,6 +156,9 @@ def test_settings_are_asked_for_again_where_the_group_changed_meanwhile(monkeypa
     remoting = FakeRemoting(monkeypatch, b=answers)
     calls(remoting, "b:1").change_settings(GROUP, (("min_in_sync", "1"),), timeout_ms=1000)
     assert remoting.asked == [("b:1", GetGroup), ("b:1", ChangeGroup)] * 3
+    stale, remoting.asked = 3, []
+    assert calls(remoting, "b:1").elect(GROUP, "c", force=True, timeout_ms=1000).version == 8
+    assert remoting.asked == [("b:1", GetGroup), ("b:1", ElectMaster)] * 3
     stale = 100
     with pytest.raises(StaleGroupVersion):
         calls(remoting, "b:1").change_settings(GROUP, (("min_in_sync", "1"),), timeout_ms=1000)
