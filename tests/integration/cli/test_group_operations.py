@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
+from client_kit import zookeeper_of
 
 from zenitmq import Message, Producer
 from zenitmq.model.clock import monotonic_ms, sleep_ms
@@ -150,7 +150,7 @@ def test_a_group_that_zookeeper_set_back_is_restored(cluster: LocalCluster) -> N
     cluster.wait_healthy()
     epoch, master = cluster.group()["epoch"], cluster.master
     written = {replica["written_offset"] for replica in cluster.group()["replicas"]}
-    zookeeper = KazooClient(cluster.process("zookeeper").address)
+    zookeeper = zookeeper_of(cluster)
     zookeeper.start(timeout=10)
     try:
         path = f"/zenit/zenit/groups/{GROUP}"
