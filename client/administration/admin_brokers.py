@@ -37,10 +37,11 @@ class BrokerAdmin(AdminCalls):
         return await self._cluster_document(self._deadline(timeout))
 
     async def _broker_statistics(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
-        """Counters, positions and memory of a master, given by name or address; None = the only one.
+        """Counters, positions and memory of a broker: of the master of a broker name, or of whoever has an address, a slave
+        too; None = the only master.
 
-        docs/operate.md explains them ("What to watch"). Raises InvalidParameter if no master has that name, or if None is
-        ambiguous, and NoRoute if there is no master.
+        docs/operate.md explains them ("What to watch"). Raises InvalidParameter if no broker has that name or address, or if
+        None is ambiguous, and NoRoute if there is no master.
         """
         return await self._broker_document(broker, GetBrokerStatistics(), timeout)
 
@@ -129,12 +130,21 @@ class BrokerAdmin(AdminCalls):
         counts = [(await self._call(address, request, deadline_ms))[0] for address in self._connection.addresses]
         return max(reply.count for reply in counts)
 
+    async def _registered_address(self, address: str, deadline_ms: int) -> str:
+        """Itself, of any replica. Raises InvalidParameter."""
+        known = sorted(one["address"] for one in (await self._cluster_document(deadline_ms))["brokers"])
+        if address not in known:
+            raise InvalidParameter("broker", address, f"a broker's name, or one of {', '.join(known)}")
+        return address
+
     async def _broker_document(self, broker: str | None, request: RequestFor[Reply], timeout: float | None) -> Document:
         deadline_ms = self._deadline(timeout)
         if broker is None:
             chosen = await self._masters(deadline_ms)
             if len(chosen) != 1:
                 raise InvalidParameter("broker", "", f"one of {', '.join(sorted(chosen))}")
+        elif ":" in broker:
+            chosen = {broker: await self._registered_address(broker, deadline_ms)}
         else:
             chosen = await self._chosen_masters([broker], deadline_ms)
         return next(iter((await self._documents(chosen, request, deadline_ms)).values()))

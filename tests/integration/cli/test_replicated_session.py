@@ -110,6 +110,8 @@ def test_a_cluster_of_three_lives_on_without_its_master(session: Session) -> Non
         ("slave", 0),
         ("slave", 0),
     ]
+    ports = {session.json("broker", "config", broker["address"])["port"] for broker in shown}  # of slaves too
+    assert ports == {int(broker["address"].rpartition(":")[2]) for broker in shown}
     for arguments in ("status nix", "elect nix", "settings nix", "remove nix x", "remove broker-a nix"):
         said = session.run("controller", *arguments.split(), status=1)
         assert (said.count(b"\n"), b"'nix'" in said, b"(" in said) == (1, True, True), said  # with what to look at
