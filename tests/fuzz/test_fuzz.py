@@ -24,6 +24,7 @@ NAMES = """stamp scan sequences lights batches decode select search stranger is-
     group-node group-seen cluster-file event-line traceparent audit-entry security-rows trusted-file rocketmq-acl
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
     backup-manifest backup-point waiting-records checkpoint checksum-log
+    classic-frame classic-fields classic-bodies classic-batch classic-records
     query-cursor queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()
 
 

@@ -1,0 +1,168 @@
+"""Messages of the classic protocol: batches that clients send, and records as they can read them. Pure.
+
+A batch is one message after the other:
+
+    size 4 | magic 4 (0) | body CRC 4 (0) | flag 4 | body length 4 | body | properties length 2 | properties
+
+A record goes out as it is in the log, but for its store host, which clients use as an address: there is the proxy's. Where a
+client cannot read how a body is packed, or a record of the second version (topics longer than 127 bytes), it is written anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from ...model.errors import MessageIllegal, RemoteProtocolError
+from ...model.ids import HostAddress
+from ...model.plain_dataclass import dataclass
+from ...model.properties import (
+    DELAY_LEVEL,
+    ENTRY_SEPARATOR,
+    RETRY_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SECONDS,
+    TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED,
+)
+from ...record.codes import BORN_HOST_V6, INNER_FIXED_BYTES, MAGIC_V2, STORE_HOST_V6, SYS_FLAG_AT, TOPIC_V1_MAX
+from ...record.kernel import StoredMessage, decode_batch, encode_record
+from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_MASK, COMPRESSION_ZSTD
+from .codes import READS_LONG_TOPICS, READS_LZ4
+
+BATCH_MAX: Final = 4096
+_INNER: Final = struct.Struct(">iiiii")
+_SHORT: Final = struct.Struct(">H")
+_HOST_AT: Final = 64
+_MORE_V6: Final = 12
+_V4_BYTES: Final = 8
+_DELAYS: Final = (DELAY_LEVEL, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SECONDS)
+_HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedMessage:
+    """One message of a batch. `properties`: encoded."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableRecords:
+    """What a client can read. `is_lz4`: LZ4 and Zstandard; `is_long`: topics longer than 127 bytes."""
+
+    is_lz4: bool
+    is_long: bool
+
+
+def readable(language: str, version: int) -> ReadableRecords:
+    """What a client of that language and release can read."""
+    is_java = language == "JAVA"
+    return ReadableRecords(is_java and version >= READS_LZ4, is_java and version >= READS_LONG_TOPICS)
+
+
+def read_batch(body: bytes) -> list[BatchedMessage]:
+    """The messages of a batch. Raises MessageIllegal."""
+    messages: list[BatchedMessage] = []
+    at, end = 0, len(body)
+    while at < end:
+        if end - at < INNER_FIXED_BYTES:
+            raise MessageIllegal(f"a batch ends within the message at byte {at}")
+        size, _, _, flag, length = _INNER.unpack_from(body, at)
+        if not INNER_FIXED_BYTES <= size <= end - at or not 0 <= length <= size - INNER_FIXED_BYTES:
+            raise MessageIllegal(f"a batch's message at byte {at} has the size {size} and a body of {length} bytes")
+        text_at = at + _INNER.size + length
+        (text_bytes,) = _SHORT.unpack_from(body, text_at)
+        if size != INNER_FIXED_BYTES + length + text_bytes:
+            raise MessageIllegal(f"a batch's message at byte {at} has {text_bytes} bytes of properties in {size}")
+        if len(messages) == BATCH_MAX:
+            raise MessageIllegal(f"a batch of more than {BATCH_MAX} messages")
+        properties = body[text_at + _SHORT.size : at + size]
+        messages.append(BatchedMessage(flag, body[at + _INNER.size : text_at], whole_properties(properties)))
+        at += size
+    if not messages:
+        raise MessageIllegal("a batch without messages")
+    return messages
+
+
+def whole_properties(encoded: bytes) -> bytes:
+    """Properties as records have them: clients leave the last separator out."""
+    separator = ENTRY_SEPARATOR.encode()
+    return encoded if not encoded or encoded.endswith(separator) else encoded + separator
+
+
+def is_delayed(properties: dict[str, str]) -> bool:
+    """Whether a message is to be delivered later."""
+    level = properties.get(DELAY_LEVEL, "0")
+    return any(name in properties for name in _DELAYS[1:]) or (level.isascii() and level.isdecimal() and int(level) > 0)
+
+
+def is_half(properties: dict[str, str]) -> bool:
+    """Whether a message is the first half of a transaction."""
+    return properties.get(TRANSACTION_PREPARED, "").lower() == "true"
+
+
+def readable_records(payload: bytes, host: HostAddress, can: ReadableRecords) -> bytes:
+    """The records of a pull, as a client can read them, with `host` as their store host. Raises RemoteProtocolError,
+    CorruptRecordError."""
+    batch = decode_batch(payload)
+    data = batch.data
+    address = host.encode()
+    patched = bytearray(data)
+    parts: list[bytes | bytearray] = []
+    kept = begin = 0
+    for at, message in zip(batch.positions, batch, strict=True):
+        flags = int.from_bytes(data[at + SYS_FLAG_AT : at + SYS_FLAG_AT + 4], "big")
+        if _is_plain(message, flags, can) and bool(flags & STORE_HOST_V6) == (len(address) != _V4_BYTES):
+            host_at = at + _HOST_AT + (_MORE_V6 if flags & BORN_HOST_V6 else 0)
+            patched[host_at : host_at + len(address)] = address
+            continue
+        parts += [patched[begin:at], rewritten(message, address, can)]
+        begin = at + message.size_bytes
+        kept += 1
+    if not kept:
+        return bytes(patched)
+    parts.append(patched[begin:])
+    return b"".join(parts)
+
+
+def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords) -> bytes:
+    """A record written anew. `host`: 8 or 20 bytes. Raises RemoteProtocolError, CorruptRecordError."""
+    flags = message.sys_flag & 0xFFFFFFFF
+    body = message.body_as_stored
+    if not _reads_body(flags, can):
+        body, flags = message.body, flags & ~(COMPRESSED | COMPRESSION_MASK)
+    topic = message.queue.topic
+    if len(topic.encode()) > TOPIC_V1_MAX and not can.is_long:
+        topic = message.properties.get(RETRY_TOPIC, "")
+        if not topic or len(topic.encode()) > TOPIC_V1_MAX:
+            raise RemoteProtocolError(f"this client reads no topics longer than {TOPIC_V1_MAX} bytes")
+    return encode_record(
+        topic=topic.encode(),
+        body=body,
+        properties=message.properties_as_stored,
+        queue_id=message.queue_id,
+        flag=message.flag,
+        queue_offset=message.queue_offset,
+        physical_offset=message.physical_offset,
+        sys_flag=flags & ~_HOST_BITS,
+        born_timestamp_ms=message.born_at_ms,
+        born_host=message.born_host,
+        store_timestamp_ms=message.stored_at_ms,
+        store_host=host,
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+    )
+
+
+def _is_plain(message: StoredMessage, flags: int, can: ReadableRecords) -> bool:
+    """Whether the client can read the record as it is."""
+    return _reads_body(flags, can) and (can.is_long or message.magic != MAGIC_V2)
+
+
+def _reads_body(flags: int, can: ReadableRecords) -> bool:
+    if not flags & COMPRESSED or can.is_lz4:
+        return True
+    return flags & COMPRESSION_MASK not in (COMPRESSION_LZ4, COMPRESSION_ZSTD)

@@ -1,0 +1,165 @@
+"""What clients of the classic protocol send: frames in both forms, fields, JSON bodies, batches; and records for them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from random import Random
+
+from zenitmq.model.errors import (
+    CorruptRecordError,
+    InvalidParameter,
+    MessageIllegal,
+    MessageTooLarge,
+    RemoteProtocolError,
+)
+from zenitmq.model.ids import HostAddress
+from zenitmq.model.properties import decode_properties
+from zenitmq.proxy.classic import bodies
+from zenitmq.proxy.classic.fields import ROWS, FieldKind, read_fields
+from zenitmq.proxy.classic.frames import ClassicFrame, decode_frame, encode_frame, frame_bytes
+from zenitmq.proxy.classic.records import ReadableRecords, read_batch, readable_records
+from zenitmq.record.compression import compress_lz4
+from zenitmq.record.kernel import decode_batch, encode_record
+
+from .mutation import document_bytes, mutated, mutated_document
+from .target import Target
+
+_TEXTS = ("", "a", "0", "-1", "true", "%RETRY%g", "x" * 300, "é\U0001f600", "TAGS\x01a\x02", str(1 << 62))
+_SUBSCRIPTION = {"topic": "trades", "subString": "a || b", "expressionType": "TAG", "tagsSet": ["a"], "codeSet": [97]}
+_DOCUMENTS = (
+    {
+        "clientID": "c",
+        "producerDataSet": [{"groupName": "p"}],
+        "consumerDataSet": [
+            {"groupName": "g", "messageModel": "CLUSTERING", "subscriptionDataSet": [_SUBSCRIPTION], "unitMode": None}
+        ],
+        "heartbeatFingerprint": 5,
+    },
+    {"consumerGroup": "g", "clientId": "c", "mqSet": [{"topic": "t", "brokerName": "b", "queueId": 1}]},
+    {
+        "brokerName": "b",
+        "acks": [{"c": "g", "t": "t", "r": "0", "so": 5, "q": 1, "rq": 0, "pt": 1, "it": 2, "b": "CQI="}],
+    },
+    {"topic": "t", "consumerGroup": "g", "clientId": "c", "strategyName": "AVG", "messageModel": "CLUSTERING"},
+    {"clientId": "c", "group": "g", "subscriptionData": _SUBSCRIPTION},
+    {"groupName": "g", "retryMaxTimes": 3, "groupRetryPolicy": {"type": "CUSTOMIZED"}},
+)
+_READERS = (
+    bodies.read_heartbeat,
+    bodies.read_lock,
+    bodies.read_batch_ack,
+    bodies.read_assignment_question,
+    bodies.read_client_check,
+    bodies.read_group_settings,
+)
+
+
+def _frame(draw: Random) -> bytes:
+    fields = {draw.choice(("a", "b", "topic", "queueId", "é")): draw.choice(_TEXTS) for _ in range(draw.randrange(5))}
+    frame = ClassicFrame(
+        draw.choice((10, 11, 34, 200050)), draw.randrange(99), draw.randrange(4), draw.choice(_TEXTS), fields, b"body"
+    )
+    frame.is_json = draw.randrange(2) == 0
+    data = bytearray(encode_frame(frame))
+    return bytes(mutated(data, draw, ((0, 4), (4, 4), (8, 2), (21, 4), (25, 4))))
+
+
+def check_frame(data: bytes, _: Random) -> None:
+    """A frame that is taken is one that can be sent on, and means the same then."""
+    frame = decode_frame(data)
+    assert frame_bytes(data) == len(data)
+    assert decode_frame(encode_frame(frame)) == frame
+
+
+def _fields(draw: Random) -> bytes:
+    row = ROWS[draw.choice(list(ROWS))]
+    given = {field.name: draw.choice(("5", "true", *_TEXTS)) for field in row.fields}
+    given |= {field.short: draw.choice(("5", "false", "t")) for field in row.fields if field.short}
+    return document_bytes(given, draw)
+
+
+def check_fields(data: bytes, draw: Random) -> None:
+    """Each field has its kind."""
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        return
+    row = ROWS[draw.choice(list(ROWS))]
+    fields = read_fields(row, given, is_compact=draw.randrange(2) == 0)
+    for field in row.fields:
+        {FieldKind.TEXT: fields.text, FieldKind.NUMBER: fields.number, FieldKind.FLAG: fields.flag}[field.kind](
+            field.name
+        )
+
+
+def _body(draw: Random) -> bytes:
+    document = json.loads(json.dumps(draw.choice(_DOCUMENTS)))
+    return document_bytes(mutated_document(document, draw), draw)
+
+
+def check_body(data: bytes, draw: Random) -> None:
+    """Whatever is read can be written."""
+    repr(draw.choice(_READERS)(data)).encode()
+
+
+def _batch(draw: Random) -> bytes:
+    parts = []
+    for _ in range(draw.randrange(1, 4)):
+        body, text = draw.randbytes(draw.randrange(20)), draw.choice(_TEXTS).encode()
+        size = 22 + len(body) + len(text)
+        parts.append(struct.pack(">iiiii", size, 0, 0, 1, len(body)) + body + struct.pack(">H", len(text)) + text)
+    return bytes(mutated(bytearray(b"".join(parts)), draw, ((0, 4), (16, 4))))
+
+
+def check_batch(data: bytes, _: Random) -> None:
+    """All its bytes are of one message or another."""
+    messages = read_batch(data)
+    sizes = sum(len(one.body) + len(one.properties) for one in messages)
+    assert sizes <= len(data)
+    for one in messages:
+        decode_properties(one.properties)
+
+
+def _records(draw: Random) -> bytes:
+    parts = []
+    for _ in range(draw.randrange(1, 4)):
+        is_packed = draw.randrange(2) == 0
+        body = draw.randbytes(draw.randrange(40))
+        parts.append(
+            encode_record(
+                topic=draw.choice(("t", "%RETRY%" + "g" * 200)).encode(),
+                body=compress_lz4(body) if is_packed else body,
+                properties=draw.choice((b"", b"RETRY_TOPIC\x01t\x02")),
+                sys_flag=0x101 if is_packed else 0,
+                born_host=bytes(draw.choice((8, 20))),
+                store_host=bytes(draw.choice((8, 20))),
+            )
+        )
+    return bytes(mutated(bytearray(b"".join(parts)), draw, ((0, 4), (36, 4), (84, 4))))
+
+
+def check_records(data: bytes, draw: Random) -> None:
+    """What comes out is records, as many as came in."""
+    can = ReadableRecords(is_lz4=draw.randrange(2) == 0, is_long=draw.randrange(2) == 0)
+    host = HostAddress(bytes(draw.choice((4, 16))), 1)
+    written = readable_records(data, host, can)
+    found = decode_batch(written)
+    assert len(found) == len(decode_batch(data))
+    assert all(one.store_host == host.encode() for one in found)
+
+
+PROXY_TARGETS = (
+    Target("classic-frame", _frame, check_frame, (RemoteProtocolError,)),
+    Target("classic-fields", _fields, check_fields, (InvalidParameter,)),
+    Target("classic-bodies", _body, check_body, (RemoteProtocolError,)),
+    Target("classic-batch", _batch, check_batch, (MessageIllegal,)),
+    Target(
+        "classic-records",
+        _records,
+        check_records,
+        (RemoteProtocolError, CorruptRecordError, MessageTooLarge, MessageIllegal),
+    ),
+)

@@ -1,0 +1,248 @@
+"""The pure parts of the classic front: bounds of what comes in, and what a client gets that cannot read all."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+
+from zenitmq.model.errors import (
+    BrokerBusy,
+    FlushTimeout,
+    InvalidParameter,
+    MessageIllegal,
+    RemoteProtocolError,
+    TopicNotFound,
+    ZenitError,
+    error_classes,
+)
+from zenitmq.model.ids import HostAddress
+from zenitmq.proxy.classic.bodies import NODES_MAX, read_heartbeat, read_json, read_lock
+from zenitmq.proxy.classic.codes import STATUSES, ClassicStatus, status_of
+from zenitmq.proxy.classic.fields import ROWS, read_fields
+from zenitmq.proxy.classic.frames import (
+    FIELDS_MAX,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    ClassicFrame,
+    decode_frame,
+    encode_frame,
+    frame_bytes,
+)
+from zenitmq.proxy.classic.records import (
+    ReadableRecords,
+    is_delayed,
+    is_half,
+    read_batch,
+    readable,
+    readable_records,
+    whole_properties,
+)
+from zenitmq.record.compression import compress_lz4
+from zenitmq.record.kernel import decode_batch, encode_record
+from zenitmq.record.sys_flag import COMPRESSED, COMPRESSION_LZ4
+
+HERE = HostAddress(bytes((10, 0, 0, 9)), 10911)
+
+
+def framed(header: bytes, kind: int = 0, body: bytes = b"") -> bytes:
+    return struct.pack(">II", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_frames_come_back_as_they_were(is_json: bool) -> None:
+    frame = ClassicFrame(10, -5, 2, "é", {"a": "x\x01y\U0001f600", "": ""}, b"\0body", "GO", 317, is_json)
+    assert decode_frame(encode_frame(frame)) == frame
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0\0\0\4",
+        framed(b"{}")[:-1],
+        framed(b"{}") + b"x",
+        framed(b"[]"),
+        framed(b"{"),
+        framed(b"[" * 20_000),
+        framed(b'{"code":"x"}'),
+        framed(b'{"code":%d}' % (1 << 31)),
+        framed(b'{"extFields":[]}'),
+        framed(b'{"extFields":{"a":{}}}'),
+        framed(json.dumps({"extFields": {str(n): "" for n in range(FIELDS_MAX + 1)}}).encode()),
+        framed(b" " * (HEADER_BYTES_MAX + 1)),
+        framed(b'{"extFields":{"a":"\\ud800"}}'),
+        framed(b"{}", kind=2),
+        framed(bytes(17), kind=1),
+        framed(bytes(17) + struct.pack(">i", 1), kind=1),
+        framed(struct.pack(">hBhiiii", 1, 0, 0, 1, 0, -1, 0), kind=1),
+        framed(bytes(17) + b"\0\0\0\0" + struct.pack(">ih", 4, -3), kind=1),
+        struct.pack(">II", 4, 5),
+    ],
+)
+def test_frames_that_are_none(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_frame(data)
+
+
+def test_a_frame_has_a_largest_size() -> None:
+    with pytest.raises(RemoteProtocolError):
+        frame_bytes((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+    with pytest.raises(RemoteProtocolError):
+        frame_bytes(b"\x16\x03\x01\x00")  # TLS
+    with pytest.raises(RemoteProtocolError):
+        encode_frame(ClassicFrame(0, 1, body=bytes(FRAME_BYTES_MAX)))
+
+
+def test_unknown_languages_and_plain_numbers_are_taken() -> None:
+    header = b'{"code":34,"language":"KOTLIN","opaque":1,"extFields":{"a":5,"b":true,"c":null,"d":1.5}}'
+    frame = decode_frame(framed(header))
+    assert (frame.language, frame.fields) == ("OTHER", {"a": "5", "b": "true", "d": "1.5"})
+    assert decode_frame(framed(b'{"language":9}')).language == "GO"
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [({}, "topic"), ({"topic": "t"}, "queueId"), ({"topic": "t", "queueId": "1x"}, "queueId")]
+    + [({"topic": "t", "queueId": text}, "queueId") for text in ("", "٣", "9" * 21, str(1 << 63))]
+    + [({"topic": "t", "queueId": "1", "committed": "maybe"}, "committed"), ({"topic": "x" * 40_000}, "topic")],
+)
+def test_wrong_fields_are_named(given: dict[str, str], wrong: str) -> None:
+    with pytest.raises(InvalidParameter) as failed:
+        read_fields(ROWS[30], given)
+    assert failed.value.args[0] == wrong
+
+
+def test_fields_of_clients_that_write_them_otherwise() -> None:
+    fields = read_fields(ROWS[30], {"topic": "t", "queueId": "-1", "committed": "0", "more": "x"})
+    assert (fields.number("queueId"), fields.flag("committed"), fields.text("bname")) == (-1, False, "")
+    compact = {"b": "t", "e": "1", "bname": "broker-a"}
+    assert read_fields(ROWS[310], compact, is_compact=True).text("bname") == "broker-a"
+
+
+def test_json_bodies_are_bounded() -> None:
+    bombs = (
+        b"[" * 90_000,
+        b'{"a":' * 90_000,
+        b"[{}]" * NODES_MAX,
+        bytes(2 << 20),
+        b"[]",
+        b'{"a":1e',
+        b"\xff",
+        b'{"a":"\\uD800"}',
+    )
+    for body in bombs:
+        with pytest.raises(RemoteProtocolError):
+            read_json(body)
+    for document in (
+        {},
+        {"clientID": 5},
+        {"clientID": "c", "producerDataSet": {}},
+        {"clientID": "c", "consumerDataSet": [1]},
+    ):
+        with pytest.raises(RemoteProtocolError):
+            read_heartbeat(json.dumps(document).encode())
+    with pytest.raises(RemoteProtocolError):
+        read_lock(b'{"consumerGroup":"g","clientId":"c","mqSet":[{"topic":"t","brokerName":"b","queueId":true}]}')
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        bytes(21),
+        struct.pack(">iiiii", 22, 0, 0, 0, 1) + bytes(2),
+        struct.pack(">iiiii", 22, 0, 0, 0, -1) + bytes(2),
+        struct.pack(">iiiii", 23, 0, 0, 0, 0) + bytes(3),
+        struct.pack(">iiiii", 22, 0, 0, 0, 0) + b"\0\1",
+        (struct.pack(">iiiii", 22, 0, 0, 0, 0) + bytes(2)) * 4097,
+    ],
+)
+def test_batches_that_are_none(body: bytes) -> None:
+    with pytest.raises(MessageIllegal):
+        read_batch(body)
+
+
+def test_properties_get_their_last_separator() -> None:
+    assert whole_properties(b"") == b""
+    assert whole_properties(b"a\x01b") == whole_properties(b"a\x01b\x02") == b"a\x01b\x02"
+
+
+def test_which_messages_wait() -> None:
+    assert [is_delayed(one) for one in ({}, {"DELAY": "0"}, {"DELAY": "x"})] == [False] * 3
+    assert [is_delayed(one) for one in ({"DELAY": "3"}, {"TIMER_DELAY_SEC": "5"})] == [True] * 2
+    assert [is_half(one) for one in ({}, {"TRAN_MSG": "false"}, {"TRAN_MSG": "true"})] == [False, False, True]
+
+
+# ---- records
+
+
+def record(body: bytes, topic: str = "trades", **more: object) -> bytes:
+    made = {"queue_offset": 4, "physical_offset": 900, "born_host": bytes((10, 1, 1, 1, 0, 0, 0, 1)), **more}
+    return encode_record(topic=topic.encode(), body=body, properties=b"TAGS\x01a\x02", **made)  # type: ignore[arg-type]
+
+
+ALL = ReadableRecords(is_lz4=True, is_long=True)
+OLD = ReadableRecords(is_lz4=False, is_long=False)
+
+
+def test_what_clients_read() -> None:
+    assert readable("JAVA", 513) == ALL
+    assert readable("JAVA", 409) == ReadableRecords(is_lz4=True, is_long=False)
+    assert readable("JAVA", 300) == readable("GO", 513) == readable("CPP", 513) == OLD
+
+
+def test_only_the_store_host_changes() -> None:
+    plain = record(b"one") + record(b"two", born_host=bytes(20))
+    changed = readable_records(plain, HERE, OLD)
+    assert [index for index in range(len(plain)) if plain[index] != changed[index]] == [
+        at + index for at in (64, len(record(b"one")) + 76) for index in (0, 3, 6, 7)
+    ]
+    messages = list(decode_batch(changed))
+    assert [(one.store_host, one.body) for one in messages] == [(HERE.encode(), b"one"), (HERE.encode(), b"two")]
+    assert readable_records(b"", HERE, OLD) == b""
+
+
+def test_bodies_are_unpacked_for_those_who_cannot() -> None:
+    packed = record(compress_lz4(b"x" * 9000), sys_flag=COMPRESSED | COMPRESSION_LZ4, queue_id=3, flag=7)
+    mixed = record(b"one") + packed + record(b"two")
+    assert len(readable_records(mixed, HERE, ALL)) == len(mixed)
+    messages = list(decode_batch(readable_records(mixed, HERE, OLD)))
+    assert [one.body for one in messages] == [b"one", b"x" * 9000, b"two"]
+    assert [one.sys_flag for one in messages] == [0, 0, 0]
+    one = messages[1]
+    assert (one.queue_id, one.flag, one.queue_offset, one.physical_offset) == (3, 7, 4, 900)
+    assert (one.store_host, one.tags) == (HERE.encode(), "a")
+
+
+def test_a_long_topic_becomes_the_one_it_was_sent_to() -> None:
+    """Only topics of retries are so long."""
+    long = "%RETRY%" + "g" * 130
+    data = encode_record(topic=long.encode(), body=b"x", properties=b"RETRY_TOPIC\x01trades\x02")
+    (one,) = decode_batch(readable_records(data, HERE, OLD))
+    assert one.topic == "trades"
+    assert decode_batch(readable_records(data, HERE, ALL))[0].topic == long
+    with pytest.raises(RemoteProtocolError):
+        readable_records(encode_record(topic=long.encode(), body=b"x"), HERE, OLD)
+
+
+def test_records_of_a_broker_with_another_kind_of_address() -> None:
+    (one,) = decode_batch(readable_records(record(b"x", store_host=bytes(20)), HERE, ALL))
+    assert (one.store_host, one.body) == (HERE.encode(), b"x")
+
+
+# ---- how errors are told
+
+
+def test_errors_have_rocketmqs_codes() -> None:
+    assert status_of(BrokerBusy(5, "x")) is ClassicStatus.SYSTEM_BUSY
+    assert status_of(TopicNotFound("t")) is ClassicStatus.TOPIC_NOT_EXIST
+    assert status_of(ZenitError("x")) is ClassicStatus.SYSTEM_ERROR
+
+
+def test_nothing_in_doubt_is_told_as_stored() -> None:
+    """Clients take 10, 11 and 12 for a kind of success."""
+    assert not {10, 11, 12} & {int(status) for _, status in STATUSES}
+    assert status_of(FlushTimeout(5)) is ClassicStatus.SYSTEM_ERROR
+    assert {kind for kind, _ in STATUSES} <= set(error_classes().values())
