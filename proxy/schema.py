@@ -2,12 +2,12 @@
 
 `definitions/` has the two .proto files as Apache published them (NOTICE.md beside them says from which commit), and what
 protoc makes of them, `messaging.desc`. No generated Python is shipped: RocketMQ's own Python SDK registers the same names in
-the default pool, where a second one is an error. This is the only file that imports protobuf.
+the default pool, where a second one is an error. This is the only file that imports protobuf. Pure.
+It reads its own file when it is imported, and nothing else.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError
 from ..model.errors import RemoteProtocolError
 from ..model.plain_dataclass import dataclass
 
-DEFINITIONS: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "definitions")
-DESCRIPTORS: Final = os.path.join(DEFINITIONS, "messaging.desc")
+DEFINITIONS: Final = __file__.rpartition("/")[0] + "/definitions"
+DESCRIPTORS: Final = f"{DEFINITIONS}/messaging.desc"
 PACKAGE: Final = "apache.rocketmq.v2"
 SERVICE: Final = f"{PACKAGE}.MessagingService"
 

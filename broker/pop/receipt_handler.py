@@ -102,7 +102,7 @@ class ReceiptHandler:
             pop_ms = queue.next_pop_ms(now_ms)
             lease = pop_ms, request.invisible_ms
             changes = ((request.index, *lease),)
-            event = self._table.event_changed(request.group, request.topic, place, name, changes)
+            event = self._table.event_changed(request.group, request.topic, place, name, changes, renews=request.renews)
             end = int(self._state.stage(self._store, POPS, event))
             self._leases.ended.add(key, name, bit, end)
             begin = checkpoint.offsets[request.index]
@@ -129,7 +129,7 @@ class ReceiptHandler:
             end = self._leases.give_back(request.group, topic, [(place, *name, bits)], counts=False)
         else:
             changes = [(index, queue.next_pop_ms(now_ms), request.delay_ms) for index in indices(bits)]
-            event = self._table.event_changed(request.group, topic, place, name, changes, counts=False)
+            event = self._table.event_changed(request.group, topic, place, name, changes, counts=False, renews=False)
             end = int(self._state.stage(self._store, POPS, event))
             self._leases.ended.add(key, name, bits, end)
         self._parts.acknowledgements.staged.append((call, ChangedReply("", now_ms), end, ()))

@@ -171,10 +171,17 @@ class PopQueue:
         self._end(checkpoint, ended)
 
     def on_changed(
-        self, checkpoint: PopCheckpoint, index: int, pop_ms: int, invisible_ms: int, *, counts: bool = True
+        self,
+        checkpoint: PopCheckpoint,
+        index: int,
+        pop_ms: int,
+        invisible_ms: int,
+        *,
+        counts: bool = True,
+        renews: bool = True,
     ) -> PopCheckpoint | None:
         """The lease of one message goes on as a check point of its own; None where it was not leased. Without `counts` its
-        end is no attempt."""
+        end is no attempt, without `renews` it ends when its time is over, whoever renewed it."""
         if not self.open_bits(checkpoint) >> index & 1:
             return None
         offset, attempts = checkpoint.offsets[index], checkpoint.attempts_of(index) - (not counts)
@@ -183,7 +190,7 @@ class PopQueue:
             range(offset, offset + 1),
             pop_ms,
             invisible_ms,
-            owner=checkpoint.owner,
+            owner=checkpoint.owner if renews else "",
             attempts=(attempts,) if attempts else (),
             keys=checkpoint.keys[index : index + 1],
         )

@@ -49,6 +49,7 @@ Bits = tuple[Place, int, int, int]
 _HELD: Final = ("pops", "acked", "key")
 _ACKED_WIDTH: Final = 3
 _UNCOUNTED_WIDTH: Final = 7  # of a changed row that says whether it counts
+_RENEWED_WIDTH: Final = 8  # and whether its owner goes on renewing it
 _PAIRS_MAX: Final = 4096
 _NO_COUNTS: Final[Mapping[str, int]] = {}
 
@@ -130,10 +131,11 @@ class PopTable:
         changes: Sequence[tuple[int, int, int]],
         *,
         counts: bool = True,
+        renews: bool = True,
     ) -> Document:
         """Some of a check point are leased from now on for another time. `changes`: (index, time of the change, invisible
-        time) of each, ms; `counts`: that it was handed out is an attempt."""
-        rows = [[place, *name, *change, int(counts)] for change in changes]
+        time) of each, ms; `counts`: that it was handed out is an attempt; `renews`: whoever renewed it goes on."""
+        rows = [[place, *name, *change, int(counts), int(renews)] for change in changes]
         return {"event": CHANGED, "group": group, "topic": topic, "rows": rows}
 
     @staticmethod
@@ -199,7 +201,8 @@ class PopTable:
             queue.on_returned(checkpoint, int(row[3]), counts=bool(event["counts"]))
         else:
             counts = len(row) < _UNCOUNTED_WIDTH or bool(row[6])
-            one = queue.on_changed(checkpoint, int(row[3]), int(row[4]), int(row[5]), counts=counts)
+            renews = len(row) < _RENEWED_WIDTH or bool(row[7])
+            one = queue.on_changed(checkpoint, int(row[3]), int(row[4]), int(row[5]), counts=counts, renews=renews)
             if one is not None:
                 self._schedule(one)
         self._settle(queue, checkpoint)

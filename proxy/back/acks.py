@@ -94,11 +94,11 @@ class Acks:
         return outcomes
 
     async def change_invisible(self, group: str, handle: str, invisible_ms: int, *, deadline_ms: int) -> str:
-        """The message's new handle; "" with 0 ms: it comes again at once, as an attempt. Raises LeaseExpired, HandleRefused,
-        and what else the last try ended with."""
+        """The message's new handle; "" with 0 ms: it comes again at once, as an attempt. Nobody renews it any more. Raises
+        LeaseExpired, HandleRefused, and what else the last try ended with."""
         lease = self._lease(group, handle)
         part = lease.part
-        request = ChangeInvisible(group, part.topic, part.handle, lease.index, invisible_ms)
+        request = ChangeInvisible(group, part.topic, part.handle, lease.index, invisible_ms, renews=False)
         reply, _ = await self._backend.call(part.topic, part.broker_name, request, deadline_ms=deadline_ms)
         return with_index(reply.handle, 0) if reply.handle else ""
 

@@ -11,12 +11,12 @@ import logging
 from typing import Final, Protocol
 
 from ...client.connection.client_process import ClientProcess
-from ...client.connection.membership import Consumer, Member
+from ...client.connection.membership import Member
 from ...model.clock import monotonic_ms
 from ...model.errors import ZenitError
-from ...model.plain_dataclass import dataclass
 from ...remoting.commands import CheckTransaction, OffsetsReset, PushReply
 from .backend import Backend
+from .foreign_client import ForeignClient
 
 log = logging.getLogger(__name__)
 
@@ -39,29 +39,6 @@ class Listener(Protocol):
 
     def on_reply(self, request: PushReply, record: bytes) -> None:
         """A reply to a request of the client."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignClient:
-    """What a client says of itself. `language`, `version`, `host`: of its library and its machine. `consumers`: ((group, model,
-    ((topic, kind, expression), ...)), ...)."""
-
-    client_id: str
-    language: str = ""
-    version: str = ""
-    host: str = ""
-    producer_groups: tuple[str, ...] = ()
-    consumers: tuple[Consumer, ...] = ()
-
-    def member(self) -> Member:
-        """As brokers know it. Its process has no number: it may come through several proxies."""
-        process = ClientProcess(self.language[:255], self.version[:255], self.host[:255], 0, 0)
-        return Member(
-            self.client_id,
-            more_producer_groups=self.producer_groups,
-            more_consumers=self.consumers,
-            process=process,
-        )
 
 
 class _Present:
@@ -100,7 +77,7 @@ class Presence:
         elif len(self._present) >= CLIENTS_MAX:
             self._drop_silent()
         self._present[client.client_id] = _Present(client, listener)
-        member = client.member()
+        member = _member(client)
         members.join(
             member,
             on_change=lambda: post(listener.on_group_changed),
@@ -141,3 +118,14 @@ class Presence:
             del self._present[client_id]
             self._backend.connection.members.forget(client_id)
         return silent
+
+
+def _member(client: ForeignClient) -> Member:
+    """As brokers know it. Its process has no number: it may come through several proxies."""
+    process = ClientProcess(client.language[:255], client.version[:255], client.host[:255], 0, 0)
+    return Member(
+        client.client_id,
+        more_producer_groups=client.producer_groups,
+        more_consumers=client.consumers,
+        process=process,
+    )

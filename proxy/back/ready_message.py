@@ -90,6 +90,7 @@ class Stored:
     store_host: bytes
     stored_at_ms: int = 0
     deliver_at_ms: int = NOWHERE
+    is_half: bool = False
 
     @property
     def offset_message_id(self) -> str:

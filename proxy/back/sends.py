@@ -258,6 +258,7 @@ def _answer(items: Sequence[_Item], batch: _Batch, queue: MessageQueue, answer: 
                 place.physical_offset,
                 answer.store_host,
                 deliver_at_ms=place.deliver_at_ms,
+                is_half=item.message.kind is SendKind.HALF,
             )
         else:
             offset, at = answer.queue_offset + index, record_position(answer, begins, index)

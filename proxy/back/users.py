@@ -1,25 +1,38 @@
-"""Who signed a request of a foreign client, and what that user may: asked of the cluster, and kept for some seconds.
+"""Who signed a request of a foreign client: asked of the cluster, many at a time, and kept for some seconds.
 
 Where the proxy has no key, the cluster has no security, and everybody is anonymous.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
-from ...model.errors import AccessDenied, AuthenticationFailed
-from ...model.security.rights import Action, Resource
-from ...remoting.commands import CheckSignatures, ExplainRight
+from ...model.errors import AuthenticationFailed, RemoteProtocolError, ZenitError
+from ...model.plain_dataclass import dataclass
+from ...remoting.commands import CheckSignatures
 from .backend import Backend
 from .recent_answers import RecentAnswers
 
-SIGNED_MS: Final = 10_000
-RIGHTS_MS: Final = 10_000
+KNOWN_MS: Final = 60_000
+"""What is signed has the second of its signing in it: it is asked about once."""
 KNOWN_MAX: Final = 50_000
+ASKED_MAX: Final = 256
+SIGNED_BYTES_MAX: Final = 64 * 1024
 ANONYMOUS: Final = ""
 
 _Signed = tuple[str, str, bytes]
-_Asked = tuple[str, Action, Resource, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """`user`: "" = anonymous. `delegation`: by which the proxy acts for it."""
+
+    user: str
+    delegation: str
+
+
+NOBODY: Final = Signer(ANONYMOUS, "")
 
 
 class Users:
@@ -30,41 +43,49 @@ class Users:
         self._backend = backend
         self._is_required = is_required
         self.is_secured = is_secured
-        self._users: RecentAnswers[_Signed, str] = RecentAnswers(self._check, known_ms=SIGNED_MS, size_max=KNOWN_MAX)
-        self._rights: RecentAnswers[_Asked, bool] = RecentAnswers(self._explain, known_ms=RIGHTS_MS, size_max=KNOWN_MAX)
+        self._known: RecentAnswers[_Signed, Signer] = RecentAnswers(self._find, known_ms=KNOWN_MS, size_max=KNOWN_MAX)
+        self._asked: list[tuple[_Signed, asyncio.Future[Signer]]] = []
 
-    async def user_of(self, access_key: str, signature: str, signed: bytes, *, address: str, deadline_ms: int) -> str:
-        """The user whose secret made the signature; "" = anonymous. `address`: of the client. Raises AuthenticationFailed."""
+    async def signer(self, access_key: str, signature: str, signed: bytes, *, address: str, deadline_ms: int) -> Signer:
+        """Who made the signature of `signed`. `address`: of the client. Raises AuthenticationFailed, SecretsNotKept, and why no
+        server answers."""
         if not self.is_secured:
-            return ANONYMOUS
+            return NOBODY
         if not access_key:
             if self._is_required:
                 raise AuthenticationFailed(address, "its request is not signed")
-            return ANONYMOUS
-        user = await self._users.get((access_key, signature, signed), deadline_ms=deadline_ms)
-        if not user:
+            return NOBODY
+        if len(signed) > SIGNED_BYTES_MAX:
+            raise AuthenticationFailed(address, f"it signed more than {SIGNED_BYTES_MAX} bytes")
+        found = await self._known.get((access_key, signature, signed), deadline_ms=deadline_ms)
+        if not found.user:
             raise AuthenticationFailed(address, f"the signature of access key {access_key[:64]} is wrong")
-        return user
+        return found
 
-    async def check(
-        self, user: str, action: Action, resource: Resource, name: str, address: str, *, deadline_ms: int
-    ) -> None:
-        """Raises AccessDenied if the user may not do that from there. Anonymous clients may what the proxy may."""
-        if user == ANONYMOUS:
-            return
-        if not await self._rights.get((user, action, resource, name, address), deadline_ms=deadline_ms):
-            raise AccessDenied(user, action.value, f"{resource.value}:{name}")
+    async def _find(self, signed: _Signed, deadline_ms: int) -> Signer:
+        """Together with what others ask in this turn of the loop."""
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Signer] = loop.create_future()
+        self._asked.append((signed, answered))
+        if len(self._asked) > 1:
+            return await answered
+        await asyncio.sleep(0)
+        asked, self._asked = self._asked, []
+        for begin in range(0, len(asked), ASKED_MAX):
+            await self._ask(asked[begin : begin + ASKED_MAX], deadline_ms)
+        return await answered
 
-    async def _check(self, signed: _Signed, deadline_ms: int) -> str:
-        access_key, signature, content = signed
-        request = CheckSignatures(((access_key, signature, len(content)),))
-        name = await self._backend.any_master(deadline_ms=deadline_ms)
-        reply, _ = await self._backend.call_master(name, request, content, deadline_ms=deadline_ms)
-        return reply.users[0] if reply.users else ""
-
-    async def _explain(self, asked: _Asked, deadline_ms: int) -> bool:
-        user, action, resource, name, address = asked
-        request = ExplainRight(user, action.value, resource.value, name, address)
-        broker_name = await self._backend.any_master(deadline_ms=deadline_ms)
-        reply, _ = await self._backend.call_master(broker_name, request, deadline_ms=deadline_ms)
-        return reply.allowed
+    async def _ask(self, asked: list[tuple[_Signed, asyncio.Future[Signer]]], deadline_ms: int) -> None:
+        rows = tuple((key, signature, len(content)) for (key, signature, content), _ in asked)
+        payload = b"".join(content for (_, _, content), _ in asked)
+        try:
+            name = await self._backend.any_master(deadline_ms=deadline_ms)
+            reply, _ = await self._backend.call_master(name, CheckSignatures(rows), payload, deadline_ms=deadline_ms)
+            if len(reply.users) != len(asked) or len(reply.delegations) != len(asked):
+                raise RemoteProtocolError("a check of signatures was answered with another number of users")
+            for (_, answered), user, delegation in zip(asked, reply.users, reply.delegations, strict=True):
+                answered.set_result(Signer(user, delegation))
+        except ZenitError as error:
+            for _, answered in asked:
+                if not answered.done():
+                    answered.set_exception(type(error)(*error.args))

@@ -105,13 +105,15 @@ class ChangedReply(Reply):
 @dataclass(frozen=True, slots=True)
 class ChangeInvisible(RequestFor[ChangedReply]):
     """CHANGE_MESSAGE_INVISIBLETIME: one message is invisible for `invisible_ms` from now on; 0 = visible at once, which counts
-    as an attempt. Its handle before is of no use any more. Refused with HandleRefused, LeaseExpired."""
+    as an attempt. Its handle before is of no use any more. `renews`: where the broker extends the lease by itself, it goes on
+    so; else the message comes again after that time. Refused with HandleRefused, LeaseExpired."""
 
     group: str
     topic: str
     handle: str
     index: int
     invisible_ms: int
+    renews: bool = True
 
 
 @request(

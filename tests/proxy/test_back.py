@@ -13,7 +13,8 @@ from zenitmq.model.clock import now_ms
 from zenitmq.model.errors import HandleRefused, LeaseExpired, MessageTooLarge, TopicNotFound
 from zenitmq.model.properties import TIMER_DELAY_MS, encode_properties
 from zenitmq.model.subscription import Subscription
-from zenitmq.proxy.back.parts import Back, open_back
+from zenitmq.proxy.back.backs import Backs
+from zenitmq.proxy.back.parts import Back
 from zenitmq.proxy.back.pops import Wanted
 from zenitmq.proxy.back.ready_message import ReadyMessage, SendKind
 from zenitmq.proxy.config import ProxyConfig
@@ -31,8 +32,8 @@ def _topic(cluster: LocalCluster) -> None:
 
 def run(cluster: LocalCluster, work: Any) -> Any:
     async def within() -> Any:
-        async with open_back(ProxyConfig(namesrv=(cluster.namesrv,))) as back:
-            return await work(back)
+        async with Backs(ProxyConfig(namesrv=(cluster.namesrv,))) as backs:
+            return await work(backs.own)
 
     coroutine: Coroutine[Any, Any, Any] = within()
     return asyncio.run(coroutine)

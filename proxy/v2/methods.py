@@ -1,0 +1,160 @@
+"""The service's methods by name: who calls is found out, the method runs, and what it raises becomes a status."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from ...model.clock import monotonic_ms
+from ...model.errors import ZenitError
+from ..back.backs import Backs
+from ..schema import Method, methods
+from .asking import get_offset, query_assignment, query_offset, query_route, update_offset
+from .authorization import caller_of
+from .calls import Answers, ClientCall
+from .receiving import ReceivingMethods
+from .sending import end_transaction, recall_message, send_message
+from .sessions import Sessions
+from .settling import ack_message, change_invisible_duration, forward_to_dead_letters
+from .status import CallRefused, Code, code_of
+from .telemetry import TelemetryMethods
+
+log = logging.getLogger(__name__)
+
+CALL_MS: Final = 10_000
+"""Of what is asked of the cluster for one call, unless the client gives up before."""
+MARGIN_MS: Final = 100
+"""So much earlier than the client gives up it is answered why."""
+LOOK_S: Final = 5.0
+
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What gRPC tells of a call. `left_s`: until the client gives up; None = it does not."""
+
+    metadata: Metadata
+    peer: str
+    left_s: float | None
+
+
+class MessagingMethods:
+    """Of one process; on the event loop that enters it."""
+
+    def __init__(self, backs: Backs, *, polls_max: int) -> None:
+        self._backs = backs
+        self.sessions = Sessions()
+        self._receiving = ReceivingMethods(self.sessions, polls_max=polls_max)
+        self._telemetry = TelemetryMethods(self.sessions)
+        self._methods = methods()
+        self._unary: dict[str, Callable[[ClientCall, Any], Awaitable[Any]]] = {
+            "QueryRoute": query_route,
+            "Heartbeat": self._telemetry.heartbeat,
+            "SendMessage": send_message,
+            "QueryAssignment": query_assignment,
+            "AckMessage": ack_message,
+            "ForwardMessageToDeadLetterQueue": forward_to_dead_letters,
+            "UpdateOffset": update_offset,
+            "GetOffset": get_offset,
+            "QueryOffset": query_offset,
+            "EndTransaction": end_transaction,
+            "NotifyClientTermination": self._telemetry.notify_client_termination,
+            "ChangeInvisibleDuration": change_invisible_duration,
+            "RecallMessage": recall_message,
+            "SyncLiteSubscription": _not_implemented,
+        }
+        self._streams: dict[str, Callable[[ClientCall, Any, Answers], Awaitable[None]]] = {
+            "ReceiveMessage": self._receiving.receive_message,
+            "PullMessage": self._receiving.pull_message,
+        }
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._look(), name="zenit-proxy-sessions")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def all(self) -> list[Method]:
+        """The methods that are served."""
+        return list(self._methods.values())
+
+    async def unary(self, method: Method, facts: CallFacts, request: Any) -> Any:
+        """The answer to one request; an error is in its status."""
+        try:
+            return await self._unary[method.name](await self._call(facts), request)
+        except (CallRefused, ZenitError) as error:
+            return _failed(method, error)
+        except Exception:
+            log.exception("a call failed method=%s", method.name)
+            return _failed(method, None)
+
+    async def stream(self, method: Method, facts: CallFacts, request: Any, answers: Answers) -> None:
+        """The answers to one request; an error is one status."""
+        written = _Written(answers)
+        try:
+            await self._streams[method.name](await self._call(facts), request, written)
+        except (CallRefused, ZenitError) as error:
+            if not written.has_begun:
+                await answers.write(_failed(method, error))
+            else:
+                raise
+
+    async def telemetry(self, facts: CallFacts, commands: AsyncIterator[Any], answers: Answers) -> None:
+        """A client's stream. Raises CallRefused, ZenitError."""
+        await self._telemetry.telemetry(await self._call(facts), commands, answers)
+
+    def drain(self) -> None:
+        """Asks all clients to go to another proxy."""
+        self._telemetry.drain()
+
+    async def _call(self, facts: CallFacts) -> ClientCall:
+        """Raises CallRefused, AuthenticationFailed."""
+        caller = caller_of(facts.metadata, facts.peer)
+        if not caller.client_id:
+            raise CallRefused(Code.CLIENT_ID_REQUIRED, "metadata x-mq-client-id: an id of the client is needed")
+        left_ms = None if facts.left_s is None else int(facts.left_s * 1000)
+        total_ms = CALL_MS if left_ms is None else max(1, min(CALL_MS, left_ms - MARGIN_MS))
+        deadline_ms = monotonic_ms() + total_ms
+        back = await self._backs.of(
+            caller.access_key, caller.signature, caller.signed, address=caller.address, deadline_ms=deadline_ms
+        )
+        return ClientCall(caller, back, deadline_ms, left_ms)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.sessions.look()
+
+
+class _Written:
+    """Answers, and whether there were any."""
+
+    __slots__ = ("_answers", "has_begun")
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self.has_begun = False
+
+    async def write(self, message: Any) -> None:
+        self.has_begun = True
+        await self._answers.write(message)
+
+
+def _failed(method: Method, error: CallRefused | ZenitError | None) -> Any:
+    """`error` None: a fault of ours, which the log explains."""
+    response = method.response()
+    response.status.code = Code.INTERNAL_SERVER_ERROR if error is None else code_of(error)
+    response.status.message = "internal error: the proxy's log says more" if error is None else str(error)
+    return response
+
+
+async def _not_implemented(call: ClientCall, request: Any) -> Any:  # noqa: ARG001
+    """Raises CallRefused."""
+    raise CallRefused(Code.NOT_IMPLEMENTED, "lite topics are served to zenitmq's own clients only")

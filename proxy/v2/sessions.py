@@ -1,0 +1,204 @@
+"""The clients of one process: what each told of itself, and its telemetry stream, by which it is told things.
+
+A client whose stream ended is there for a while longer, as long as its heartbeats come: some clients begin their stream anew
+only after minutes. Nothing here must survive: what a request needs, it brings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import CorruptRecordError, ZenitError
+from ...model.subscription import POPPING, Subscription
+from ...record.kernel import decode_batch
+from ...remoting.commands import CheckTransaction, OffsetsReset, PushReply
+from ..back.foreign_client import ForeignClient
+from ..back.parts import Back
+from ..schema import message_class
+from .authorization import Caller
+from .calls import Answers, ClientCall
+from .mapping import fill_message
+from .settings import ToldSettings
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 1_000
+"""Commands that wait for a client to read them."""
+UNLINKED_MS: Final = 15_000
+SESSIONS_MAX: Final = 100_000
+
+_TelemetryCommand: Final = message_class("TelemetryCommand")
+
+
+class Session:
+    """One client. See Listener."""
+
+    def __init__(self, caller: Caller, back: Back) -> None:
+        self.caller = caller
+        self.back = back
+        self.told: ToldSettings | None = None
+        self.stream: Answers | None = None
+        self.heard_ms = monotonic_ms()
+        self.popped: dict[tuple[str, str], Subscription] = {}
+        """(group, topic): what a client without settings receives."""
+        self._waiting: deque[Any] = deque()
+        self._writing: asyncio.Task[None] | None = None
+
+    def tell(self, command: Any) -> None:
+        """Sends a command, after those before; not if the client has no stream, or reads none."""
+        if self.stream is None or len(self._waiting) >= WAITING_MAX:
+            return
+        self._waiting.append(command)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(self.stream), name="zenit-proxy-tell")
+
+    async def _write(self, stream: Answers) -> None:
+        try:
+            while self._waiting and self.stream is stream:
+                await stream.write(self._waiting.popleft())
+        except Exception as error:  # noqa: BLE001  # gRPC raises several; the stream has ended then, and says so by itself
+            log.debug("a client is gone client=%s error=%s", self.caller.client_id, error)
+            self._waiting.clear()
+        finally:
+            self._writing = None
+
+    def link(self, stream: Answers) -> None:
+        """Its telemetry stream began; the one before counts no more."""
+        self.stream = stream
+        self._waiting.clear()
+
+    def unlink(self, stream: Answers) -> None:
+        """That stream ended."""
+        if self.stream is stream:
+            self.stream = None
+            self.heard_ms = monotonic_ms()
+            self._waiting.clear()
+
+    def client(self) -> ForeignClient:
+        """As brokers are told of it."""
+        if self.told is not None:
+            return self.told.client(self.caller)
+        consumers: dict[str, list[tuple[str, str, str]]] = {}
+        for (group, _), subscription in self.popped.items():
+            consumers.setdefault(group, []).append(subscription.wire())
+        rows = tuple((group, POPPING.value, tuple(sorted(wires))) for group, wires in sorted(consumers.items()))
+        caller = self.caller
+        return ForeignClient(caller.client_id, caller.language, caller.version, caller.address, (), rows)
+
+    # ---- what brokers push
+
+    def on_check(self, request: CheckTransaction, record: bytes) -> None:
+        """See Listener."""
+        command = _TelemetryCommand()
+        recover = command.recover_orphaned_transaction_command
+        recover.transaction_id = request.transaction_id
+        try:
+            (message,) = decode_batch(record)
+            fill_message(recover.message, message, self.caller.namespace)
+        except (CorruptRecordError, ValueError) as error:
+            log.warning("a question about a transaction that cannot be decoded error=%s", error)
+            return
+        self.tell(command)
+
+    def on_group_changed(self) -> None:
+        """See Listener: brokers share messages out, so nothing is to be divided anew."""
+
+    def on_offsets_reset(self, request: OffsetsReset) -> None:
+        """See Listener."""
+
+    def on_reply(self, request: PushReply, record: bytes) -> None:
+        """See Listener: the protocol has no requests that are replied to."""
+
+
+class Sessions:
+    """Of one process; on the event loop."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._joining: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """The clients that are known."""
+        return len(self._sessions)
+
+    def all(self) -> list[Session]:
+        """Of all clients."""
+        return list(self._sessions.values())
+
+    def of(self, call: ClientCall) -> Session:
+        """The session of a caller, which begins with its first call."""
+        key = call.back.user, call.caller.client_id
+        session = self._sessions.get(key)
+        if session is None:
+            if len(self._sessions) >= SESSIONS_MAX:
+                self._sessions.pop(next(iter(self._sessions)))
+            session = self._sessions[key] = Session(call.caller, call.back)
+        session.heard_ms = monotonic_ms()
+        return session
+
+    def on_settings(self, session: Session, told: ToldSettings) -> None:
+        """A client told of itself; brokers are told in the background."""
+        if session.told != told:
+            session.told = told
+            self._join(session)
+
+    def on_heartbeat(self, call: ClientCall) -> None:
+        """A client lives."""
+        session = self.of(call)
+        if not call.back.presence.heard(call.caller.client_id) and session.told is not None:
+            self._join(session)
+
+    async def on_receive(self, call: ClientCall, group: str, subscription: Subscription) -> None:
+        """A client receives: brokers that renew its leases must know it first. Raises what keeps it out of the group."""
+        session = self.of(call)
+        told = session.told
+        is_told = told is not None and told.group == group and subscription in told.subscriptions
+        key = group, subscription.topic
+        if is_told and call.back.presence.heard(call.caller.client_id):
+            return
+        if not is_told and session.popped.get(key) == subscription and call.back.presence.heard(call.caller.client_id):
+            return
+        session.popped[key] = subscription
+        if told is not None and told.group == group and not is_told:
+            others = tuple(one for one in told.subscriptions if one.topic != subscription.topic)
+            session.told = ToldSettings(
+                told.client_type, told.topics, group, (*others, subscription), told.language, told.version, told.host
+            )
+        await call.back.presence.join(session.client(), session)
+
+    async def end(self, call: ClientCall) -> None:
+        """The client says good-bye."""
+        session = self._sessions.pop((call.back.user, call.caller.client_id), None)
+        if session is not None:
+            await call.back.presence.leave(call.caller.client_id)
+
+    async def look(self) -> None:
+        """Now and then: ends those whose link has, and who do not call."""
+        oldest_ms = monotonic_ms() - UNLINKED_MS
+        for key, session in list(self._sessions.items()):
+            if session.stream is None and session.heard_ms < oldest_ms:
+                del self._sessions[key]
+                await session.back.presence.leave(key[1], session)
+
+    def _join(self, session: Session) -> None:
+        task = asyncio.create_task(self._join_now(session), name="zenit-proxy-join")
+        self._joining.add(task)
+        task.add_done_callback(self._joining.discard)
+
+    async def _join_now(self, session: Session) -> None:
+        try:
+            told = session.told
+            for topic in (told.topics if told is not None else ()) or [
+                one.topic for one in (told.subscriptions if told is not None else ())
+            ]:  # the brokers that have them are to be known
+                await session.back.backend.route(topic, deadline_ms=session.back.backend.deadline_ms(1_000))
+        except ZenitError as error:
+            log.info("a client's topic has no route client=%s error=%s", session.caller.client_id, error)
+        try:
+            await session.back.presence.join(session.client(), session)
+        except ZenitError as error:
+            log.warning("a client is not taken by a broker client=%s error=%s", session.caller.client_id, error)
