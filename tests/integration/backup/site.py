@@ -17,7 +17,7 @@ from zenitmq.store.upkeep import CHECKPOINT_FILE
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 SMALL = "segment_bytes=1048576 index_slots=1024 index_entries=4096 checkpoint_interval_ms=100".split()
-WAIT_MS = 25_000
+WAIT_MS = 60_000
 
 
 class Site:
