@@ -180,7 +180,7 @@ def test_brokers(admin: Admin, producer: Producer, broker: Broker, namesrv: str)
     assert admin.broker_config()["store.segment_bytes"] == 1 << 20
     with pytest.raises(InvalidParameter):
         admin.broker_config("nobody")
-    with pytest.raises(InvalidParameter, match="127.0.0.1:1'"):
+    with pytest.raises(InvalidParameter, match=r"127\.0\.0\.1:1'"):
         admin.broker_config("127.0.0.1:1")
     assert admin.wipe_write_permission(row["broker_name"]) >= 1
     with Producer("p2", namesrv=namesrv, timeout=0.3) as other, pytest.raises((NoRoute, NoPermission)):
