@@ -51,8 +51,8 @@ def run_client(endpoints: str, scenario: str, **asked: Any) -> Any:
 
 
 @contextmanager
-def running_proxy(namesrv: str, **settings: Any) -> Iterator[str]:
-    """A proxy in a thread; yields its address."""
+def running_proxy(namesrv: str, *, is_tls: bool = False, **settings: Any) -> Iterator[str]:
+    """A proxy in a thread; yields its address, or that for TLS."""
     config = ProxyConfig(namesrv=(namesrv,), port=0, remoting_port=-1, drain_ms=200, **settings)
     started: list[str] = []
     is_up, ends = threading.Event(), threading.Event()
@@ -60,7 +60,7 @@ def running_proxy(namesrv: str, **settings: Any) -> Iterator[str]:
 
     async def work() -> None:
         async with Backs(config) as backs, serve(config, backs) as server:
-            started.append(f"127.0.0.1:{server.port}")
+            started.append(f"127.0.0.1:{server.tls_port if is_tls else server.port}")
             is_up.set()
             while not ends.is_set():
                 await asyncio.sleep(0.02)

@@ -16,6 +16,7 @@ from ...model.clock import monotonic_ms
 from ...model.errors import BrokerBusy
 from ..config import ProxyConfig
 from .parts import Back
+from .sends import SendBudget
 from .users import ANONYMOUS, Users
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ class Backs:
         """Opens no socket before it is needed. Raises KeyFileRefused."""
         self._config = config
         self._connection = connect(",".join(config.namesrv), key=config.key or None)
-        self.own = Back(config, self._connection)
+        self._budget = SendBudget(config.limits.bytes_in_flight)
+        self.own = Back(self._connection, self._budget)
         """With the rights of the proxy's own user."""
         self._users = Users(self.own.backend, is_secured=bool(config.key), is_required=config.signatures == "required")
         self._of_users: dict[str, Back] = {}
@@ -68,7 +70,7 @@ class Backs:
                 raise BrokerBusy(RETRY_AFTER_MS, f"this proxy has clients of {USERS_MAX} users")
             own = self._connection
             connection = Connection(own.key[0], own.remoting.cluster_id, self._config.key)
-            back = self._of_users[signer.user] = Back(self._config, connection, user=signer.user)
+            back = self._of_users[signer.user] = Back(connection, self._budget, user=signer.user)
         if self._delegations.get(signer.user) != signer.delegation:
             self._delegations[signer.user] = signer.delegation
             back.backend.connection.remoting.act_for(signer.delegation)

@@ -7,13 +7,12 @@ from typing import Final
 from ...client.aio.event_loop import OnLoop
 from ...client.connection.connection import Connection
 from ...model.errors import ZenitError
-from ..config import ProxyConfig
 from .acks import Acks
 from .backend import Backend
 from .cluster_settings import ClusterSettings
 from .pops import Pops
 from .presence import Presence
-from .sends import Sends
+from .sends import SendBudget, Sends
 
 MASTERS_MS: Final = 3_000
 
@@ -21,12 +20,13 @@ MASTERS_MS: Final = 3_000
 class Back:
     """On the event loop on which it is made. `user`: in whose name it is; "" = the proxy's own."""
 
-    def __init__(self, config: ProxyConfig, connection: Connection, *, user: str = "") -> None:
+    def __init__(self, connection: Connection, budget: SendBudget, *, user: str = "") -> None:
         self.user = user
+        self.budget = budget
         waits = OnLoop(connection.remoting, "proxy")
         waits.calls()
         self.backend = Backend(connection, waits)
-        self.sends = Sends(connection, waits, bytes_max=config.limits.bytes_in_flight)
+        self.sends = Sends(connection, waits, budget)
         self.acks = Acks(self.backend)
         self.pops = Pops(self.backend, self.acks)
         self.presence = Presence(self.backend)

@@ -73,6 +73,28 @@ class _Lane:
         self.is_timed = False
 
 
+class SendBudget:
+    """What a process holds of messages that wait for their answers, whoever sent them."""
+
+    __slots__ = ("bytes_in_flight", "bytes_max", "messages")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_in_flight = self.messages = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Raises BrokerBusy where there is no room."""
+        if self.bytes_in_flight + size_bytes > self.bytes_max or self.messages >= MESSAGES_MAX:
+            raise BrokerBusy(RETRY_AFTER_MS, f"this proxy has {self.bytes_in_flight} bytes of messages under way")
+        self.bytes_in_flight += size_bytes
+        self.messages += 1
+
+    def give_back(self, size_bytes: int) -> None:
+        """A message was answered."""
+        self.bytes_in_flight -= size_bytes
+        self.messages -= 1
+
+
 class _Batch:
     """The records of one request. See WholeBatch."""
 
@@ -97,13 +119,13 @@ class _Batch:
 
 
 class Sends:
-    """Of one process; on the event loop."""
+    """Over one connection; on the event loop."""
 
-    def __init__(self, connection: Connection, waits: Waits, *, bytes_max: int) -> None:
-        """`bytes_max`: of messages that wait for their answers; what comes above that is refused."""
+    def __init__(self, connection: Connection, waits: Waits, budget: SendBudget) -> None:
+        """`budget`: what comes above it is refused."""
+        self._budget = budget
         self._connection = connection
         self._waits = waits
-        self._bytes_max = bytes_max
         self._fault = LatencyFault(None)
         self._destinations = Destinations(connection.routes, self._fault)
         self._numbered: SendAttempts = QueueStreams()
@@ -112,9 +134,6 @@ class Sends:
         self._producers: dict[tuple[SendAttempts, str], WaitedSends] = {}
         self._lanes: dict[_Key, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.messages = 0
-        """That wait for their answers."""
-        self.bytes_in_flight = 0
         self.requests = 0
         """That were sent so far."""
 
@@ -125,11 +144,8 @@ class Sends:
         where it may be stored.
         """
         message.check()
-        if self.bytes_in_flight + message.size_bytes > self._bytes_max or self.messages >= MESSAGES_MAX:
-            raise BrokerBusy(RETRY_AFTER_MS, f"this proxy has {self.bytes_in_flight} bytes of messages under way")
         item = _Item(message, deadline_ms, asyncio.get_running_loop().create_future())
-        self.messages += 1
-        self.bytes_in_flight += item.size_bytes
+        self._budget.take(item.size_bytes)
         try:
             if self._connection.routes.cached(message.topic) is None:
                 timeout_ms = max(1, deadline_ms - monotonic_ms())
@@ -139,8 +155,7 @@ class Sends:
             self._enter(item, target)
             return await item.answered
         finally:
-            self.messages -= 1
-            self.bytes_in_flight -= item.size_bytes
+            self._budget.give_back(item.size_bytes)
 
     def _enter(self, item: _Item, target: Target | None) -> None:
         message = item.message

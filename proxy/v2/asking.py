@@ -15,7 +15,7 @@ from ...remoting.commands import (
 )
 from ..schema import enum_value, message_class
 from .calls import ClientCall
-from .mapping import TYPES_OF_TOPIC
+from .mapping import TIME_MS_MAX, TYPES_OF_TOPIC, moment_ms
 from .resources import group_of, topic_of
 from .routes import assigned_queues, route_queues, told_endpoints
 from .status import CallRefused, Code
@@ -96,8 +96,8 @@ async def query_offset(call: ClientCall, request: Any) -> Any:
     elif request.query_offset_policy == _END:
         asked = GetMaxOffset(topic, queue.id)
     elif request.query_offset_policy == _TIMESTAMP and request.HasField("timestamp"):
-        moment = request.timestamp
-        asked = SearchOffset(topic, queue.id, moment.seconds * 1000 + moment.nanos // 1_000_000)
+        at_ms = max(0, min(moment_ms(request.timestamp), TIME_MS_MAX))
+        asked = SearchOffset(topic, queue.id, at_ms)
     else:
         raise CallRefused(Code.BAD_REQUEST, "query_offset_policy: BEGINNING, END, or TIMESTAMP with a timestamp")
     reply, _ = await call.back.backend.call(topic, queue.broker.name, asked, deadline_ms=call.deadline_ms)

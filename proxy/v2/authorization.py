@@ -70,7 +70,7 @@ def caller_of(metadata: Iterable[tuple[str, str | bytes]], peer: str) -> Caller:
         port,
         access_key,
         signature,
-        signed.encode() if access_key else b"",
+        signed.encode(errors="replace") if access_key else b"",
     )
 
 

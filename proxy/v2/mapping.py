@@ -60,6 +60,8 @@ from .status import CallRefused, Code
 BORN_HOST: Final = "__BORNHOST"
 TRACE_CONTEXT: Final = "TRACE_CONTEXT"
 BORN_HOST_LENGTH_MAX: Final = 255
+TIME_MS_MAX: Final = 1 << 53
+"""Times beyond are none: a record has room for 63 bits."""
 
 NORMAL, FIFO, DELAY, TRANSACTION, LITE, PRIORITY_TYPE = (
     enum_value("MessageType", name) for name in ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "LITE", "PRIORITY")
@@ -114,13 +116,13 @@ def ready_message(message: Any, caller: Caller, now_ms: int) -> tuple[ReadyMessa
     if system.born_host:
         own[BORN_HOST] = check_text("born host", system.born_host[:BORN_HOST_LENGTH_MAX], Code.BAD_REQUEST)
     encoded = encode_properties({**properties, **own, UNIQUE_KEY: message_id}) + light
-    born_ms = _moment_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms
+    born_ms = moment_ms(system.born_timestamp)
     ready = ReadyMessage(
         topic,
         body,
         encoded,
         message_id,
-        born_ms,
+        born_ms if 0 < born_ms < TIME_MS_MAX else now_ms,
         _host_bytes(caller.address, caller.port),
         kind,
         producer_group=producer_group_of(topic) if kind is SendKind.HALF else "",
@@ -151,7 +153,7 @@ def _way(system: Any, topic: str, caller: Caller, now_ms: int) -> tuple[SendKind
                 own[CHECK_IMMUNITY_SECONDS] = str(seconds)
         return SendKind.HALF, None, own, b""
     if "delivery_timestamp" in has:
-        own[TIMER_DELIVER_MS] = str(check_delivery(_moment_ms(system.delivery_timestamp), now_ms))
+        own[TIMER_DELIVER_MS] = str(check_delivery(moment_ms(system.delivery_timestamp), now_ms))
         return SendKind.DELAYED, None, own, b""
     if "message_group" in has:
         own[SHARDING_KEY] = check_message_group(system.message_group)
@@ -297,7 +299,8 @@ def fill_moment(timestamp: Any, ms: int) -> None:
     timestamp.nanos = rest_ms * 1_000_000
 
 
-def _moment_ms(timestamp: Any) -> int:
+def moment_ms(timestamp: Any) -> int:
+    """The reverse: any number."""
     return int(timestamp.seconds) * 1000 + int(timestamp.nanos) // 1_000_000
 
 

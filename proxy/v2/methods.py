@@ -101,10 +101,14 @@ class MessagingMethods:
         try:
             await self._streams[method.name](await self._call(facts), request, written)
         except (CallRefused, ZenitError) as error:
-            if not written.has_begun:
-                await answers.write(_failed(method, error))
-            else:
+            if written.has_begun:
                 raise
+            await answers.write(_failed(method, error))
+        except Exception:
+            if written.has_begun:
+                raise
+            log.exception("a call failed method=%s", method.name)
+            await answers.write(_failed(method, None))
 
     async def telemetry(self, facts: CallFacts, commands: AsyncIterator[Any], answers: Answers) -> None:
         """A client's stream. Raises CallRefused, ZenitError."""

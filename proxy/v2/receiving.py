@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ...model.clock import now_ms
@@ -35,6 +37,7 @@ class ReceivingMethods:
     def __init__(self, sessions: Sessions, *, polls_max: int) -> None:
         self._sessions = sessions
         self._polls_max = polls_max
+        self._polls = 0
 
     async def receive_message(self, call: ClientCall, request: Any, answers: Answers) -> None:
         """Pops from all brokers at once; from one where the queue is an assignment's. What cannot be written is released.
@@ -49,8 +52,6 @@ class ReceivingMethods:
         has_wait = request.HasField("long_polling_timeout")
         wanted_ms = duration_ms(request.long_polling_timeout) if has_wait else POLL_MS
         waits_ms = wait_ms(wanted_ms, call.left_ms)
-        if back.pops.waiting >= self._polls_max:
-            waits_ms = 0
         rules = await back.settings.group(group, deadline_ms=call.deadline_ms)
         await self._sessions.on_receive(call, group, subscription)
         queue = request.message_queue
@@ -62,7 +63,8 @@ class ReceivingMethods:
             rules.is_ordered,
             queue.broker.name if queue.id == ANY_QUEUE else "",
         )
-        messages = await back.pops.pop(wanted, count, invisible_ms=invisible_ms, wait_ms=waits_ms)
+        with self._poll(waits_ms) as waits_ms:
+            messages = await back.pops.pop(wanted, count, invisible_ms=invisible_ms, wait_ms=waits_ms)
         written = 0
         try:
             await answers.write(_status_of(_ReceiveResponse(), len(messages)))
@@ -78,6 +80,18 @@ class ReceivingMethods:
         finally:
             if written < len(messages):  # the client is gone
                 back.pops.release(group, messages[written:])
+
+    @contextmanager
+    def _poll(self, waits_ms: int) -> Iterator[int]:
+        """How long this one may wait: not at all where too many do."""
+        if self._polls >= self._polls_max:
+            yield 0
+            return
+        self._polls += 1
+        try:
+            yield waits_ms
+        finally:
+            self._polls -= 1
 
     @staticmethod
     def _message(one: PoppedMessage, call: ClientCall, invisible_ms: int) -> Any:
@@ -99,22 +113,21 @@ class ReceivingMethods:
         subscription = subscription_of(topic, request.filter_expression)
         count = check_batch(request.batch_size)
         waits_ms = wait_ms(duration_ms(request.long_polling_timeout), call.left_ms)
-        if call.back.pops.waiting >= self._polls_max:
-            waits_ms = 0
-        pull = PullMessages(
-            group,
-            topic,
-            queue.id,
-            request.offset,
-            min(count, POP_MAX),
-            PULL_BYTES_MAX,
-            waits_ms,
-            subscription.codes(),
-            subscription.sql,
-        )
-        reply, payload = await call.back.backend.call(
-            topic, queue.broker.name, pull, deadline_ms=call.deadline_ms, wait_ms=waits_ms
-        )
+        with self._poll(waits_ms) as waits_ms:
+            pull = PullMessages(
+                group,
+                topic,
+                queue.id,
+                request.offset,
+                min(count, POP_MAX),
+                PULL_BYTES_MAX,
+                waits_ms,
+                subscription.codes(),
+                subscription.sql,
+            )
+            reply, payload = await call.back.backend.call(
+                topic, queue.broker.name, pull, deadline_ms=call.deadline_ms, wait_ms=waits_ms
+            )
         messages = decode_batch(payload, queue.broker.name) if reply.count else ()
         told = [message for message in messages if subscription.accepts(message.tags)]
         response = _PullResponse()

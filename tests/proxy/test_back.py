@@ -68,7 +68,7 @@ def test_sends_that_come_together_travel_together_and_come_out_as_they_were(clus
         sent = [message(number) for number in range(300)]
         stored = await asyncio.gather(*(back.sends.send(one, deadline_ms=soon(back)) for one in sent))
         assert back.sends.requests < 10
-        assert (back.sends.messages, back.sends.bytes_in_flight) == (0, 0)
+        assert (back.budget.messages, back.budget.bytes_in_flight) == (0, 0)
         found = {one.message.message_id: one for one in await popped(back, "together", 300)}
         for one, place in zip(sent, stored, strict=True):
             got = found[one.message_id].message

@@ -1,0 +1,275 @@
+"""Calls as no client of RocketMQ makes all of them: pulls and offsets, refusals and their codes, TLS, users who sign."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from proxy_kit import running_proxy
+
+from zenitmq import Message, Producer
+from zenitmq.client.admin import Admin
+from zenitmq.model.security.principals import RuleEffect, User
+from zenitmq.model.security.rule_text import parse_rule
+from zenitmq.proxy.schema import SERVICE, enum_value, message_class, methods
+from zenitmq.proxy.v2.status import Code
+from zenitmq.testing import LocalCluster
+
+METHODS = methods()
+SYSTEM_MESSAGE_ID = iter(range(1, 1 << 30))
+
+
+class Caller:
+    """A client that says what it is told to."""
+
+    def __init__(self, channel: grpc.Channel, **metadata: str) -> None:
+        self.channel = channel
+        self.metadata = {"x-mq-client-id": "caller", **{f"x-mq-{name}": value for name, value in metadata.items()}}
+        self.authorization = ""
+
+    def _more(self) -> list[tuple[str, str]]:
+        more = [("authorization", self.authorization)] if self.authorization else []
+        return [*((name.replace("_", "-"), value) for name, value in self.metadata.items()), *more]
+
+    def ask(self, name: str, request: Any, timeout: float = 10.0) -> Any:
+        method = METHODS[name]
+        path = f"/{SERVICE}/{name}"
+        write, read = method.request.SerializeToString, method.response.FromString
+        if method.answers_stream:
+            call = self.channel.unary_stream(path, write, read)
+            return list(call(request, metadata=self._more(), timeout=timeout))
+        return self.channel.unary_unary(path, write, read)(request, metadata=self._more(), timeout=timeout)
+
+    def telemetry(self, *commands: Any) -> Any:
+        method = METHODS["Telemetry"]
+        call = self.channel.stream_stream(
+            f"/{SERVICE}/Telemetry", method.request.SerializeToString, method.response.FromString
+        )
+        return call(iter(commands), metadata=self._more(), timeout=10)
+
+
+def request(name: str, **fields: Any) -> Any:
+    made = METHODS[name].request()
+    for field, value in fields.items():
+        if field in ("topic", "group"):
+            getattr(made, field).name = value
+        elif field == "queue":
+            made.message_queue.topic.name, made.message_queue.broker.name, made.message_queue.id = value
+        elif field.endswith(("_ms",)):
+            getattr(made, field[:-3]).seconds = value // 1000
+        else:
+            setattr(made, field, value)
+    return made
+
+
+def send_of(topic: str, *bodies: bytes) -> Any:
+    made = METHODS["SendMessage"].request()
+    for body in bodies:
+        one = made.messages.add(body=body)
+        one.topic.name = topic
+        one.system_properties.message_id = f"01{next(SYSTEM_MESSAGE_ID):032X}"
+        one.system_properties.body_encoding = enum_value("Encoding", "IDENTITY")
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(cluster: LocalCluster) -> Iterator[str]:
+    cluster.create_topic("calls")
+    with running_proxy(cluster.namesrv) as found:
+        yield found
+
+
+@pytest.fixture
+def caller(address: str) -> Iterator[Caller]:
+    with grpc.insecure_channel(address) as channel:
+        yield Caller(channel)
+
+
+def test_messages_are_pulled_from_an_offset_on_and_offsets_are_kept(cluster: LocalCluster, caller: Caller) -> None:
+    with Producer(group="calls", namesrv=cluster.namesrv) as producer:
+        receipts = [
+            producer.send(Message("calls", b"%d" % number, tags="t"), sharding_key="one") for number in range(5)
+        ]
+    queue = receipts[0].queue
+    named = ("calls", queue.broker_name, queue.queue_id)
+    first = receipts[0].queue_offset
+    pull = request(
+        "PullMessage", group="pulls", queue=named, offset=first + 1, batch_size=32, long_polling_timeout_ms=0
+    )
+    status, *messages, last = caller.ask("PullMessage", pull)
+    assert status.status.code == Code.OK
+    assert [one.message.body for one in messages] == [b"1", b"2", b"3", b"4"]
+    assert last.next_offset == first + 5
+    pull.offset = first + 5
+    status, last = caller.ask("PullMessage", pull)
+    assert (status.status.code, last.next_offset) == (Code.MESSAGE_NOT_FOUND, first + 5)
+    pull.offset = first + 500
+    assert caller.ask("PullMessage", pull)[0].status.code == Code.ILLEGAL_OFFSET
+
+    asked = request("GetOffset", group="pulls", queue=named)
+    assert caller.ask("GetOffset", asked).status.code == Code.OFFSET_NOT_FOUND
+    commit = request("UpdateOffset", group="pulls", queue=named, offset=first + 3)
+    assert caller.ask("UpdateOffset", commit).status.code == Code.OK
+    assert caller.ask("GetOffset", asked).offset == first + 3
+    commit.offset = -1
+    assert caller.ask("UpdateOffset", commit).status.code == Code.ILLEGAL_OFFSET
+
+    where = request("QueryOffset", queue=named)
+    for policy, offset in (("BEGINNING", 0), ("END", first + 5)):
+        where.query_offset_policy = enum_value("QueryOffsetPolicy", policy)
+        assert caller.ask("QueryOffset", where).offset == offset
+    where.query_offset_policy = enum_value("QueryOffsetPolicy", "TIMESTAMP")
+    assert caller.ask("QueryOffset", where).status.code == Code.BAD_REQUEST
+    where.timestamp.seconds = (1 << 63) - 1
+    assert caller.ask("QueryOffset", where).status.code == Code.OK
+    where.timestamp.seconds = 1
+    assert caller.ask("QueryOffset", where).offset == 0
+
+
+def test_several_messages_of_one_send_have_an_answer_each(caller: Caller) -> None:
+    sent = send_of("calls", b"a", b"", b"c")
+    answer = caller.ask("SendMessage", sent)
+    assert answer.status.code == Code.MULTIPLE_RESULTS
+    assert [entry.status.code for entry in answer.entries] == [Code.OK, Code.MESSAGE_BODY_EMPTY, Code.OK]
+    assert [entry.message_id for entry in answer.entries] == [one.system_properties.message_id for one in sent.messages]
+
+
+def test_what_cannot_be_done_is_told_by_its_code(caller: Caller) -> None:
+    ask = caller.ask
+    assert ask("SendMessage", send_of("nowhere", b"x")).status.code == Code.TOPIC_NOT_FOUND
+    assert ask("SendMessage", METHODS["SendMessage"].request()).status.code == Code.BAD_REQUEST
+    assert ask("QueryRoute", request("QueryRoute", topic="calls")).status.code == Code.ILLEGAL_ACCESS_POINT
+    ack = request("AckMessage", group="g", topic="calls")
+    assert ask("AckMessage", ack).status.code == Code.BAD_REQUEST
+    ack.entries.add(receipt_handle="no handle", message_id="m")
+    assert ask("AckMessage", ack).status.code == Code.INVALID_RECEIPT_HANDLE
+    change = request(
+        "ChangeInvisibleDuration", group="g", topic="calls", receipt_handle="none", invisible_duration_ms=20_000
+    )
+    changed = ask("ChangeInvisibleDuration", change)
+    assert (changed.status.code, changed.receipt_handle) == (Code.INVALID_RECEIPT_HANDLE, "none")
+    change.invisible_duration.seconds = 13 * 3600
+    assert ask("ChangeInvisibleDuration", change).status.code == Code.ILLEGAL_INVISIBLE_TIME
+    letter = request("ForwardMessageToDeadLetterQueue", group="g", topic="calls", receipt_handle="none")
+    assert ask("ForwardMessageToDeadLetterQueue", letter).status.code == Code.INVALID_RECEIPT_HANDLE
+    end = request("EndTransaction", topic="calls", transaction_id="none", resolution=1)
+    assert ask("EndTransaction", end).status.code == Code.INVALID_TRANSACTION_ID
+    end.resolution = 0
+    assert ask("EndTransaction", end).status.code == Code.BAD_REQUEST
+    recall = request("RecallMessage", topic="calls", recall_handle="none")
+    assert ask("RecallMessage", recall).status.code == Code.BAD_REQUEST
+    lite = METHODS["SyncLiteSubscription"].request()
+    assert ask("SyncLiteSubscription", lite).status.code == Code.NOT_IMPLEMENTED
+    receive = request("ReceiveMessage", group="g", queue=("calls", "", 0), batch_size=0)
+    assert ask("ReceiveMessage", receive)[0].status.code == Code.BAD_REQUEST
+    receive.batch_size = 1
+    receive.long_polling_timeout.seconds = 20
+    assert ask("ReceiveMessage", receive, timeout=0.3)[0].status.code == Code.ILLEGAL_POLLING_TIME
+    caller.metadata["x-mq-client-id"] = ""
+    assert ask("Heartbeat", METHODS["Heartbeat"].request()).status.code == Code.CLIENT_ID_REQUIRED
+
+
+def test_settings_are_answered_also_where_they_are_wrong(caller: Caller) -> None:
+    command = message_class("TelemetryCommand")
+    wrong, right = command(), command()
+    wrong.settings.request_timeout.seconds = 3
+    right.settings.publishing.topics.add(name="calls")
+    answers = caller.telemetry(wrong, right)
+    first, second = next(answers), next(answers)
+    assert first.status.code == Code.UNRECOGNIZED_CLIENT_TYPE
+    assert second.status.code == Code.OK
+    assert second.settings.publishing.max_body_size == 4 << 20
+    with pytest.raises(StopIteration):
+        next(answers)
+    assert caller.ask("NotifyClientTermination", METHODS["NotifyClientTermination"].request()).status.code == Code.OK
+
+
+def test_a_receive_that_its_client_gives_up_leaves_the_messages_to_others(
+    cluster: LocalCluster, caller: Caller
+) -> None:
+    topic = cluster.create_topic("given-up")
+    method = METHODS["ReceiveMessage"]
+    receive = request("ReceiveMessage", group="given-up", queue=(topic, "", 0), batch_size=32)
+    receive.long_polling_timeout.seconds = 20
+    receive.invisible_duration.seconds = 3600
+    stub = caller.channel.unary_stream(
+        f"/{SERVICE}/ReceiveMessage", method.request.SerializeToString, method.response.FromString
+    )
+    call = stub(receive, metadata=caller._more(), timeout=30)
+    caller.ask("QueryRoute", request("QueryRoute", topic=topic))  # the receive came before
+    call.cancel()
+    caller.ask("SendMessage", send_of(topic, b"left"))
+    receive.long_polling_timeout.seconds = 5
+    status, message, _ = caller.ask("ReceiveMessage", receive)
+    assert (status.status.code, message.message.body) == (Code.OK, b"left")
+
+
+# ---- TLS
+
+
+def test_with_tls(cluster: LocalCluster, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    more = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*words, *more, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    with running_proxy(
+        cluster.namesrv, tls_port=0, tls_key=str(key), tls_certificate=str(certificate), is_tls=True
+    ) as address:
+        credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
+        options = (("grpc.ssl_target_name_override", "localhost"),)
+        with grpc.secure_channel(address, credentials, options) as channel:
+            answer = Caller(channel).ask("SendMessage", send_of(cluster.create_topic("tls"), b"x"))
+    assert answer.status.code == Code.OK
+
+
+# ---- users
+
+
+def signed(caller: Caller, key: str, secret: str) -> Caller:
+    now = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
+    caller.metadata["x-mq-date-time"] = now
+    signature = hmac.new(secret.encode(), now.encode(), hashlib.sha1).hexdigest()
+    caller.authorization = f"MQv2-HMAC-SHA1 Credential={key}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return caller
+
+
+def test_users_sign_and_may_what_their_rules_say(tmp_path: Path) -> None:
+    with LocalCluster(secure=True) as cluster:
+        mine, other = cluster.create_topic("mine"), cluster.create_topic("other")
+        with Admin(cluster.namesrv) as admin:
+            rules = tuple(parse_rule(RuleEffect.ALLOW, "pub,sub", target) for target in ("topic:mine", "group:*"))
+            admin.put_security_row(User("app", (), rules=rules))
+            secret = admin.make_secret("app").secret
+        with running_proxy(cluster.namesrv, key=cluster.key()) as address, grpc.insecure_channel(address) as channel:
+            caller = Caller(channel)
+            assert caller.ask("SendMessage", send_of(mine, b"x")).status.code == Code.UNAUTHORIZED
+            assert (
+                signed(caller, "app", "wrong").ask("SendMessage", send_of(mine, b"x")).status.code == Code.UNAUTHORIZED
+            )
+            signed(caller, "app", secret)
+            assert caller.ask("SendMessage", send_of(mine, b"x")).status.code == Code.OK
+            assert caller.ask("SendMessage", send_of(other, b"x")).status.code == Code.FORBIDDEN
+            receive = request("ReceiveMessage", group="g", queue=(mine, "", 0), batch_size=1)
+            status, message, _ = caller.ask("ReceiveMessage", receive)
+            assert (status.status.code, message.message.body) == (Code.OK, b"x")
+            ack = request("AckMessage", group="g", topic=mine)
+            ack.entries.add(receipt_handle=message.message.system_properties.receipt_handle)
+            assert caller.ask("AckMessage", ack).status.code == Code.OK
