@@ -75,24 +75,55 @@ if [ "$chosen" = arguments ]; then
   exec "${pytest[@]}" "$@"
 fi
 
-# The rest in parts, side by side. What computes, or is Spark, keeps a core busy; the other parts mostly wait for clusters: each
-# of the two has lanes of its own. What starts clusters does so in a network of its own, since all of them would take the usual
-# ports; where that is not allowed, one part after the other.
-declare -A lanes=([busy]=$(nproc) [waiting]=$(($(nproc) + 1))) running=([busy]=0 [waiting]=0) lane_of=()
+memory_kib() { # what is free of this machine's memory, or of what a container may have
+  local free limit
+  free=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
+  free=${free:-0}
+  for limit in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
+    limit=$(cat "$limit" 2>/dev/null) || continue
+    [ "$limit" = max ] || [ "$((limit / 1024))" -gt "$free" ] || free=$((limit / 1024))
+  done
+  echo "$free"
+}
+
+# The rest in parts, side by side. What starts clusters mostly waits for them, so that two of those parts keep a core busy, or one
+# that is Spark. What only computes takes what they leave, and both cores at the end. What starts clusters does so in a network of
+# its own, since all of them would take the usual ports; where that is not allowed, one part after the other.
+cores=$(nproc)
+declare -A running=([computing]=0 [busy]=0 [waiting]=0) lane_of=()
+has_room() { # has_room LANE
+  case $1 in
+    computing) [ "${running[computing]}" -lt "$cores" ] ;;
+    busy) [ "${running[busy]}" -lt "$cores" ] && has_room waiting ;;
+    waiting) [ $((running[busy] + running[waiting])) -lt $((2 * cores)) ] ;;
+  esac
+}
 clusters=apart
 classes= # the part of that name, while it runs
 unshare --net true 2>/dev/null || clusters=in_turn
+# What tears files does so in memory. A container's /dev/shm is too small for that: its parts get a file system of their own, which
+# goes with them, where that is allowed and the memory is there.
+memory=disk
+if [ "$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null; then
+  memory=shared
+elif [ "$(memory_kib)" -gt 6000000 ] && unshare --mount mount -t tmpfs parts .venv/parts 2>/dev/null; then
+  memory=own
+fi
 status=0
 
 part() { # part HOW NAME COMMAND...: runs it, then prints what it said
-  local how=$1 name=$2 log=.venv/parts/$2.log began=$SECONDS told=passed lock scratch room_kib
+  local how=$1 name=$2 log=.venv/parts/$2.log began=$SECONDS told=passed lock scratch
   shift 2
   scratch=$(mktemp -d)
-  room_kib=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) || true
-  if [ "$how" = in_memory ] && [ "${room_kib:-0}" -gt 1000000 ]; then
-    rmdir "$scratch"
-    scratch=$(mktemp -d -p /dev/shm)
-  fi
+  case $how$memory in
+    in_memoryshared)
+      rmdir "$scratch"
+      scratch=$(mktemp -d -p /dev/shm)
+      ;;
+    in_memoryown)
+      set -- unshare --mount sh -c 'mount -t tmpfs -o size=4g,mode=700 parts "$TMPDIR" && exec "$@"' "$name" "$@"
+      ;;
+  esac
   # A shell's background jobs are deaf to Ctrl-C, and what nohup starts to hangups; what they start would be too.
   set -- env --default-signal=INT,HUP TMPDIR="$scratch" "$@"
   case $how in
@@ -137,8 +168,8 @@ list=(-m tests.parts)
 [ "$chosen" = everything ] || list+=(--quick ${folder:+"$folder"})
 rm -f "$measured"/*.durations.json
 listed=$("$python" "${list[@]}")
-listed+=$'\nbusy computes types'
-[ "$chosen" = quick ] || listed+=$'\nbusy computes site'
+listed+=$'\ncomputing computes types'
+[ "$chosen" = quick ] || listed+=$'\ncomputing computes site'
 if ! "$zenit" --version | grep -q compiled; then
   listed=$(grep -v ' interpreted ' <<<"$listed") # the other parts are that
 fi
@@ -156,15 +187,15 @@ if [ -n "$without" ] && [ "$chosen" = everything ]; then
   listed=$(grep -v ' outside ' <<<"$listed")
 fi
 # Spark starts from classes that one Java wrote down before. Meanwhile no part runs that starts Spark again and again.
-[ "$chosen" = quick ] || listed=$'busy computes classes\n'$listed
+[ "$chosen" = quick ] || listed=$'computing computes classes\n'$listed
 mapfile -t parts <<<"$listed"
-while [ ${#parts[@]} -gt 0 ] || [ $((running[busy] + running[waiting])) -gt 0 ]; do
+while [ ${#parts[@]} -gt 0 ] || [ $((running[computing] + running[busy] + running[waiting])) -gt 0 ]; do
   for number in "${!parts[@]}"; do
     lane=${parts[number]%% *}
     case ${parts[number]} in
-      busy\ clusters\ *) [ -z "$classes" ] || continue ;;
+      busy\ *) [ -z "$classes" ] || continue ;;
     esac
-    if [ "${running[$lane]}" -lt "${lanes[$lane]}" ]; then
+    if has_room "$lane"; then
       # shellcheck disable=SC2086 # no path of a test has a space
       start ${parts[number]}
       unset "parts[number]"
