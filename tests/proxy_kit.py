@@ -15,6 +15,7 @@ from proxy_clients import python_client
 
 from zenitmq.proxy.back.backs import Backs
 from zenitmq.proxy.config import ProxyConfig
+from zenitmq.proxy.event_loop import run_on_loop
 from zenitmq.proxy.grpc_server import serve
 
 SCENARIOS = Path(__file__).parent / "proxy" / "clients" / "python_client.py"
@@ -56,7 +57,6 @@ def running_proxy(namesrv: str, *, is_tls: bool = False, **settings: Any) -> Ite
     config = ProxyConfig(namesrv=(namesrv,), port=0, remoting_port=-1, drain_ms=200, **settings)
     started: list[str] = []
     is_up, ends = threading.Event(), threading.Event()
-    loop = asyncio.new_event_loop()
 
     async def work() -> None:
         async with Backs(config) as backs, serve(config, backs) as server:
@@ -67,10 +67,9 @@ def running_proxy(namesrv: str, *, is_tls: bool = False, **settings: Any) -> Ite
 
     def run() -> None:
         try:
-            loop.run_until_complete(work())
+            run_on_loop(work())
         finally:
             is_up.set()
-            loop.close()
 
     thread = threading.Thread(target=run, name="proxy")
     thread.start()

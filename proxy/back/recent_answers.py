@@ -23,11 +23,16 @@ class RecentAnswers(Generic[_Key, _Value]):
         self._known: dict[_Key, tuple[_Value, int]] = {}
         self._asking: dict[_Key, asyncio.Task[_Value]] = {}
 
+    def known(self, key: _Key) -> _Value | None:
+        """The value, if it was found out a short while ago."""
+        known = self._known.get(key)
+        return known[0] if known is not None and monotonic_ms() < known[1] else None
+
     async def get(self, key: _Key, *, deadline_ms: int) -> _Value:
         """The value, at most `known_ms` old. Raises what `find` does."""
-        known = self._known.get(key)
-        if known is not None and monotonic_ms() < known[1]:
-            return known[0]
+        known = self.known(key)
+        if known is not None:
+            return known
         task = self._asking.get(key)
         if task is None:
             task = self._asking[key] = asyncio.get_running_loop().create_task(self._ask(key, deadline_ms))

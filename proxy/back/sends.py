@@ -1,8 +1,9 @@
 """Sends of foreign clients: what goes to one place at one time travels in one request, and each sender gets its own answer.
 
 A *lane* is one place: any queue of a topic, a given queue, or that of a sharding key, for messages of one kind. What comes
-while nothing of a lane is under way is sent at once, with all that the event loop has ready; else after 1 ms, or when a
-request is full. A lane with one queue has one request under way, so that nothing overtakes a request that is tried again.
+while nothing of a lane is under way is sent at once, with all that the event loop has ready; else with all that has come
+until the request under way is answered. Where brokers answer slowly, several are under way, 1 ms apart. A lane with one
+queue has one under way, so that nothing overtakes a request that is tried again.
 
 Each request is numbered, as an idempotent producer's are: where its answer is lost, it is asked again of the same queue, and
 stored once. Of batch topics each request is one record, and is not numbered.
@@ -30,7 +31,7 @@ from ...client.sending.send_future import record_begins, record_position
 from ...client.sending.target import OwnTarget, Target
 from ...client.sending.transactions.half_attempts import half_attempts
 from ...client.sending.waited_send import WaitedSends
-from ...model.clock import monotonic_ms
+from ...model.clock import monotonic_ms, monotonic_ns
 from ...model.errors import BrokerBusy, MessageIllegal, MessageTooLarge, SystemFault, ZenitError
 from ...model.queue import MessageQueue
 from ...record.kernel import wrap_batch
@@ -42,7 +43,10 @@ LINGER_S: Final = 0.001
 RECORDS_MAX: Final = 256
 BYTES_MAX: Final = 256 * 1024
 UNDER_WAY_MAX: Final = 4
-"""Requests of a lane of any queue."""
+"""Requests of a lane of any queue, where brokers answer slowly."""
+QUICK_MS: Final = 3.0
+"""So soon answered, a request is waited for: the next one has the more messages, and costs the same."""
+_NEWEST_WEIGHT: Final = 0.2
 MESSAGES_MAX: Final = 100_000
 RETRY_AFTER_MS: Final = 100
 PRODUCERS_MAX: Final = 1024
@@ -63,13 +67,13 @@ class _Item:
 
 
 class _Lane:
-    __slots__ = ("is_timed", "key", "under_way", "waiting", "window")
+    __slots__ = ("has_one_queue", "is_timed", "key", "under_way", "waiting")
 
     def __init__(self, key: _Key) -> None:
         self.key = key
         self.waiting: deque[_Item] = deque()
         self.under_way = 0
-        self.window = 1 if isinstance(key[2], OwnTarget) else UNDER_WAY_MAX
+        self.has_one_queue = isinstance(key[2], OwnTarget)
         self.is_timed = False
 
 
@@ -134,6 +138,7 @@ class Sends:
         self._producers: dict[tuple[SendAttempts, str], WaitedSends] = {}
         self._lanes: dict[_Key, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._answered_ms = 0.0  # after which time, lately
         self.requests = 0
         """That were sent so far."""
 
@@ -166,7 +171,7 @@ class Sends:
         lane.waiting.append(item)
         if len(lane.waiting) >= RECORDS_MAX:
             self._pump(lane)
-        elif not lane.is_timed:
+        elif not lane.is_timed and lane.under_way < self._window(lane):
             lane.is_timed = True
             loop = item.answered.get_loop()
             if lane.under_way:
@@ -174,14 +179,18 @@ class Sends:
             else:
                 loop.call_soon(self._on_timer, lane)
 
+    def _window(self, lane: _Lane) -> int:
+        """How many requests of it may be under way."""
+        return 1 if lane.has_one_queue or self._answered_ms < QUICK_MS else UNDER_WAY_MAX
+
     def _on_timer(self, lane: _Lane) -> None:
         lane.is_timed = False
         self._pump(lane)
 
     def _pump(self, lane: _Lane) -> None:
         """Sends what waits, as far as requests may be under way."""
-        while lane.waiting and lane.under_way < lane.window:
-            items, size_bytes = [lane.waiting.popleft()], 0
+        while lane.waiting and lane.under_way < self._window(lane):
+            items = [lane.waiting.popleft()]
             size_bytes = items[0].size_bytes
             while lane.waiting and len(items) < RECORDS_MAX:
                 size_bytes += lane.waiting[0].size_bytes
@@ -196,9 +205,12 @@ class Sends:
             del self._lanes[lane.key]
 
     async def _run(self, lane: _Lane, items: list[_Item]) -> None:
+        begun_ns = monotonic_ns()
         try:
             await self._send(lane, items)
         finally:
+            took_ms = (monotonic_ns() - begun_ns) / 1_000_000
+            self._answered_ms += _NEWEST_WEIGHT * (took_ms - self._answered_ms)
             for item in items:
                 if not item.answered.done():
                     item.answered.set_exception(SystemFault("a send was not answered"))

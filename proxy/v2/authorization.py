@@ -9,6 +9,7 @@ key is nobody's: RocketMQ's Python client sends the header even then.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from ...model.plain_dataclass import dataclass
@@ -88,6 +89,7 @@ def _signature(text: str) -> tuple[str, str]:
     return access_key, fields.get("Signature", "") if access_key else ""
 
 
+@lru_cache(4096)
 def address_of(peer: str) -> tuple[str, int]:
     """(IP address, port) of a peer; ("", 0) if it has none, as of a Unix socket."""
     kind, _, rest = peer.replace("%5B", "[").replace("%5D", "]").partition(":")

@@ -5,6 +5,7 @@ The limits are those of RocketMQ's proxy. What a client sends beyond them is ref
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from ...model.message import BODY_BYTES_MAX
@@ -28,6 +29,8 @@ RENEWED_MS: Final = 60_000
 """For so long a message is invisible that its broker renews."""
 MESSAGE_ID_BYTES_MAX: Final = 255
 
+_CONTROL: Final = re.compile("[\x00-\x1f]")
+
 
 def check_body(body: bytes) -> None:
     """Raises CallRefused."""
@@ -40,7 +43,7 @@ def check_body(body: bytes) -> None:
 def check_text(what: str, text: str, code: Code, *, also: str = "") -> str:
     """A value of a property: neither empty nor with a control character; `also`: characters that it may not have either.
     Raises CallRefused."""
-    if not text.strip() or any(char < " " or char in also for char in text):
+    if not text or text.isspace() or _CONTROL.search(text) or (also and any(char in text for char in also)):
         raise CallRefused(
             code, f"{what} {text[:64]!r}: neither blank nor with control characters{' or ' + also if also else ''}"
         )
@@ -49,6 +52,8 @@ def check_text(what: str, text: str, code: Code, *, also: str = "") -> str:
 
 def check_properties(properties: Any) -> None:
     """A client's own. Raises CallRefused."""
+    if not properties:
+        return
     if len(properties) > PROPERTIES_MAX:
         raise CallRefused(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"{len(properties)} properties: at most {PROPERTIES_MAX}")
     for name, value in properties.items():

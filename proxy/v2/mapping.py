@@ -10,6 +10,7 @@ import ipaddress
 import struct
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import md5, sha1
 from typing import Any, Final
 
@@ -109,13 +110,15 @@ def ready_message(message: Any, caller: Caller, now_ms: int) -> tuple[ReadyMessa
     if system.keys:
         keys = [check_text("key", key, Code.ILLEGAL_MESSAGE_KEY, also=" ") for key in system.keys]
         properties[KEYS] = " ".join(keys)
-    check_properties_size(encode_properties(properties))
+    said = encode_properties(properties)
+    check_properties_size(said)
     kind, target, own, light = _way(system, topic, caller, now_ms)
     if system.HasField("trace_context") and system.trace_context:
         own[TRACE_CONTEXT] = check_text("trace context", system.trace_context, Code.BAD_REQUEST)
     if system.born_host:
         own[BORN_HOST] = check_text("born host", system.born_host[:BORN_HOST_LENGTH_MAX], Code.BAD_REQUEST)
-    encoded = encode_properties({**properties, **own, UNIQUE_KEY: message_id}) + light
+    own[UNIQUE_KEY] = message_id
+    encoded = said + encode_properties(own) + light
     born_ms = moment_ms(system.born_timestamp)
     ready = ReadyMessage(
         topic,
@@ -304,6 +307,7 @@ def moment_ms(timestamp: Any) -> int:
     return int(timestamp.seconds) * 1000 + int(timestamp.nanos) // 1_000_000
 
 
+@lru_cache(4096)
 def _host_bytes(address: str, port: int) -> bytes:
     try:
         return ipaddress.ip_address(address).packed + _PORT.pack(port)
@@ -311,6 +315,7 @@ def _host_bytes(address: str, port: int) -> bytes:
         return bytes(8)
 
 
+@lru_cache(4096)
 def _host_text(host: bytes) -> str:
     address = ipaddress.ip_address(host[:-4])
     port = int.from_bytes(host[-4:], "big")

@@ -65,6 +65,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "rich": ("cli/*.py",),
     "grpc": ("proxy/grpc_server.py",),
     "google": ("proxy/schema.py",),
+    "uvloop": ("proxy/event_loop.py",),
 }
 
 # A role's pure middle: no sockets, threads, files or clock of its own.
