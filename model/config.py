@@ -18,7 +18,8 @@ import dataclasses
 import difflib
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar, cast, get_type_hints
 
 from .errors import ConfigError
@@ -104,7 +105,7 @@ def section(cls: type[_T]) -> _T:
 
 def config_schema(cls: type[Any]) -> list[SettingInfo]:
     """Every key of a configuration class and its sections, in the order of declaration."""
-    return list(_walk(cls, ""))
+    return list(_schema(cast(Hashable, cls)))
 
 
 def with_online_changes(running: _T, wanted: _T) -> tuple[_T, dict[str, Value], list[str]]:
@@ -157,8 +158,19 @@ def load_config(
     return cast(_T, _build(cls, values, ""))
 
 
+@cache
+def _schema(cls: Hashable) -> tuple[SettingInfo, ...]:
+    return tuple(_walk(cast(type[Any], cls), ""))
+
+
+@cache
+def _kinds(cls: Hashable) -> Mapping[str, Any]:
+    """The types of the fields: Python compiles the texts of all of them each time it is asked."""
+    return get_type_hints(cast(type[Any], cls))
+
+
 def _walk(cls: type[Any], prefix: str) -> Iterator[SettingInfo]:
-    kinds = get_type_hints(cls)
+    kinds = _kinds(cast(Hashable, cls))
     for field in dataclasses.fields(cls):
         key, kind = prefix + field.name, kinds[field.name]
         if dataclasses.is_dataclass(kind):
@@ -183,7 +195,7 @@ def _walk(cls: type[Any], prefix: str) -> Iterator[SettingInfo]:
 
 def _build(cls: type[Any], values: Mapping[str, Value], prefix: str) -> Any:
     """Creates an instance from flat values; an error of a section's own `__post_init__` gets the section's name as prefix."""
-    kinds = get_type_hints(cls)
+    kinds = _kinds(cast(Hashable, cls))
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         key, kind = prefix + field.name, kinds[field.name]

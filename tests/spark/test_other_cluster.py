@@ -54,7 +54,7 @@ def taken_over() -> Iterator[Replace]:
 
 
 def reader_of(cluster: LocalCluster, **options: str) -> StreamReader:
-    given = {"namesrv": cluster.namesrv, "subscribe": TOPIC, "startingoffsets": "earliest", "requesttimeoutms": "5000"}
+    given = {"namesrv": cluster.namesrv, "subscribe": TOPIC, "startingoffsets": "earliest", "requesttimeoutms": "2500"}
     return StreamReader(ReadOptions.parse(given | options).for_stream())
 
 
@@ -121,16 +121,15 @@ def test_a_notebook_goes_on_with_a_new_cluster_and_its_queries_do_not(
 ) -> None:
     """What begins works with who is there; what lives, or has a checkpoint, refuses by name."""
 
-    def topic(reader: Any) -> DataFrame:
-        options = {"namesrv": namesrv, "subscribe": TOPIC, "startingOffsets": "earliest", "requestTimeoutMs": "20000"}
-        frame: DataFrame = reader.format("zenit").options(**options).load()
+    def topic(reader: Any, timeout_ms: int = 20_000) -> DataFrame:
+        options = {"namesrv": namesrv, "subscribe": TOPIC, "startingOffsets": "earliest"}
+        frame: DataFrame = reader.format("zenit").options(**options, requestTimeoutMs=str(timeout_ms)).load()
         return frame
 
-    def archive(name: str) -> Any:
-        """A query that keeps what it reads."""
-        writer = (
-            topic(spark.readStream).select("body").writeStream.format("parquet").option("path", str(tmp_path / name))
-        )
+    def archive(name: str, timeout_ms: int) -> Any:
+        """A query that keeps what it reads. What refuses takes its whole time to do so."""
+        read = topic(spark.readStream, timeout_ms).select("body")
+        writer = read.writeStream.format("parquet").option("path", str(tmp_path / name))
         return writer.option("checkpointLocation", str(tmp_path / f"{name}-checkpoint")).start()
 
     def kept(name: str) -> int:
@@ -142,7 +141,7 @@ def test_a_notebook_goes_on_with_a_new_cluster_and_its_queries_do_not(
     assert topic(spark.read).count() == 10
     with Producer("p", namesrv=namesrv, timeout=1) as producer:
         producer.send(Message(TOPIC, b"ours"))
-        source = archive("old")
+        source = archive("old", 6_000)
         source.processAllAvailable()
         taken_over()
         with pytest.raises(WrongCluster):
@@ -156,11 +155,11 @@ def test_a_notebook_goes_on_with_a_new_cluster_and_its_queries_do_not(
             source.awaitTermination(120)
         assert topic(spark.read).count() == count_of(namesrv, TOPIC) == 501
     assert kept("old") == 11
-    again = archive("old")
+    again = archive("old", 6_000)
     with pytest.raises(PySparkException, match="another cluster answers here"):
         again.processAllAvailable()
     assert kept("old") == 11
-    fresh = archive("new")
+    fresh = archive("new", 20_000)
     fresh.processAllAvailable()
     fresh.stop()
     assert kept("new") == 501

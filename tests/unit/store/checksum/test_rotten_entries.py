@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from typing import Any
 
 import pytest
@@ -67,18 +68,18 @@ def test_whole_entries_are_not_suspected(store: MessageStore, bytes_max: int) ->
 
 
 @pytest.mark.parametrize("bytes_max", [1, 1000, 1 << 20])
-@pytest.mark.parametrize("bit", range(96))
 def test_a_bit_of_an_offset_or_a_length_is_told_and_it_is_known_what_it_was(
-    store: MessageStore, bit: int, bytes_max: int
+    store: MessageStore, bytes_max: int
 ) -> None:
-    for slot in (0, 2):
+    """Each bit in turn: the store is whole again before the next one."""
+    for bit, slot in product(range(96), (0, 2)):
         was = entries(store)[slot]
         whole = rot(store, slot, bit // 8, 0x80 >> bit % 8)
         found = rotten(store, bytes_max)
-        assert [(one.base, one.slot, one.offset) for one in found] == [(0, slot, was.offset)]
-        assert store.set_entries_right(found) == ()
-        assert slot_bytes(store, slot) == whole
-        assert rotten(store, bytes_max) == set()
+        assert [(one.base, one.slot, one.offset) for one in found] == [(0, slot, was.offset)], bit
+        assert store.set_entries_right(found) == (), bit
+        assert slot_bytes(store, slot) == whole, bit
+        assert rotten(store, bytes_max) == set(), bit
 
 
 def test_an_entry_of_which_nothing_is_sure_is_left_and_told(store: MessageStore) -> None:
