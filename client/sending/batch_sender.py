@@ -13,6 +13,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -20,8 +21,9 @@ from ...model.clock import monotonic_ms
 from ...model.errors import BufferFull, NoRoute, RequestTimeout, ZenitError
 from ...model.queue import MessageQueue
 from ...remoting.commands import Reply
+from ..connection.route_pause import watch_weakly
 from ..connection.waiting import Signal, Signals
-from .batching import BackgroundLimits, BufferPool, Sealed, SendLane
+from .batching import BackgroundLimits, BufferPool, RetryPause, Sealed, SendLane
 from .delayed_send import Answer, answer_of
 from .send_context import SendContext
 from .send_future import run_callbacks
@@ -66,6 +68,7 @@ class BatchSender:
         self.failed_futures = 0
         """How many messages with futures failed for good."""
         self._attempts.watch(self._on_queue_free)
+        self._unwatch = watch_weakly(context.connection.routes, self._on_route)
 
     # ---- places in the window
 
@@ -234,7 +237,24 @@ class BatchSender:
             return
         sealed.due_ms = now + delay_ms + OVERDUE_MS
         log.info("batch tried again topic=%s broker=%s error=%s", queue.topic, queue.broker_name, failure)
-        self._connection.remoting.call_later(delay_ms, lambda: self._send_again(sealed, serial, failure))
+        pause = sealed.pause = RetryPause(failure, self._connection.routes.cached(queue.topic))
+        self._connection.remoting.call_later(delay_ms, lambda: self._end_pause(sealed, serial, pause))
+
+    def _on_route(self, topic: str) -> None:
+        """A topic has another route: its batches need not wait for their next try. Any thread."""
+        for serial, sealed in list(self._unanswered.items()):
+            pause = sealed.pause
+            if pause is not None and sealed.queue is not None and sealed.queue.topic == topic:
+                self._connection.run_soon(partial(self._end_pause, sealed, serial, pause))
+
+    def _end_pause(self, sealed: Sealed, serial: int, pause: RetryPause) -> None:
+        """I/O thread: the time is over, or there is another route; whichever comes first."""
+        if sealed.pause is not pause:
+            return
+        sealed.pause = None
+        if sealed.queue is not None and self._connection.routes.cached(sealed.queue.topic) is not pause.route:
+            sealed.tries = 0
+        self._send_again(sealed, serial, pause.failure)
 
     def _next_queue(self, sealed: Sealed, last: MessageQueue) -> MessageQueue:
         """The queue for a failed batch: another one only if nothing is in doubt and that queue takes it. Raises NoRoute."""
@@ -324,6 +344,7 @@ class BatchSender:
 
     def close(self, error: ZenitError) -> None:
         """Fails unanswered batches with this error; none of them is sent again."""
+        self._unwatch()
         for serial, sealed in list(self._unanswered.items()):
             if not self._settle(sealed, serial, sealed.queue, None, error):
                 self._tell(sealed, serial)  # the thread that settled it may have been interrupted

@@ -21,6 +21,7 @@ from typing import Final
 from ...model.clock import monotonic_ns
 from ...model.errors import ZenitError
 from ...model.queue import MessageQueue
+from ...model.route import TopicRoute
 from ...record.kernel import Accumulator, batch_sizes, wrap_batch
 from ..connection.argument_checks import check_count
 from ..connection.unique_ids import BornTime
@@ -61,6 +62,14 @@ class BackgroundLimits:
         check_count("window_batches", self.window_batches, 1, 64)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RetryPause:
+    """Between two tries of a batch. `failure`: of the last one; `route`: by which it went."""
+
+    failure: ZenitError
+    route: TopicRoute | None
+
+
 class Sealed:
     """A batch that takes no more messages, with its buffer, until it is answered. Owned by the batch sender."""
 
@@ -75,6 +84,7 @@ class Sealed:
         "is_settled",
         "lane",
         "outcome",
+        "pause",
         "queue",
         "record",
         "result",
@@ -110,6 +120,7 @@ class Sealed:
         self.deadline_ms = deadline_ms
         self.queue: MessageQueue | None = None
         self.tries = 0
+        self.pause: RetryPause | None = None  # until its next try
         self.serial = 0
         self.sent_ms = 0
         self.due_ms = deadline_ms  # `look_after` acts if the batch's next step is not done by then

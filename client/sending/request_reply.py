@@ -45,6 +45,7 @@ from ...remoting.io_thread import check_may_wait
 from ..connection.connection import Connection
 from ..connection.membership import Member
 from ..connection.retry import RetryPolicy
+from ..connection.route_pause import pause
 from ..connection.waiting import Waits
 from .accumulators import single_record
 from .background_sends import BackgroundSends
@@ -252,7 +253,9 @@ class RequestReply:
         properties += encode_properties({**correlation, MESSAGE_TYPE: REPLY})
         parts = (body, tags, keys, properties, flag, sys_flag)
         tries = 0
+        routes = self._connection.routes
         while True:
+            route = routes.cached(request.topic)
             try:
                 left_ms = max(1, deadline_ms - monotonic_ms())
                 return await self._send_reply(request, parts, self._retry.try_timeout_ms(total_ms, left_ms))
@@ -263,9 +266,10 @@ class RequestReply:
                 if delay_ms is None:
                     raise
                 if error.route_stale:
-                    self._connection.routes.refresh_soon(request.topic)
+                    routes.refresh_soon(request.topic)
                 log.info("reply tried again topic=%s error=%s", request.topic, error)
-                await self._waits.sleep(delay_ms)
+                if await pause(routes, request.topic, route, self._waits, delay_ms):
+                    tries = 0
 
     async def _send_reply(self, request: StoredMessage, parts: Parts, timeout_ms: int) -> SendReceipt:
         broker = await self._broker_of(request, timeout_ms)

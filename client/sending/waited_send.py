@@ -8,7 +8,9 @@ from typing import TypeVar
 from ...model.clock import monotonic_ms
 from ...model.errors import ConnectionLost, NoRoute, RequestTimeout, ZenitError
 from ...model.queue import MessageQueue
+from ...model.route import TopicRoute
 from ...remoting.commands import Reply, RequestFor
+from ..connection.route_pause import pause
 from .attempts import SendAttempt
 from .delayed_send import Answer, answer_of, send_request
 from .outgoing import Fill, check_send_topic
@@ -68,6 +70,7 @@ class WaitedSends:
         avoid: str | None = None
         try:
             while True:
+                route = self._routes.cached(topic)
                 try:
                     if attempt.queue is None and not self._enter(attempt, topic, target, avoid):
                         await self._wait_for_queue(attempt, topic, target, avoid, total_ms, deadline_ms)
@@ -88,7 +91,10 @@ class WaitedSends:
                     tries += 1
                     stays = attempt.in_doubt or isinstance(target, OwnTarget)
                     try:
-                        await self._wait_for_next_try(error, topic, tries, deadline_ms, avoid, is_sharded=stays)
+                        if await self._wait_for_next_try(
+                            error, topic, tries, deadline_ms, avoid, is_sharded=stays, route=route
+                        ):
+                            tries = 0
                     except ZenitError as last:
                         took_ms = total_ms - (deadline_ms - monotonic_ms())
                         self._counts.on_sent(topic, batch.count, took_ms, is_ok=False)
@@ -139,14 +145,16 @@ class WaitedSends:
         tries = 0
         while True:
             timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
+            route = self._routes.cached(queue.topic)
             try:
                 address = self._destinations.address_of(queue)
                 return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
             except ZenitError as error:
                 tries += 1
-                await self._wait_for_next_try(
-                    error, queue.topic, tries, deadline_ms, queue.broker_name, is_sharded=True
-                )
+                if await self._wait_for_next_try(
+                    error, queue.topic, tries, deadline_ms, queue.broker_name, is_sharded=True, route=route
+                ):
+                    tries = 0
 
     # ---- queues
 
@@ -181,9 +189,18 @@ class WaitedSends:
     # ---- tries
 
     async def _wait_for_next_try(
-        self, error: ZenitError, topic: str, tries: int, deadline_ms: int, broker: str | None, *, is_sharded: bool
-    ) -> None:
-        """Waits until the next try is due. Raises `error` if there is none. `broker`: the one that failed."""
+        self,
+        error: ZenitError,
+        topic: str,
+        tries: int,
+        deadline_ms: int,
+        broker: str | None,
+        *,
+        is_sharded: bool,
+        route: TopicRoute | None,
+    ) -> bool:
+        """Waits until the next try is due; returns whether the topic has another route by then than `route`, that of the last
+        try. Raises `error` if there is no next try. `broker`: the one that failed."""
         now = monotonic_ms()
         reached = broker is not None and not isinstance(error, NoRoute)
         if broker is not None and reached:
@@ -200,5 +217,4 @@ class WaitedSends:
         if error.route_stale:
             self._routes.refresh_soon(topic)
         log.info("send tried again topic=%s broker=%s error=%s", topic, broker, error)
-        if delay_ms:
-            await self._waits.sleep(delay_ms)
+        return bool(delay_ms) and await pause(self._routes, topic, route, self._waits, delay_ms)

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from ...client.aio.event_loop import OnLoop
 from ...client.connection.connection import Connection
 from ...client.connection.retry import RetryPolicy
+from ...client.connection.route_pause import pause
 from ...model.clock import monotonic_ms
 from ...model.errors import (
     ConnectionLost,
@@ -70,8 +71,9 @@ class Backend:
         tries, in_doubt = 0, None
         while True:
             is_sent = False
+            route = self.connection.routes.cached(topic)
             try:
-                await self.route(topic, deadline_ms=deadline_ms)
+                route = await self.route(topic, deadline_ms=deadline_ms)
                 address = self.connection.routes.address_of(topic, broker_name)
                 timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
                 timeout_ms = max(timeout_ms, wait_ms + WAIT_GRACE_MS) if wait_ms else timeout_ms
@@ -88,7 +90,8 @@ class Backend:
                     raise
                 if error.route_stale:
                     self.connection.routes.refresh_soon(topic)
-            await self.waits.sleep(delay_ms)
+            if await pause(self.connection.routes, topic, route, self.waits, delay_ms):
+                tries = 0
 
     async def call_master(
         self, broker_name: str, request: RequestFor[_Reply], payload: Payload | None = None, *, deadline_ms: int

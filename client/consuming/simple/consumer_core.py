@@ -21,6 +21,7 @@ from ...client_counts import ClientCounts
 from ...connection.argument_checks import check_callback, check_count, milliseconds, wait_milliseconds
 from ...connection.connection import Connection, client_repr, connect
 from ...connection.retry import RetryPolicy
+from ...connection.route_pause import pause
 from ...connection.waiting import Waits
 from ...tracing.client_telemetry import current
 from ...tracing.trace import PopTrace, TraceRecorder, trace_topic
@@ -278,9 +279,10 @@ class ReceivingCore(ABC):
         in_doubt: ZenitError | None = None
         while True:
             is_sent = False
+            route = routes.cached(part.topic)
             try:
                 timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
-                await routes.route(part.topic, self._waits, timeout_ms=timeout_ms)
+                route = await routes.route(part.topic, self._waits, timeout_ms=timeout_ms)
                 address = routes.address_of(part.topic, part.broker_name)
                 is_sent = True
                 return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
@@ -296,7 +298,8 @@ class ReceivingCore(ABC):
                     raise
                 if error.route_stale:
                     routes.refresh_soon(part.topic)
-            await self._waits.sleep(delay_ms)
+            if await pause(routes, part.topic, route, self._waits, delay_ms):
+                tries = 0
 
     async def _close(self, timeout: float | None = None) -> None:
         """Sends the acknowledgements, gives back what came and nobody got, and leaves the group, in `timeout` seconds (None =

@@ -19,6 +19,7 @@ from ....record.kernel import batch_sizes
 from ....remoting.commands import SendSequenced, SequencedReply
 from ...connection.connection import Connection
 from ...connection.retry import RetryPolicy
+from ...connection.route_pause import pause
 from ...connection.waiting import Blocking, run_blocking
 from .sequencing import REFUSALS
 
@@ -79,6 +80,7 @@ class SequencedSends:
                 queue.topic, queue.queue_id, last - first + 1, self._group, self.producer_id, first, has_gaps=True
             )
             timeout_ms = self._retry.try_timeout_ms(self._total_ms, deadline_ms - monotonic_ms())
+            route = routes.cached(queue.topic)
             try:
                 address = routes.address_of(queue.topic, queue.broker_name)
                 reply, _ = await self._waits.call(address, request, payload, timeout_ms=timeout_ms)
@@ -107,7 +109,8 @@ class SequencedSends:
                     raise
                 if error.route_stale:
                     routes.refresh_soon(queue.topic)
-                await self._waits.sleep(delay_ms)
+                if await pause(routes, queue.topic, route, self._waits, delay_ms):
+                    tries = 0
 
 
 def _end_of(payload: memoryview, count: int) -> int:
