@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes the lock files and the bill of materials anew, from the newest versions that pyproject.toml allows.
 # Usage: deploy/supply/renew.sh    from anywhere in a clone; needs Python >= 3.11 and a package index; takes some minutes.
-# locks/run.txt has what every installation needs, spark.txt, prometheus.txt, otel.txt, backup.txt and dev.txt what it needs with that
+# locks/run.txt has what every installation needs, spark.txt, prometheus.txt, otel.txt, backup.txt, proxy.txt and dev.txt what it needs with that
 # extra, build.txt what builds the wheel. All of them are parts of one choice of versions, so that they can be combined.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -31,7 +31,7 @@ part() { # part NAME ARGUMENT...
     sed "s|$work/||; /# *-c chosen.txt/d; /#   *via$/{N;s|\n *#  *-c chosen.txt$||}" "$work/$name.txt"; } >"$locks/$name.txt"
 }
 part run pyproject.toml
-for extra in spark prometheus otel backup dev; do
+for extra in spark prometheus otel backup proxy dev; do
   part "$extra" pyproject.toml --extra "$extra"
 done
 part build "$work/build.in"
@@ -40,7 +40,7 @@ say "installing them, each file by its hash, and listing what that brings"
 "$base" -m venv "$work/installed"
 install=("$work/installed/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation)
 "${install[@]}" --require-hashes -r "$locks/build.txt" # first: Spark's package is built here, with these and no others
-"${install[@]}" --require-hashes -r "$locks/run.txt" -r "$locks/spark.txt" -r "$locks/prometheus.txt" -r "$locks/otel.txt" -r "$locks/backup.txt"
+"${install[@]}" --require-hashes -r "$locks/run.txt" -r "$locks/spark.txt" -r "$locks/prometheus.txt" -r "$locks/otel.txt" -r "$locks/backup.txt" -r "$locks/proxy.txt"
 CC=false "${install[@]}" --no-deps . # without the kernel, which is no package of others
 (cd "$work" && installed/bin/zenit sbom make --out zenitmq.cdx.json)
 cp "$work/zenitmq.cdx.json" deploy/supply/

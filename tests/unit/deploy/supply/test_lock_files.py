@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[4]
 LOCKS = ROOT / "deploy" / "supply" / "locks"
 RENEW = "renew them: deploy/supply/renew.sh"
-EXTRAS = ("spark", "prometheus", "otel", "backup", "dev")
+EXTRAS = ("spark", "prometheus", "otel", "backup", "proxy", "dev")
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; (.+?))? \\$")
 
 
