@@ -29,6 +29,7 @@ class Exporter(Enum):
     CLIENT = "client"
     CANARY = "canary"
     BACKUP = "backup"
+    PROXY = "proxy"
 
 
 @dataclass(frozen=True, slots=True)

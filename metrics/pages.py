@@ -13,6 +13,7 @@ TITLES: Final = (
     (Exporter.CONTROLLER, "Controllers"),
     (Exporter.CANARY, "The canary"),
     (Exporter.BACKUP, "A backup"),
+    (Exporter.PROXY, "A proxy"),
     (Exporter.CLIENT, "Clients"),
 )
 

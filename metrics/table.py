@@ -15,7 +15,8 @@ _declared: list[Family] = []
 _BROKER: Final = (Exporter.BROKER,)
 _SERVERS: Final = (Exporter.BROKER, Exporter.NAME_SERVER, Exporter.CONTROLLER)
 _BACKUP: Final = (Exporter.BACKUP,)
-_ALL: Final = (*_SERVERS, Exporter.CANARY, Exporter.BACKUP)
+_PROXY: Final = (Exporter.PROXY,)
+_ALL: Final = (*_SERVERS, Exporter.CANARY, Exporter.BACKUP, Exporter.PROXY)
 _CLIENT: Final = (Exporter.CLIENT,)
 _TOPIC: Final = ("topic",)
 _GROUP: Final = ("topic", "consumer_group")
@@ -98,7 +99,7 @@ SERIES_DROPPED: Final = _gauge(
 SCRAPE_CPU: Final = _gauge(
     "zenit_metrics_scrape_cpu_seconds", "CPU time that the last scrape before this one took", (), _ALL
 )
-READY: Final = _gauge("zenit_ready", "1 while /readyz says ready", (), _SERVERS)
+READY: Final = _gauge("zenit_ready", "1 while /readyz says ready", (), (*_SERVERS, Exporter.PROXY))
 
 # ---- the loop
 
@@ -403,6 +404,12 @@ CANARY_FAILED: Final = _counter(
     ("group", "step"),
     (Exporter.CANARY,),
 )
+
+# ---- a proxy
+
+PROXY_CLIENTS: Final = _gauge("zenit_proxy_clients", "RocketMQ's clients that live, by their heartbeats", (), _PROXY)
+PROXY_USERS: Final = _gauge("zenit_proxy_users", "Users in whose name it asks brokers, its own among them", (), _PROXY)
+PROXY_POLLS: Final = _gauge("zenit_proxy_polls", "Receives that wait for messages", (), _PROXY)
 
 # ---- a backup
 

@@ -32,7 +32,6 @@ STREAMS_MAX: Final = 10_000
 """Calls of one connection at a time."""
 
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
-    ("grpc.so_reuseport", 1),
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
@@ -66,7 +65,11 @@ async def serve(config: ProxyConfig, backs: Backs) -> AsyncIterator[GrpcServing]
     certificate)."""
     async with MessagingMethods(backs, polls_max=config.limits.polls) as methods:
         connections = ("grpc.max_allowed_incoming_connections", config.limits.connections)
-        server = aio.server(options=(*_OPTIONS, connections))
+        shared = (
+            "grpc.so_reuseport",
+            int(config.processes > 1),
+        )  # else another program's port would be shared in silence
+        server = aio.server(options=(*_OPTIONS, shared, connections))
         handlers = {method.name: _handler(methods, method) for method in methods.all()}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         port = tls_port = NO_PORT

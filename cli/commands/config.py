@@ -10,7 +10,7 @@ from ...model.config import SettingInfo, config_schema
 from ..options import Json, usage_of_values
 from ..output import note, print_table, show
 
-ROLES: Final = ("namesrv", "broker", "controller")
+ROLES: Final = ("namesrv", "broker", "controller", "proxy")
 
 
 def register(app: typer.Typer) -> None:
@@ -88,6 +88,10 @@ def settings_of(role: str) -> list[SettingInfo]:
         from ...controller.config import ControllerConfig
 
         return config_schema(ControllerConfig)
+    if role == "proxy":
+        from ...proxy.config import ProxyConfig
+
+        return config_schema(ProxyConfig)
     raise typer.BadParameter(f"{role!r} is not one of {', '.join(ROLES)}", param_hint="ROLE")
 
 

@@ -18,13 +18,14 @@ from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.pipeline.options.option import Option
 from zenitmq.pipeline.options.options import READ_OPTIONS, WRITE_OPTIONS
 from zenitmq.pipeline.schema import COLUMNS
+from zenitmq.proxy.config import ProxyConfig
 from zenitmq.record.layout import LAYOUTS, Layout
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ROOT / "docs" / "formats"
 REWRITE = "ZENIT_REWRITE_DOCS" in os.environ
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-ROLES = {"namesrv": NameServerConfig, "broker": BrokerConfig, "controller": ControllerConfig}
+ROLES = {"namesrv": NameServerConfig, "broker": BrokerConfig, "controller": ControllerConfig, "proxy": ProxyConfig}
 
 
 def hold(path: Path, expected: str) -> None:

@@ -29,6 +29,7 @@ COMMANDS = [
     "upgrade wait-in-sync",
     "events",
     "namesrv",
+    "proxy",
     "broker",
     "broker config",
     "broker stats",

@@ -16,15 +16,22 @@ from zenitmq.controller.config import ControllerConfig
 from zenitmq.metrics.config import MetricsConfig
 from zenitmq.model.config import SettingInfo, config_schema, describe_config, load_config
 from zenitmq.namesrv.config import NameServerConfig
+from zenitmq.proxy.config import ProxyConfig
 
 CONFIG = Path(__file__).parents[3] / "deploy" / "config"
 ROLES = {
     "namesrv": ("name server", NameServerConfig),
     "broker": ("broker", BrokerConfig),
     "controller": ("controller", ControllerConfig),
+    "proxy": ("proxy", ProxyConfig),
 }
 
-METRICS = {"namesrv": "127.0.0.1:9880", "controller": "127.0.0.1:9881", "broker": "127.0.0.1:9882"}
+METRICS = {
+    "namesrv": "127.0.0.1:9880",
+    "controller": "127.0.0.1:9881",
+    "broker": "127.0.0.1:9882",
+    "proxy": "127.0.0.1:9885",
+}
 """What a template sets though the default is otherwise: a process in production is measured."""
 
 HEAD = """\

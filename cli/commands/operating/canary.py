@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from ...model.events.log_lines import TEXT_FORMAT
-from ..options import MetricsTokenFile, Namesrv
-from ..roles import measured, stop_on_signals
+from ....model.events.log_lines import TEXT_FORMAT
+from ...options import MetricsTokenFile, Namesrv
+from ...roles import measured, stop_on_signals
 
 
 def register(app: typer.Typer) -> None:
@@ -29,9 +29,9 @@ def canary(
 
     It runs until SIGTERM or Ctrl-C; one is enough for a cluster. docs/metrics.md explains it.
     """
-    from ...deploy.canary import Canary
-    from ...metrics.config import MetricsConfig
-    from ...model.errors import ConfigError
+    from ....deploy.canary import Canary
+    from ....metrics.config import MetricsConfig
+    from ....model.errors import ConfigError
 
     logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=TEXT_FORMAT, force=True)
     try:

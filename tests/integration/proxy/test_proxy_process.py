@@ -1,0 +1,135 @@
+"""`zenit proxy` as a process: ready once it serves and the cluster answers; several on one port; why one does not start."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zenitmq.model.clock import monotonic_ms, sleep_ms
+from zenitmq.testing import LocalCluster
+
+pytestmark = pytest.mark.timeout(120)
+
+ZENIT = str(Path(sys.executable).with_name("zenit"))
+WAIT_MS = 30_000
+
+
+def free_ports(count: int) -> list[int]:
+    """In a row."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = int(probe.getsockname()[1])
+        taken = []
+        for port in range(first, first + count):
+            with socket.socket() as probe:
+                taken.append(probe.connect_ex(("127.0.0.1", port)) == 0)
+        if not any(taken) and first + count < 65_536:
+            return list(range(first, first + count))
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    """0 while nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except OSError:
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def started(cluster: LocalCluster, *settings: str) -> subprocess.Popen[str]:
+    command = [
+        ZENIT,
+        "proxy",
+        "--set",
+        f"namesrv={cluster.namesrv}",
+        "--set",
+        "remoting_port=-1",
+        "--set",
+        "drain_ms=500",
+    ]
+    for setting in settings:
+        command += ["--set", setting]
+    return subprocess.Popen(command, env=cluster.environ, stderr=subprocess.PIPE, text=True)
+
+
+def await_ready(port: int) -> None:
+    deadline_ms = monotonic_ms() + WAIT_MS
+    while asked(port, "/readyz") != (200, "ready: proxy\n"):
+        assert monotonic_ms() < deadline_ms, asked(port, "/readyz")
+        sleep_ms(50)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(secure=False) as made:
+        yield made
+
+
+def test_it_is_ready_while_it_serves_and_ends_when_it_is_told_to(cluster: LocalCluster) -> None:
+    port, metrics = free_ports(2)
+    process = started(cluster, f"port={port}", f"metrics.bind=127.0.0.1:{metrics}")
+    try:
+        await_ready(metrics)
+        status, text = asked(metrics, "/metrics")
+        assert status == 200
+        assert 'zenit_proxy_clients{cluster="zenit",node_type="proxy"' in text
+        with socket.create_connection(("127.0.0.1", port), 5):
+            pass
+        taken = started(cluster, f"port={port}")
+        _, said = taken.communicate(timeout=60)
+        assert (taken.returncode, said.count("\nzenit: ")) == (1, 1), said
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "proxy stopped" in said
+
+
+def test_several_processes_share_a_port_and_have_a_port_for_metrics_each(cluster: LocalCluster) -> None:
+    port, first, second = free_ports(3)
+    process = started(cluster, f"port={port}", "processes=2", f"metrics.bind=127.0.0.1:{first}")
+    try:
+        await_ready(first)
+        await_ready(second)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert len(re.findall("proxy stopped", said)) == 2
+
+
+def test_without_its_cluster_it_is_not_ready_and_says_why(cluster: LocalCluster) -> None:
+    port, metrics, nobody = free_ports(3)
+    command = [ZENIT, "proxy"]
+    for setting in (
+        f"namesrv=127.0.0.1:{nobody}",
+        f"port={port}",
+        "remoting_port=-1",
+        f"metrics.bind=127.0.0.1:{metrics}",
+    ):
+        command += ["--set", setting]
+    process = subprocess.Popen(command, env=cluster.environ, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline_ms = monotonic_ms() + WAIT_MS
+        while "cannot reach" not in asked(metrics, "/readyz")[1]:
+            assert monotonic_ms() < deadline_ms
+            sleep_ms(50)
+        assert asked(metrics, "/readyz")[0] == 503
+        assert asked(metrics, "/livez")[0] == 200
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
