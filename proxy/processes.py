@@ -61,10 +61,17 @@ class Processes:
             if received == signal.SIGHUP:
                 for pid in self._places.running():
                     os.kill(pid, signal.SIGHUP)
-            for pid, status in _ended():
+            refused = []
+            for (
+                pid,
+                status,
+            ) in _ended():  # of all, before anything is returned: an ended one's number may be another's soon
                 if not self._places.on_ended(pid, monotonic_ms()):
-                    return status or FAULT
-                log.error("a process ended, another one takes its place pid=%s status=%s", pid, status)
+                    refused.append(status or FAULT)
+                else:
+                    log.error("a process ended, another one takes its place pid=%s status=%s", pid, status)
+            if refused:
+                return refused[0]
 
     def _await_ends(self) -> None:
         """Kills those that do not end in time."""
