@@ -18,10 +18,10 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: tes
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled checker."""
+    """The compiled checker. With -O2 it takes three times as long to compile, and no less to run."""
     program = tmp_path_factory.mktemp("model") / "mc"
     source = Path(__file__).parent / "mc.cpp"
-    subprocess.run(["g++", "-O2", "-std=c++17", "-w", "-o", program, source], check=True)
+    subprocess.run(["g++", "-O1", "-std=c++17", "-w", "-o", program, source], check=True)
     return program
 
 
