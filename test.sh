@@ -47,6 +47,7 @@ bring_tools() {
   # RocketMQ's own client, in an environment of its own: the proxy is tried with it.
   if [ "$chosen" != quick ]; then
     "$python" tests/proxy_clients.py || say "the tests of the proxy with RocketMQ's client are skipped, and say so"
+    "$python" tests/classic_clients.py || say "the tests of the proxy with RocketMQ's Java and C++ clients are skipped, and say so"
   fi
 }
 set_up_system # before the tools: apt does one thing at a time

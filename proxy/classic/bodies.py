@@ -6,8 +6,6 @@ cuts it at `,` and `:`. Maps with objects as keys are an exception: RocketMQ wri
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +19,9 @@ NODES_MAX: Final = 100_000
 """Objects and arrays of one body."""
 GROUPS_MAX: Final = 1_000
 QUEUES_MAX: Final = 10_000
-ACKS_MAX: Final = 1_000
-ACK_BITS_BYTES_MAX: Final = 128
+
+MODELS: Final = ("BROADCASTING", "CLUSTERING")
+"""By their numbers."""
 
 ClassicQueue = tuple[str, str, int]
 """(topic, broker name, queue id)"""
@@ -64,21 +63,6 @@ class LockBody:
     group: str
     client_id: str
     queues: tuple[ClassicQueue, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AckedMessages:
-    """Messages of one queue that came with one pop: `indexes` from the offset `begin` on."""
-
-    group: str
-    topic: str
-    retries: str
-    begin: int
-    queue_id: int
-    revive_queue_id: int
-    pop_ms: int
-    invisible_ms: int
-    indexes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +125,18 @@ def _consumer(row: dict[str, Any]) -> ClassicConsumer:
     }
     return ClassicConsumer(
         _text(row, "groupName"),
-        _text(row, "messageModel", "CLUSTERING"),
+        _model(row),
         tuple(subscriptions[topic] for topic in sorted(subscriptions)),
     )
+
+
+def _model(row: dict[str, Any]) -> str:
+    """C++ writes its number. Raises RemoteProtocolError."""
+    value = row.get("messageModel", "CLUSTERING")
+    value = MODELS[value] if type(value) is int and 0 <= value < len(MODELS) else value
+    if value not in MODELS:
+        raise RemoteProtocolError(f"messageModel: expected one of {', '.join(MODELS)}")
+    return str(value)
 
 
 def _subscription(row: dict[str, Any]) -> ClassicSubscription:
@@ -161,33 +154,6 @@ def read_lock(body: bytes) -> LockBody:
 
 def _queue(row: dict[str, Any]) -> ClassicQueue:
     return _text(row, "topic"), _text(row, "brokerName"), _number(row, "queueId")
-
-
-def read_batch_ack(body: bytes) -> tuple[str, list[AckedMessages]]:
-    """(broker name, what is acknowledged). Raises RemoteProtocolError."""
-    document = read_json(body)
-    return _text(document, "brokerName", ""), [_ack(row) for row in _rows(document, "acks", ACKS_MAX)]
-
-
-def _ack(row: dict[str, Any]) -> AckedMessages:
-    try:
-        bits = base64.b64decode(_text(row, "b").encode(), validate=True)
-    except (ValueError, binascii.Error) as error:
-        raise RemoteProtocolError("b: expected bits in base64") from error
-    if len(bits) > ACK_BITS_BYTES_MAX:
-        raise RemoteProtocolError(f"b: {len(bits)} bytes of bits, expected at most {ACK_BITS_BYTES_MAX}")
-    set_bits = int.from_bytes(bits, "little")
-    return AckedMessages(
-        _text(row, "c"),
-        _text(row, "t"),
-        _text(row, "r", "0"),
-        _number(row, "so"),
-        _number(row, "q"),
-        _number(row, "rq", 0),
-        _number(row, "pt"),
-        _number(row, "it"),
-        tuple(index for index in range(set_bits.bit_length()) if set_bits >> index & 1),
-    )
 
 
 def read_assignment_question(body: bytes) -> AssignmentQuestion:

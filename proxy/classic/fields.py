@@ -11,7 +11,6 @@ from typing import Final
 
 from ...model.errors import InvalidParameter
 from ...model.plain_dataclass import dataclass
-from ...model.security.rights import Action, Resource
 from .codes import ClassicCode
 
 TEXT_LENGTH_MAX: Final = 32 * 1024
@@ -40,20 +39,10 @@ class ClassicField:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicNeed:
-    """A right that a request needs, on what a field of it names; "" = on the cluster."""
-
-    action: Action
-    resource: Resource
-    field: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ClassicRow:
-    """A request's row: its fields and the rights that it needs. Bodies name further topics; their handlers ask for those."""
+    """A request's row. Which rights it needs, brokers and name servers decide: the proxy asks them in the user's name."""
 
     fields: tuple[ClassicField, ...] = ()
-    needs: tuple[ClassicNeed, ...] = ()
 
 
 def _text(name: str, default: str | None = None, short: str = "") -> ClassicField:
@@ -75,11 +64,6 @@ _TOPIC: Final = _text("topic")
 _QUEUE: Final = _number("queueId")
 _GROUP: Final = _text("consumerGroup")
 
-_PUB: Final = ClassicNeed(Action.PUB, Resource.TOPIC, "topic")
-_SUB: Final = ClassicNeed(Action.SUB, Resource.TOPIC, "topic")
-_SEE: Final = ClassicNeed(Action.GET, Resource.TOPIC, "topic")
-_CONSUME: Final = ClassicNeed(Action.SUB, Resource.GROUP, "consumerGroup")
-
 SEND: Final = ClassicRow(
     (
         _text("producerGroup", "", "a"),
@@ -96,10 +80,8 @@ SEND: Final = ClassicRow(
         _number("maxReconsumeTimes", -1, "l"),
         _flag("batch", False, "m"),
         BROKER,
-    ),
-    (_PUB,),
+    )
 )
-_REPLY: Final = ClassicRow(SEND.fields)
 _PULL: Final = ClassicRow(
     (
         _GROUP,
@@ -115,8 +97,7 @@ _PULL: Final = ClassicRow(
         _text("expressionType", "TAG"),
         _number("maxMsgBytes", -1),
         BROKER,
-    ),
-    (_SUB, _CONSUME),
+    )
 )
 _OF_QUEUE: Final = (_TOPIC, _QUEUE, BROKER)
 _RECEIPT: Final = (_GROUP, _TOPIC, _number("queueId", -1), _text("extraInfo"), _number("offset", -1), BROKER)
@@ -125,11 +106,9 @@ ROWS: Final[dict[int, ClassicRow]] = {
     ClassicCode.SEND_MESSAGE: SEND,
     ClassicCode.SEND_MESSAGE_V2: SEND,
     ClassicCode.SEND_BATCH_MESSAGE: SEND,
-    ClassicCode.SEND_REPLY_MESSAGE: _REPLY,
-    ClassicCode.SEND_REPLY_MESSAGE_V2: _REPLY,
-    ClassicCode.RECALL_MESSAGE: ClassicRow(
-        (_text("producerGroup", ""), _TOPIC, _text("recallHandle"), BROKER), (_PUB,)
-    ),
+    ClassicCode.SEND_REPLY_MESSAGE: SEND,
+    ClassicCode.SEND_REPLY_MESSAGE_V2: SEND,
+    ClassicCode.RECALL_MESSAGE: ClassicRow((_text("producerGroup", ""), _TOPIC, _text("recallHandle"), BROKER)),
     ClassicCode.PULL_MESSAGE: _PULL,
     ClassicCode.LITE_PULL_MESSAGE: _PULL,
     ClassicCode.QUERY_MESSAGE: ClassicRow(
@@ -141,20 +120,17 @@ ROWS: Final[dict[int, ClassicRow]] = {
             _number("endTimestamp", (1 << 62) - 1),
             _flag("_UNIQUE_KEY_QUERY", False),
             BROKER,
-        ),
-        (_SUB,),
+        )
     ),
     ClassicCode.VIEW_MESSAGE_BY_ID: ClassicRow((_text("topic", ""), _number("offset"), BROKER)),
-    ClassicCode.QUERY_CONSUMER_OFFSET: ClassicRow(
-        (_GROUP, *_OF_QUEUE, _flag("setZeroIfNotFound", True)), (_SUB, _CONSUME)
-    ),
-    ClassicCode.UPDATE_CONSUMER_OFFSET: ClassicRow((_GROUP, *_OF_QUEUE, _number("commitOffset")), (_SUB, _CONSUME)),
+    ClassicCode.QUERY_CONSUMER_OFFSET: ClassicRow((_GROUP, *_OF_QUEUE, _flag("setZeroIfNotFound", True))),
+    ClassicCode.UPDATE_CONSUMER_OFFSET: ClassicRow((_GROUP, *_OF_QUEUE, _number("commitOffset"))),
     ClassicCode.SEARCH_OFFSET_BY_TIMESTAMP: ClassicRow(
-        (*_OF_QUEUE, _number("timestamp"), _text("boundaryType", "LOWER")), (_SEE,)
+        (*_OF_QUEUE, _number("timestamp"), _text("boundaryType", "LOWER"))
     ),
-    ClassicCode.GET_MAX_OFFSET: ClassicRow((*_OF_QUEUE, _flag("committed", True)), (_SEE,)),
-    ClassicCode.GET_MIN_OFFSET: ClassicRow(_OF_QUEUE, (_SEE,)),
-    ClassicCode.GET_EARLIEST_MSG_STORETIME: ClassicRow(_OF_QUEUE, (_SUB,)),
+    ClassicCode.GET_MAX_OFFSET: ClassicRow((*_OF_QUEUE, _flag("committed", True))),
+    ClassicCode.GET_MIN_OFFSET: ClassicRow(_OF_QUEUE),
+    ClassicCode.GET_EARLIEST_MSG_STORETIME: ClassicRow(_OF_QUEUE),
     ClassicCode.HEART_BEAT: ClassicRow(),
     ClassicCode.UNREGISTER_CLIENT: ClassicRow(
         (_text("clientID"), _text("producerGroup", ""), _text("consumerGroup", ""), BROKER)
@@ -169,8 +145,7 @@ ROWS: Final[dict[int, ClassicRow]] = {
             _flag("unitMode", False),
             _number("maxReconsumeTimes", -1),
             BROKER,
-        ),
-        (ClassicNeed(Action.SUB, Resource.GROUP, "group"),),
+        )
     ),
     ClassicCode.END_TRANSACTION: ClassicRow(
         (
@@ -185,11 +160,11 @@ ROWS: Final[dict[int, ClassicRow]] = {
             BROKER,
         )
     ),
-    ClassicCode.GET_CONSUMER_LIST_BY_GROUP: ClassicRow((_GROUP, BROKER), (_CONSUME,)),
+    ClassicCode.GET_CONSUMER_LIST_BY_GROUP: ClassicRow((_GROUP, BROKER)),
     ClassicCode.LOCK_BATCH_MQ: ClassicRow((BROKER,)),
     ClassicCode.UNLOCK_BATCH_MQ: ClassicRow((BROKER,)),
     ClassicCode.CHECK_CLIENT_CONFIG: ClassicRow(),
-    ClassicCode.GET_ROUTEINFO_BY_TOPIC: ClassicRow((_TOPIC, _flag("acceptStandardJsonOnly", False)), (_SEE,)),
+    ClassicCode.GET_ROUTEINFO_BY_TOPIC: ClassicRow((_TOPIC, _flag("acceptStandardJsonOnly", False))),
     ClassicCode.GET_BROKER_CLUSTER_INFO: ClassicRow(),
     ClassicCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: ClassicRow(),
     ClassicCode.UPDATE_AND_CREATE_TOPIC: ClassicRow(
@@ -205,22 +180,20 @@ ROWS: Final[dict[int, ClassicRow]] = {
             _text("attributes", ""),
             _flag("force", False),
             BROKER,
-        ),
-        (ClassicNeed(Action.CREATE, Resource.TOPIC, "topic"), ClassicNeed(Action.UPDATE, Resource.TOPIC, "topic")),
+        )
     ),
-    ClassicCode.DELETE_TOPIC_IN_BROKER: ClassicRow(
-        (_TOPIC, BROKER), (ClassicNeed(Action.DELETE, Resource.TOPIC, "topic"),)
-    ),
-    ClassicCode.DELETE_TOPIC_IN_NAMESRV: ClassicRow((_TOPIC,), (ClassicNeed(Action.DELETE, Resource.TOPIC, "topic"),)),
+    ClassicCode.DELETE_TOPIC_IN_BROKER: ClassicRow((_TOPIC, BROKER)),
+    ClassicCode.DELETE_TOPIC_IN_NAMESRV: ClassicRow((_TOPIC,)),
     ClassicCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: ClassicRow((BROKER,)),
-    ClassicCode.DELETE_SUBSCRIPTIONGROUP: ClassicRow(
-        (_text("groupName"), _flag("cleanOffset", False), BROKER),
-        (ClassicNeed(Action.DELETE, Resource.GROUP, "groupName"),),
+    ClassicCode.DELETE_SUBSCRIPTIONGROUP: ClassicRow((_text("groupName"), _flag("cleanOffset", False), BROKER)),
+    ClassicCode.GET_CONSUMER_RUNNING_INFO: ClassicRow(
+        (_GROUP, _text("clientId"), _flag("jstackEnable", False), BROKER)
     ),
-    ClassicCode.GET_TOPIC_STATS_INFO: ClassicRow((_TOPIC, BROKER), (_SEE,)),
-    ClassicCode.GET_CONSUME_STATS: ClassicRow(
-        (_GROUP, _text("topic", ""), BROKER), (ClassicNeed(Action.GET, Resource.GROUP, "consumerGroup"),)
+    ClassicCode.CONSUME_MESSAGE_DIRECTLY: ClassicRow(
+        (_GROUP, _text("clientId"), _text("msgId"), _text("brokerName", ""), _text("topic", ""), BROKER)
     ),
+    ClassicCode.GET_TOPIC_STATS_INFO: ClassicRow((_TOPIC, BROKER)),
+    ClassicCode.GET_CONSUME_STATS: ClassicRow((_GROUP, _text("topic", ""), BROKER)),
     ClassicCode.INVOKE_BROKER_TO_RESET_OFFSET: ClassicRow(
         (
             _TOPIC,
@@ -230,8 +203,7 @@ ROWS: Final[dict[int, ClassicRow]] = {
             _number("timestamp", -1),
             _flag("isForce", False),
             BROKER,
-        ),
-        (_SUB, ClassicNeed(Action.UPDATE, Resource.GROUP, "group")),
+        )
     ),
     ClassicCode.QUERY_ASSIGNMENT: ClassicRow((BROKER,)),
     ClassicCode.POP_MESSAGE: ClassicRow(
@@ -249,25 +221,10 @@ ROWS: Final[dict[int, ClassicRow]] = {
             _flag("order", False),
             _text("attemptId", ""),
             BROKER,
-        ),
-        (_SUB, _CONSUME),
+        )
     ),
-    ClassicCode.ACK_MESSAGE: ClassicRow(_RECEIPT, (_SUB, _CONSUME)),
-    ClassicCode.BATCH_ACK_MESSAGE: ClassicRow((BROKER,)),
-    ClassicCode.CHANGE_MESSAGE_INVISIBLETIME: ClassicRow((*_RECEIPT, _number("invisibleTime")), (_SUB, _CONSUME)),
-    ClassicCode.NOTIFICATION: ClassicRow(
-        (
-            _GROUP,
-            _TOPIC,
-            _number("queueId", -1),
-            _number("pollTime", 0),
-            _number("bornTime", 0),
-            _flag("order", False),
-            _text("attemptId", ""),
-            BROKER,
-        ),
-        (_SUB, _CONSUME),
-    ),
+    ClassicCode.ACK_MESSAGE: ClassicRow(_RECEIPT),
+    ClassicCode.CHANGE_MESSAGE_INVISIBLETIME: ClassicRow((*_RECEIPT, _number("invisibleTime"))),
 }
 
 

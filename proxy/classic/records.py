@@ -128,8 +128,9 @@ def readable_records(payload: bytes, host: HostAddress, can: ReadableRecords) ->
     return b"".join(parts)
 
 
-def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords) -> bytes:
-    """A record written anew. `host`: 8 or 20 bytes. Raises RemoteProtocolError, CorruptRecordError."""
+def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords, *, more_properties: bytes = b"") -> bytes:
+    """A record written anew. `host`: 8 or 20 bytes. `more_properties`: encoded. Raises RemoteProtocolError,
+    CorruptRecordError."""
     flags = message.sys_flag & 0xFFFFFFFF
     body = message.body_as_stored
     if not _reads_body(flags, can):
@@ -142,7 +143,7 @@ def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords) -> byte
     return encode_record(
         topic=topic.encode(),
         body=body,
-        properties=message.properties_as_stored,
+        properties=message.properties_as_stored + more_properties,
         queue_id=message.queue_id,
         flag=message.flag,
         queue_offset=message.queue_offset,

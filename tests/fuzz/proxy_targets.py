@@ -37,10 +37,6 @@ _DOCUMENTS = (
         "heartbeatFingerprint": 5,
     },
     {"consumerGroup": "g", "clientId": "c", "mqSet": [{"topic": "t", "brokerName": "b", "queueId": 1}]},
-    {
-        "brokerName": "b",
-        "acks": [{"c": "g", "t": "t", "r": "0", "so": 5, "q": 1, "rq": 0, "pt": 1, "it": 2, "b": "CQI="}],
-    },
     {"topic": "t", "consumerGroup": "g", "clientId": "c", "strategyName": "AVG", "messageModel": "CLUSTERING"},
     {"clientId": "c", "group": "g", "subscriptionData": _SUBSCRIPTION},
     {"groupName": "g", "retryMaxTimes": 3, "groupRetryPolicy": {"type": "CUSTOMIZED"}},
@@ -48,7 +44,6 @@ _DOCUMENTS = (
 _READERS = (
     bodies.read_heartbeat,
     bodies.read_lock,
-    bodies.read_batch_ack,
     bodies.read_assignment_question,
     bodies.read_client_check,
     bodies.read_group_settings,

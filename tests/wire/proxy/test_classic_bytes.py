@@ -7,7 +7,6 @@ from pathlib import Path
 from zenitmq.model.route import BrokerData, QueueData, TopicRoute
 from zenitmq.model.security.signatures import signature_of, signed_content
 from zenitmq.proxy.classic.bodies import (
-    AckedMessages,
     AssignmentQuestion,
     ClassicConsumer,
     ClassicHeartbeat,
@@ -20,7 +19,6 @@ from zenitmq.proxy.classic.bodies import (
     consumer_list_body,
     locked_body,
     read_assignment_question,
-    read_batch_ack,
     read_client_check,
     read_group_settings,
     read_heartbeat,
@@ -109,10 +107,6 @@ def test_bodies_of_requests() -> None:
         (ClassicConsumer("g", "CLUSTERING", (sql, ClassicSubscription("trades", "TAG", "a || b"))),),
     )
     assert read_lock(MADE["LOCK"].encode()) == LockBody("g", "c", (("trades", "broker-a", 1),))
-    assert read_batch_ack(MADE["BATCHACK"].encode()) == (
-        "broker-a",
-        [AckedMessages("g", "trades", "0", 100, 2, 1, 1_700_000_000_000, 60_000, (0, 3, 9))],
-    )
     assert read_assignment_question(MADE["ASSIGN"].encode()) == AssignmentQuestion(
         "trades", "g", "c", "AVG", "CLUSTERING"
     )
@@ -120,6 +114,18 @@ def test_bodies_of_requests() -> None:
     group, settings = read_group_settings(MADE["GROUP"].encode())
     assert group == "g"
     assert ("retryMaxTimes", "16") in settings
+
+
+def test_a_heartbeat_of_the_cpp_client() -> None:
+    """0.4.4 of its Python package: the model is a number, and versions are texts."""
+    body = (
+        b'{"clientID":"10967-127.0.0.1@DEFAULT","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,"groupName":"cg",'
+        b'"messageModel":1,"subscriptionDataSet":[{"subString":"*","subVersion":"1795768608246","topic":"%RETRY%cg"},'
+        b'{"subString":"*","subVersion":"1795768608246","topic":"trades"}]}]}\n'
+    )
+    subscriptions = tuple(ClassicSubscription(topic, "TAG", "*") for topic in ("%RETRY%cg", "trades"))
+    consumer = ClassicConsumer("cg", "CLUSTERING", subscriptions)
+    assert read_heartbeat(body) == ClassicHeartbeat("10967-127.0.0.1@DEFAULT", (), (consumer,))
 
 
 def test_bodies_of_answers() -> None:

@@ -1,0 +1,230 @@
+"""The clients that are connected: which groups they are in, what they subscribe to, and what is pushed to them.
+
+A client has a connection for each broker name, and sends its heartbeats over each. It is present while one of them is open.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from ...model.errors import InvalidParameter, ZenitError
+from ...model.handles.transaction import TransactionId
+from ...model.ids import HostAddress, offset_message_id
+from ...model.queue import PhysicalOffset
+from ...model.redelivery import is_retry_topic
+from ...model.sql92.parser import parse
+from ...model.subscription import ExpressionKind, Subscription
+from ...record.kernel import StoredMessage, decode_record
+from ...remoting.commands import CheckTransaction, OffsetsReset, PushReply
+from ..back.foreign_client import ForeignClient
+from ..back.parts import Back
+from .bodies import ClassicHeartbeat, ClassicSubscription, reset_body
+from .calls import BrokerPorts, ClassicCall, ClassicLink
+from .codes import ClassicCode
+from .frames import IS_ONE_WAY, ClassicFrame
+from .records import readable, rewritten
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID_LENGTH_MAX: Final = 255
+_FLAG_FORCE: Final = "true"
+
+
+class ClassicClient:
+    """One client and its connections. See Listener."""
+
+    def __init__(self, ports: BrokerPorts, back: Back, call: ClassicCall, heartbeat: ClassicHeartbeat) -> None:
+        self._ports = ports
+        self.back = back
+        self.heartbeat = heartbeat
+        self.language = call.frame.language
+        self.version = call.frame.version
+        self._host = str(call.link.peer)
+        self.links: dict[ClassicLink, None] = {}
+
+    def foreign(self) -> ForeignClient:
+        """As the cluster is told of it."""
+        consumers = tuple(
+            (one.group, one.model, tuple((row.topic, row.kind, row.expression) for row in one.subscriptions))
+            for one in self.heartbeat.consumers
+        )
+        return ForeignClient(
+            self.heartbeat.client_id,
+            f"RocketMQ {self.language}",
+            str(self.version),
+            self._host,
+            self.heartbeat.producer_groups,
+            consumers,
+        )
+
+    def push(self, code: ClassicCode, fields: dict[str, str], body: bytes = b"", *, is_one_way: bool = True) -> bool:
+        """To any of its connections; False if none takes it."""
+        frame = ClassicFrame(code, 0, IS_ONE_WAY if is_one_way else 0, fields=fields, body=body)
+        return any(link.push(frame) for link in reversed(list(self.links)))
+
+    def on_check(self, request: CheckTransaction, record: bytes) -> None:
+        """See Listener. The answer names the transaction by the id that is told here."""
+        try:
+            message = decode_record(record)
+            broker_name = TransactionId.parse(request.transaction_id).broker_name
+            host = self._ports.host_of(broker_name)
+            body = rewritten(message, host.encode(), readable(self.language, self.version))
+        except ZenitError as error:
+            log.warning("a check of a transaction cannot be passed on: %s", error)
+            return
+        fields = {
+            "commitLogOffset": str(request.half_offset),
+            "msgId": message.message_id,
+            "offsetMsgId": offset_message_id(host.encode(), PhysicalOffset(message.physical_offset)),
+            "tranStateTableOffset": str(message.queue_offset),
+            "transactionId": request.transaction_id,
+        }
+        self.push(ClassicCode.CHECK_TRANSACTION_STATE, fields, body)
+
+    def on_group_changed(self) -> None:
+        """See Listener."""
+        for consumer in self.heartbeat.consumers:
+            self.push(ClassicCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": consumer.group})
+
+    def on_offsets_reset(self, request: OffsetsReset) -> None:
+        """See Listener."""
+        fields = {"group": request.group, "isForce": _FLAG_FORCE, "timestamp": "0", "topic": request.topic}
+        body = reset_body(request.topic, request.broker_name, request.offsets, as_list=self.language == "CPP")
+        self.push(ClassicCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
+
+    def on_reply(self, request: PushReply, record: bytes) -> None:
+        """See Listener."""
+        try:
+            message = decode_record(record)
+            fields = _reply_fields(message, self._ports.host_of(request.broker_name))
+            body = message.body
+        except ZenitError as error:
+            log.warning("a reply to a client's request cannot be passed on: %s", error)
+            return
+        self.push(ClassicCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, body, is_one_way=False)
+
+
+def _reply_fields(message: StoredMessage, host: HostAddress) -> dict[str, str]:
+    born = message.born_host
+    return {
+        "bornHost": str(HostAddress(born[:-4], int.from_bytes(born[-4:], "big"))),
+        "bornTimestamp": str(message.born_at_ms),
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "flag": str(message.flag),
+        "producerGroup": "",
+        "properties": message.properties_as_stored.decode("utf-8", "replace"),
+        "queueId": str(message.queue_id),
+        "reconsumeTimes": str(message.reconsume_times),
+        "storeHost": str(host),
+        "storeTimestamp": str(message.stored_at_ms),
+        "sysFlag": "0",
+        "topic": message.queue.topic,
+        "unitMode": "false",
+    }
+
+
+class ClassicClients:
+    """Of one process; on the event loop."""
+
+    def __init__(self, ports: BrokerPorts) -> None:
+        self._ports = ports
+        self._clients: dict[str, ClassicClient] = {}
+        self._groups: dict[str, dict[str, ClassicClient]] = {}
+        self._of_links: dict[ClassicLink, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    async def heard(self, call: ClassicCall, heartbeat: ClassicHeartbeat) -> None:
+        """A heartbeat came: the client is present with what it says. Raises what brokers refuse."""
+        client_id = heartbeat.client_id
+        if not 1 <= len(client_id) <= CLIENT_ID_LENGTH_MAX:
+            raise InvalidParameter("clientID", client_id[:64], f"1 to {CLIENT_ID_LENGTH_MAX} characters")
+        for consumer in heartbeat.consumers:
+            for row in consumer.subscriptions:
+                subscription_of(row)
+        client = self._clients.get(client_id)
+        if client is None or client.back is not call.back:
+            if client is not None:
+                await client.back.presence.leave(client_id, client)
+            client = self._clients[client_id] = ClassicClient(self._ports, call.back, call, heartbeat)
+        self._unlist(client)
+        client.heartbeat = heartbeat
+        client.links[call.link] = None
+        self._of_links.setdefault(call.link, set()).add(client_id)
+        for consumer in heartbeat.consumers:
+            self._groups.setdefault(consumer.group, {})[client_id] = client
+        await client.back.presence.join(client.foreign(), client)
+
+    async def left(self, client_id: str, producer_group: str, consumer_group: str) -> None:
+        """A client leaves one of its groups. With the last one it is gone."""
+        client = self._clients.get(client_id)
+        if client is None:
+            return
+        self._unlist(client)
+        old = client.heartbeat
+        client.heartbeat = replace(
+            old,
+            producer_groups=tuple(group for group in old.producer_groups if group != producer_group),
+            consumers=tuple(one for one in old.consumers if one.group != consumer_group),
+        )
+        if not client.heartbeat.producer_groups and not client.heartbeat.consumers:
+            await self._forget(client)
+            return
+        for consumer in client.heartbeat.consumers:
+            self._groups.setdefault(consumer.group, {})[client_id] = client
+        if client.heartbeat != old:
+            await client.back.presence.join(client.foreign(), client)
+
+    async def closed(self, link: ClassicLink) -> None:
+        """A connection has ended."""
+        for client_id in self._of_links.pop(link, ()):
+            client = self._clients.get(client_id)
+            if client is None:
+                continue
+            client.links.pop(link, None)
+            if not client.links:
+                self._unlist(client)
+                await self._forget(client)
+
+    def find(self, client_id: str) -> ClassicClient | None:
+        """A client that is connected here."""
+        return self._clients.get(client_id)
+
+    def subscription(self, group: str, topic: str, link: ClassicLink) -> Subscription | None:
+        """What a group's members want of a topic, as the one of that connection told it, or else the one that came last; None
+        if none has told."""
+        members = list(self._groups.get(group, {}).values())
+        members.sort(key=lambda client: link in client.links)
+        for client in reversed(members):
+            for consumer in client.heartbeat.consumers:
+                for row in consumer.subscriptions if consumer.group == group else ():
+                    if row.topic == topic:
+                        return subscription_of(row)
+        return Subscription(topic) if members and is_retry_topic(topic) else None
+
+    async def _forget(self, client: ClassicClient) -> None:
+        client_id = client.heartbeat.client_id
+        if self._clients.get(client_id) is client:
+            del self._clients[client_id]
+        await client.back.presence.leave(client_id, client)
+
+    def _unlist(self, client: ClassicClient) -> None:
+        for consumer in client.heartbeat.consumers:
+            members = self._groups.get(consumer.group, {})
+            members.pop(client.heartbeat.client_id, None)
+            if not members:
+                self._groups.pop(consumer.group, None)
+
+
+def subscription_of(row: ClassicSubscription) -> Subscription:
+    """Raises InvalidParameter, SqlSyntaxError."""
+    if row.kind == ExpressionKind.SQL92.value:
+        parse(row.expression)
+        return Subscription(row.topic, row.expression, kind=ExpressionKind.SQL92)
+    if row.kind not in ("", ExpressionKind.TAG.value):
+        raise InvalidParameter("expressionType", row.kind[:64], "TAG or SQL92")
+    return Subscription.parse(row.topic, row.expression)

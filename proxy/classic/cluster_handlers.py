@@ -1,0 +1,245 @@
+"""Requests to a name server, and of administrators: routes, topics, groups, their figures; questions to a client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import InvalidParameter, NoRoute, RemoteProtocolError, RequestTimeout, TopicNotFound, ZenitError
+from ...model.ids import parse_offset_message_id
+from ...model.names import REPLY_TOPIC_SUFFIX
+from ...model.route import PERMISSION_READ_WRITE, BrokerData, QueueData, TopicRoute
+from ...remoting.commands import (
+    CreateGroup,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DeleteTopicRoute,
+    GetConsumeStatistics,
+    GetTopicList,
+    GetTopicStatistics,
+    JsonReply,
+    RequestFor,
+    ResetOffsets,
+    ViewMessage,
+)
+from .bodies import (
+    cluster_body,
+    consume_statistics_body,
+    offset_table_body,
+    read_group_settings,
+    topic_list_body,
+    topic_statistics_body,
+)
+from .calls import CALL_MS, DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
+from .clients import ClassicClients
+from .codes import ClassicCode, ClassicStatus
+from .frames import ClassicFrame
+from .records import readable, readable_records
+from .routes import route_body
+
+TOPICS_PAGE: Final = 1_000
+TOPICS_MAX: Final = 100_000
+ROUTE_MS: Final = 1_500
+"""A route that nobody serves yet is waited for so long."""
+ROUTE_LOOK_MS: Final = 20
+_NOW: Final = -1
+
+
+class ClusterHandlers:
+    """On the event loop."""
+
+    def __init__(self, ports: BrokerPorts, clients: ClassicClients) -> None:
+        self._ports = ports
+        self._clients = clients
+
+    def handlers(self) -> dict[int, ClassicHandler]:
+        """Those that it answers."""
+        return {
+            ClassicCode.GET_ROUTEINFO_BY_TOPIC: self.on_route,
+            ClassicCode.GET_BROKER_CLUSTER_INFO: self.on_cluster,
+            ClassicCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.on_topics,
+            ClassicCode.UPDATE_AND_CREATE_TOPIC: self.on_create_topic,
+            ClassicCode.DELETE_TOPIC_IN_BROKER: self.on_delete_topic,
+            ClassicCode.DELETE_TOPIC_IN_NAMESRV: self.on_delete_route,
+            ClassicCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.on_create_group,
+            ClassicCode.DELETE_SUBSCRIPTIONGROUP: self.on_delete_group,
+            ClassicCode.GET_TOPIC_STATS_INFO: self.on_topic_statistics,
+            ClassicCode.GET_CONSUME_STATS: self.on_consume_statistics,
+            ClassicCode.INVOKE_BROKER_TO_RESET_OFFSET: self.on_reset,
+            ClassicCode.GET_CONSUMER_RUNNING_INFO: self.on_running_info,
+            ClassicCode.CONSUME_MESSAGE_DIRECTLY: self.on_consume_directly,
+        }
+
+    # ---- name server
+
+    async def on_route(self, call: ClassicCall) -> ClassicAnswer:
+        """GET_ROUTEINFO_BY_TOPIC."""
+        deadline_ms = min(call.deadline_ms, monotonic_ms() + ROUTE_MS)
+        topic = call.fields.text("topic")
+        if topic.endswith(REPLY_TOPIC_SUFFIX):
+            route = replies_route(topic, await call.back.backend.cluster(deadline_ms=deadline_ms))
+        else:
+            route = await call.back.backend.route(topic, deadline_ms=deadline_ms)
+        self._ports.learn([broker.broker_name for broker in route.brokers])
+        return ClassicAnswer(body=route_body(route, self._ports.addresses))
+
+    async def on_cluster(self, call: ClassicCall) -> ClassicAnswer:
+        """GET_BROKER_CLUSTER_INFO."""
+        document = await call.back.backend.cluster(deadline_ms=call.deadline_ms)
+        try:
+            self._ports.learn([row["broker_name"] for row in document["brokers"] if row["broker_id"] == 0])
+            return ClassicAnswer(body=cluster_body(document, self._ports.addresses))
+        except (KeyError, TypeError) as error:
+            raise RemoteProtocolError("what a name server tells of the cluster cannot be read") from error
+
+    async def on_topics(self, call: ClassicCall) -> ClassicAnswer:
+        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
+        topics: list[str] = []
+        while len(topics) < TOPICS_MAX:
+            request = GetTopicList(topics[-1] if topics else "", TOPICS_PAGE)
+            reply, _ = await call.back.backend.ask_name_server(request, deadline_ms=call.deadline_ms)
+            topics += reply.topics
+            if not reply.has_more or not reply.topics:
+                break
+        return ClassicAnswer(body=topic_list_body(topics))
+
+    # ---- administration
+
+    async def on_create_topic(self, call: ClassicCall) -> ClassicAnswer:
+        """UPDATE_AND_CREATE_TOPIC, at one broker."""
+        fields = call.fields
+        request = CreateTopic(
+            fields.text("topic"),
+            fields.number("readQueueNums"),
+            fields.number("writeQueueNums"),
+            fields.number("perm") & PERMISSION_READ_WRITE,
+            fields.flag("order"),
+            tuple(topic_attributes(fields.text("attributes")).items()),
+        )
+        name = await self._at_broker(call, request)
+        await self._await_route(call, request.topic, name)
+        return DONE
+
+    async def _await_route(self, call: ClassicCall, topic: str, broker_name: str) -> None:
+        """Clients send as soon as a topic is made. Raises RequestTimeout where no name server tells of it in time."""
+        connection, waits = call.back.backend.connection, call.back.backend.waits
+        while True:
+            left_ms = call.deadline_ms - monotonic_ms()
+            if left_ms <= 0:
+                raise RequestTimeout(f"the route of topic {topic}", CALL_MS)
+            try:
+                route = await connection.routes.refresh(topic, waits, timeout_ms=left_ms)
+                if any(data.broker_name == broker_name for data in route.queues):
+                    return
+            except (TopicNotFound, NoRoute):
+                pass
+            await waits.sleep(ROUTE_LOOK_MS)
+
+    async def on_delete_topic(self, call: ClassicCall) -> ClassicAnswer:
+        """DELETE_TOPIC_IN_BROKER."""
+        await self._at_broker(call, DeleteTopic(call.fields.text("topic")))
+        return DONE
+
+    async def on_delete_route(self, call: ClassicCall) -> ClassicAnswer:
+        """DELETE_TOPIC_IN_NAMESRV."""
+        request = DeleteTopicRoute(call.fields.text("topic"))
+        await call.back.backend.ask_name_server(request, deadline_ms=call.deadline_ms)
+        return DONE
+
+    async def on_create_group(self, call: ClassicCall) -> ClassicAnswer:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP."""
+        group, settings = read_group_settings(call.frame.body)
+        await self._at_broker(call, CreateGroup(group, settings))
+        return DONE
+
+    async def on_delete_group(self, call: ClassicCall) -> ClassicAnswer:
+        """DELETE_SUBSCRIPTIONGROUP."""
+        await self._at_broker(call, DeleteGroup(call.fields.text("groupName")))
+        return DONE
+
+    async def on_topic_statistics(self, call: ClassicCall) -> ClassicAnswer:
+        """GET_TOPIC_STATS_INFO."""
+        topic = call.fields.text("topic")
+        name, document = await self._document(call, GetTopicStatistics(topic))
+        return ClassicAnswer(body=topic_statistics_body(topic, name, document["queues"]))
+
+    async def on_consume_statistics(self, call: ClassicCall) -> ClassicAnswer:
+        """GET_CONSUME_STATS."""
+        name, document = await self._document(call, GetConsumeStatistics(call.fields.text("consumerGroup")))
+        return ClassicAnswer(body=consume_statistics_body(name, document["queues"], call.fields.text("topic")))
+
+    async def on_reset(self, call: ClassicCall) -> ClassicAnswer:
+        """INVOKE_BROKER_TO_RESET_OFFSET: to an offset of one queue, or to a time, -1 = the end."""
+        fields = call.fields
+        topic, offset, timestamp = fields.text("topic"), fields.number("offset"), fields.number("timestamp")
+        to, value = ("offset", offset) if offset >= 0 else ("latest", 0) if timestamp == _NOW else ("time", timestamp)
+        request = ResetOffsets(fields.text("group"), topic, to, value, queue_id=max(-1, fields.number("queueId")))
+        name, document = await self._document(call, request)
+        rows = (((row["topic"], name, row["queue_id"]), row["to"]) for row in document["queues"])
+        return ClassicAnswer(body=offset_table_body(rows))
+
+    async def _at_broker(self, call: ClassicCall, request: RequestFor[Any]) -> str:
+        name = await call.any_broker()
+        await call.back.backend.call_master(name, request, deadline_ms=call.deadline_ms)
+        return name
+
+    async def _document(self, call: ClassicCall, request: RequestFor[JsonReply]) -> tuple[str, dict[str, Any]]:
+        """(the broker, what it answers)."""
+        name = await call.any_broker()
+        _, payload = await call.back.backend.call_master(name, request, deadline_ms=call.deadline_ms)
+        document = json.loads(payload)
+        assert isinstance(document, dict)
+        return name, document
+
+    # ---- questions to a client
+
+    async def on_running_info(self, call: ClassicCall) -> ClassicAnswer:
+        """GET_CONSUMER_RUNNING_INFO: the client answers."""
+        return await self._ask_client(call, b"")
+
+    async def on_consume_directly(self, call: ClassicCall) -> ClassicAnswer:
+        """CONSUME_MESSAGE_DIRECTLY: the client handles one message, and tells what came of it."""
+        host, offset = parse_offset_message_id(call.fields.text("msgId"))
+        name = call.fields.text("brokerName") or call.broker_name or self._ports.name_of(host)
+        _, payload = await call.back.backend.call_master(name, ViewMessage(offset), deadline_ms=call.deadline_ms)
+        client = self._clients.find(call.fields.text("clientId"))
+        language, version = (client.language, client.version) if client is not None else ("OTHER", 0)
+        body = readable_records(payload, self._ports.host_of(name), readable(language, version))
+        return await self._ask_client(call, body)
+
+    async def _ask_client(self, call: ClassicCall, body: bytes) -> ClassicAnswer:
+        client_id = call.fields.text("clientId")
+        client = self._clients.find(client_id)
+        if client is None or not client.links:
+            remark = f"client {client_id} is not connected here"
+            return ClassicAnswer(ClassicStatus.CONSUMER_NOT_ONLINE, remark=remark)
+        frame = ClassicFrame(call.frame.code, 0, fields=dict(call.frame.fields), body=body)
+        try:
+            answer = await next(reversed(client.links)).ask(frame, timeout_ms=call.deadline_ms - monotonic_ms())
+        except ZenitError as error:
+            return ClassicAnswer(ClassicStatus.CONSUMER_NOT_ONLINE, remark=str(error))
+        return ClassicAnswer(answer.code, answer.fields, answer.body, answer.remark)
+
+
+def replies_route(topic: str, document: dict[str, Any]) -> TopicRoute:
+    """Of the topic of a cluster's replies: each broker takes them, whatever name servers know. `document`: of GetClusterInfo.
+    Pure. Raises TopicNotFound where there is no such cluster."""
+    cluster = topic.removesuffix(REPLY_TOPIC_SUFFIX)
+    names = sorted({row["broker_name"] for row in document["brokers"] if row["cluster"] == cluster})
+    if not names:
+        raise TopicNotFound(topic)
+    brokers = tuple(BrokerData(cluster, name, {}) for name in names)
+    return TopicRoute(topic, tuple(QueueData(name, 1, 1, PERMISSION_READ_WRITE) for name in names), brokers)
+
+
+def topic_attributes(text: str) -> dict[str, str]:
+    """Of `+name=value,...`. Pure. Raises InvalidParameter: an attribute cannot be taken away from a topic."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not name.startswith("+") or not equals:
+            raise InvalidParameter("attributes", part[:64], "+name=value, several with commas between")
+        found[name[1:]] = value
+    return found

@@ -1,0 +1,124 @@
+"""Each request of a classic client: who signed it, its fields, its handler, and its answer."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import BrokerBusy, RemoteProtocolError, UnknownRequest, ZenitError
+from ...model.security.signatures import ACCESS_KEY_FIELD, SIGNATURE_FIELD, signed_content
+from ..back.backs import Backs
+from .calls import CALL_MS, SEND_MS, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler, ClassicLink
+from .clients import ClassicClients
+from .cluster_handlers import ClusterHandlers
+from .codes import ClassicCode, ClassicStatus, status_of
+from .fields import BROKER, ROWS, read_fields
+from .frames import IS_REPLY, ClassicFrame
+from .group_handlers import GroupHandlers
+from .read_handlers import ReadHandlers
+from .send_handlers import SendHandlers
+
+log = logging.getLogger(__name__)
+
+SENDS: Final = frozenset(
+    {
+        ClassicCode.SEND_MESSAGE,
+        ClassicCode.SEND_MESSAGE_V2,
+        ClassicCode.SEND_BATCH_MESSAGE,
+        ClassicCode.SEND_REPLY_MESSAGE,
+        ClassicCode.SEND_REPLY_MESSAGE_V2,
+    }
+)
+POLLS: Final = frozenset({ClassicCode.PULL_MESSAGE, ClassicCode.LITE_PULL_MESSAGE, ClassicCode.POP_MESSAGE})
+"""Requests that may wait for messages."""
+COMPACT: Final = frozenset(
+    {ClassicCode.SEND_MESSAGE_V2, ClassicCode.SEND_BATCH_MESSAGE, ClassicCode.SEND_REPLY_MESSAGE_V2}
+)
+REMARK_LENGTH_MAX: Final = 1024
+RETRY_AFTER_MS: Final = 100
+
+
+class ClassicRequests:
+    """Of one process; on the event loop."""
+
+    def __init__(self, backs: Backs, ports: BrokerPorts, *, polls_max: int) -> None:
+        self._backs = backs
+        self._polls_max = polls_max
+        self.clients = ClassicClients(ports)
+        self.polls = 0
+        """Requests that may wait for messages now."""
+        self._handlers: dict[int, ClassicHandler] = {
+            **ClusterHandlers(ports, self.clients).handlers(),
+            **GroupHandlers(self.clients).handlers(),
+            **ReadHandlers(ports, self.clients).handlers(),
+            **SendHandlers(ports).handlers(),
+        }
+
+    def knows(self, code: int) -> bool:
+        """Whether requests of that code are served."""
+        return code in self._handlers
+
+    async def answer(self, frame: ClassicFrame, link: ClassicLink, broker_name: str) -> ClassicFrame:
+        """The answer to a request. `broker_name`: of the port that it came to; "" = of the shared one."""
+        try:
+            return answer_frame(frame, await self._answer(frame, link, broker_name))
+        except ZenitError as error:
+            return refusal(frame, error)
+        except Exception:
+            log.exception("a request of a classic client failed code=%s", frame.code)
+            return answer_frame(
+                frame, ClassicAnswer(ClassicStatus.SYSTEM_ERROR, remark="this proxy failed; see its log")
+            )
+
+    async def _answer(self, frame: ClassicFrame, link: ClassicLink, broker_name: str) -> ClassicAnswer:
+        handler = self._handlers.get(frame.code)
+        if handler is None:
+            raise UnknownRequest(frame.code)
+        fields = read_fields(ROWS[frame.code], frame.fields, is_compact=frame.code in COMPACT)
+        deadline_ms = monotonic_ms() + (SEND_MS if frame.code in SENDS else CALL_MS)
+        back = await self._backs.of(
+            frame.fields.get(ACCESS_KEY_FIELD, ""),
+            frame.fields.get(SIGNATURE_FIELD, ""),
+            signed_content(frame.fields, frame.body) if ACCESS_KEY_FIELD in frame.fields else b"",
+            address=str(link.peer),
+            deadline_ms=deadline_ms,
+        )
+        named = frame.fields.get(BROKER.name) or (frame.fields.get(BROKER.short) if frame.code in COMPACT else "")
+        call = ClassicCall(frame, fields, link, back, named or broker_name, deadline_ms)
+        if frame.code not in POLLS:
+            return await handler(call)
+        call.may_wait = self.polls < self._polls_max
+        self.polls += 1
+        try:
+            return await handler(call)
+        finally:
+            self.polls -= 1
+
+
+def answer_frame(request: ClassicFrame, answer: ClassicAnswer) -> ClassicFrame:
+    """Written as its request was. Pure."""
+    return ClassicFrame(
+        answer.status,
+        request.opaque,
+        IS_REPLY,
+        answer.remark[:REMARK_LENGTH_MAX],
+        dict(answer.fields),
+        answer.body,
+        is_json=request.is_json,
+    )
+
+
+def refusal(request: ClassicFrame, error: ZenitError) -> ClassicFrame:
+    """The answer that tells an error. Pure."""
+    return answer_frame(request, ClassicAnswer(status_of(error), remark=str(error)))
+
+
+def busy(request: ClassicFrame, what: str) -> ClassicFrame:
+    """The answer to a request for which there is no room. Pure."""
+    return refusal(request, BrokerBusy(RETRY_AFTER_MS, what))
+
+
+def too_large(request: ClassicFrame, size_bytes: int) -> ClassicFrame:
+    """Instead of an answer that is larger than a frame may be. Pure."""
+    return refusal(request, RemoteProtocolError(f"the answer would have {size_bytes} bytes: ask for less at a time"))

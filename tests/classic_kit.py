@@ -1,0 +1,170 @@
+"""The proxy's classic front in a thread of the test's process; clients of it: RocketMQ's Java driver, and bare frames."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from classic_clients import java_command
+
+from zenitmq.proxy.back.backs import Backs
+from zenitmq.proxy.classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
+from zenitmq.proxy.config import ProxyConfig
+from zenitmq.proxy.tcp_server import RemotingServer, serve_remoting
+
+CLIENT_S = 90.0
+
+
+@dataclass
+class RunningFront:
+    """`server` belongs to its own thread's event loop: `on_loop` runs something there."""
+
+    server: RemotingServer
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def address(self) -> str:
+        """What clients take for their name server."""
+        return f"127.0.0.1:{self.server.port}"
+
+    def on_loop(self, work: Callable[[], Any]) -> Any:
+        """Its result."""
+
+        async def within() -> Any:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(within(), self.loop).result(10)
+
+
+@contextmanager
+def running_front(namesrv: str, **settings: Any) -> Iterator[RunningFront]:
+    """Serves until it is left."""
+    given = {"port": -1, "remoting_port": 0, "broker_port": 0, "drain_ms": 500, **settings}
+    config = ProxyConfig(namesrv=(namesrv,), **given)
+    started: list[RunningFront] = []
+    is_up = threading.Event()
+    ends: list[Callable[[], object]] = []
+
+    async def work() -> None:
+        loop, end = asyncio.get_running_loop(), asyncio.Event()
+        ends.append(lambda: loop.call_soon_threadsafe(end.set))
+        async with Backs(config) as backs, serve_remoting(config, backs) as server:
+            started.append(RunningFront(server, loop))
+            is_up.set()
+            await end.wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        finally:
+            is_up.set()
+
+    thread = threading.Thread(target=run, name="classic-front")
+    thread.start()
+    is_up.wait(10)
+    try:
+        assert started, "the front did not start"
+        yield started[0]
+    finally:
+        for end in ends:
+            end()
+        thread.join(10)
+
+
+class JavaScenario:
+    """One run of RocketMQ's Java client (proxy/java/Scenario.java)."""
+
+    def __init__(self, version: str, namesrv: str, scenario: str, **asked: object) -> None:
+        words = [namesrv, scenario, *(f"{name}={value}" for name, value in asked.items())]
+        self.process = subprocess.Popen(
+            [*java_command(version), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def await_line(self, first: str) -> list[str]:
+        """Its next line that begins with that word."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            words = line.rstrip("\n").split("\t")
+            if words[0] == first:
+                return words
+        raise AssertionError(f"it ended before {first!r}: {self._errors()}")
+
+    def facts(self) -> list[list[str]]:
+        """All that it tells, once it has ended well."""
+        out, errors = self.process.communicate("end\n", timeout=CLIENT_S)
+        assert self.process.returncode == 0, errors[-4000:] + out[-2000:]
+        return [line.split("\t") for line in out.splitlines()]
+
+    def _errors(self) -> str:
+        self.process.kill()
+        return self.process.communicate()[1][-4000:]
+
+
+def told(facts: list[list[str]], first: str) -> list[list[str]]:
+    """What follows that word in each line that begins with it."""
+    return [words[1:] for words in facts if words[0] == first]
+
+
+class BareClient:
+    """A connection on which frames are written and read by hand."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._opaque = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, code: int, body: bytes = b"", *, flag: int = 0, is_json: bool = True, **fields: object) -> int:
+        """Its opaque."""
+        self._opaque += 1
+        texts = {name: str(value) for name, value in fields.items()}
+        self.socket.sendall(
+            encode_frame(ClassicFrame(code, self._opaque, flag, fields=texts, body=body, is_json=is_json))
+        )
+        return self._opaque
+
+    def read(self) -> ClassicFrame:
+        """The next frame."""
+        prefix = self._exactly(LENGTH_BYTES)
+        return decode_frame(prefix + self._exactly(frame_bytes(prefix) - LENGTH_BYTES))
+
+    def ask(self, code: int, body: bytes = b"", *, is_json: bool = True, **fields: object) -> ClassicFrame:
+        """The answer; what is pushed before it is left out."""
+        opaque = self.send(code, body, is_json=is_json, **fields)
+        while True:
+            frame = self.read()
+            if frame.is_reply:
+                assert frame.opaque == opaque
+                return frame
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise ConnectionResetError
+            data += more
+        return data
+
+
+def heartbeat(client_id: str, group: str, topic: str, expression: str = "*", **more: object) -> bytes:
+    """Of a member of a consumer group, which is a producer too."""
+    row = {"topic": topic, "subString": expression, "expressionType": "TAG", **more}
+    consumer = {"groupName": group, "messageModel": "CLUSTERING", "subscriptionDataSet": [row]}
+    document = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": [{"groupName": group}]}
+    return json.dumps(document).encode()

@@ -1,0 +1,324 @@
+"""The classic front by bare frames: what no client of RocketMQ does, and what few do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from classic_kit import BareClient, RunningFront, heartbeat, running_front
+
+from zenitmq import Message, Producer
+from zenitmq.model.ids import parse_offset_message_id
+from zenitmq.proxy import tcp_server
+from zenitmq.proxy.classic.frames import IS_ONE_WAY, IS_REPLY, ClassicFrame, encode_frame
+from zenitmq.record.kernel import decode_batch
+from zenitmq.testing import LocalCluster
+
+BROKER = "broker-a"
+MAY_WAIT = 2
+BY_TAGS = 4
+
+
+@pytest.fixture(scope="module")
+def front(cluster: LocalCluster) -> Iterator[RunningFront]:
+    with running_front(cluster.namesrv) as running:
+        yield running
+
+
+@pytest.fixture
+def client(front: RunningFront) -> Iterator[BareClient]:
+    with BareClient(front.server.port) as connected:
+        yield connected
+
+
+def broker_port(front: RunningFront) -> int:
+    with BareClient(front.server.port) as client:
+        document = json.loads(client.ask(106).body)
+    return int(document["brokerAddrTable"][BROKER]["brokerAddrs"]["0"].rpartition(":")[2])
+
+
+def send(client: BareClient, topic: str, body: bytes, **more: object) -> dict[str, str]:
+    fields = {"b": topic, "e": 0, "f": 0, "i": "TAGS\x01a", "n": BROKER, **more}
+    answer = client.ask(310, body, **fields)
+    assert answer.code == 0, answer.remark
+    return answer.fields
+
+
+def test_an_unknown_code_is_answered_at_once(client: BareClient) -> None:
+    for is_json in (True, False):
+        answer = client.ask(22, is_json=is_json)
+        assert (answer.code, answer.is_json) == (3, is_json)
+
+
+def test_answers_come_as_they_are_done_and_none_for_one_way(cluster: LocalCluster, front: RunningFront) -> None:
+    """A pull that waits holds up nothing behind it on its connection; the message that comes ends it."""
+    topic = cluster.create_topic("bare-order")
+    with BareClient(broker_port(front)) as client:
+        pull = {"consumerGroup": "bare-order", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+        waits = client.send(
+            11, **pull, sysFlag=MAY_WAIT | BY_TAGS, suspendTimeoutMillis=15_000, subscription="a", expressionType="TAG"
+        )
+        client.send(310, b"", flag=IS_ONE_WAY, b=topic, e=99)  # refused, and nobody told
+        behind = client.send(30, topic=topic, queueId=0)
+        first = client.read()
+        assert (first.opaque, first.fields) == (behind, {"offset": "0"})
+        stored = client.send(310, b"hello", b=topic, e=0, i="TAGS\x01a")
+        frames = {frame.opaque: frame for frame in (client.read(), client.read())}
+        assert frames.keys() == {waits, stored}
+        pulled = frames[waits]
+        assert (pulled.code, pulled.fields["nextBeginOffset"]) == (0, "1")
+        (one,) = decode_batch(pulled.body)
+        assert one.body == b"hello"
+        host, _ = parse_offset_message_id(frames[stored].fields["msgId"])
+        assert one.store_host == host.encode()
+        assert host.port == broker_port(front)
+
+
+def test_pulls_say_where_to_go_on(cluster: LocalCluster, client: BareClient) -> None:
+    topic = cluster.create_topic("bare-pulls")
+    pull = {"consumerGroup": "bare-pulls", "topic": topic, "queueId": 0, "maxMsgNums": 32, "bname": BROKER}
+    assert client.ask(11, **pull, queueOffset=0).code == 24  # nobody told a subscription
+    pull |= {"sysFlag": BY_TAGS, "subscription": "*"}
+    assert client.ask(11, **pull, queueOffset=0).code == 19
+    assert client.ask(11, **pull, queueOffset=5).code == 21
+    send(client, topic, b"x")
+    assert client.ask(11, **{**pull, "subscription": "b"}, queueOffset=0).code == 20
+    assert client.ask(11, **{**pull, "expressionType": "XML"}, queueOffset=0).code == 29
+    sql = {**pull, "subscription": "a >", "expressionType": "SQL92"}
+    assert client.ask(11, **sql, queueOffset=0).code == 23
+    assert client.ask(11, **{**pull, "topic": "nowhere"}, queueOffset=0).code == 17
+    assert client.ask(11, topic=topic).code == 29
+
+
+def test_offsets_locks_and_members(cluster: LocalCluster, front: RunningFront) -> None:
+    topic, group = cluster.create_topic("bare-members"), "bare-members"
+    with BareClient(broker_port(front)) as one, BareClient(broker_port(front)) as other:
+        assert one.ask(34, heartbeat("c1", group, topic)).code == 0
+        assert other.ask(34, heartbeat("c2", group, topic)).code == 0
+        changed = one.read()
+        assert (changed.code, changed.fields, changed.flag) == (40, {"consumerGroup": group}, IS_ONE_WAY)
+        assert json.loads(one.ask(38, consumerGroup=group).body) == {"consumerIdList": ["c1", "c2"]}
+        queue = {"topic": topic, "queueId": 1}
+        assert one.ask(14, consumerGroup=group, **queue).fields == {"offset": "0"}  # nothing has expired
+        assert one.ask(14, consumerGroup=group, **queue, setZeroIfNotFound="false").code == 22
+        assert one.ask(15, consumerGroup=group, **queue, commitOffset=0).code == 0
+        assert one.ask(14, consumerGroup=group, **queue).fields == {"offset": "0"}
+        lock = {"consumerGroup": group, "mqSet": [{**queue, "brokerName": BROKER}]}
+        mine, theirs = (json.dumps({**lock, "clientId": name}).encode() for name in ("c1", "c2"))
+        assert len(json.loads(one.ask(41, mine).body)["lockOKMQSet"]) == 1
+        assert json.loads(other.ask(41, theirs).body)["lockOKMQSet"] == []
+        assert one.ask(42, mine).code == 0
+        assert len(json.loads(other.ask(41, theirs).body)["lockOKMQSet"]) == 1
+        asked = {"topic": topic, "consumerGroup": group, "clientId": "c1", "strategyName": "AVG"}
+        rows = json.loads(one.ask(400, json.dumps(asked).encode()).body)["messageQueueAssignments"]
+        assert [row["messageQueue"]["queueId"] for row in rows] == [0, 1]
+        other.socket.close()
+        assert one.read().code == 40  # the member is gone with its connection
+        assert one.ask(35, clientID="c1", consumerGroup=group, producerGroup=group).code == 0
+        assert json.loads(one.ask(38, consumerGroup=group).body) == {"consumerIdList": []}
+
+
+def test_a_heartbeat_that_cannot_be_served_is_refused(cluster: LocalCluster, client: BareClient) -> None:
+    topic = cluster.create_topic("bare-heartbeats")
+    assert client.ask(34, b"{").code == 29
+    assert client.ask(34, heartbeat("", "g", topic)).code == 29
+    assert client.ask(34, heartbeat("c", "g", topic, "a >", expressionType="SQL92")).code == 23
+    check = {"clientId": "c", "group": "g", "subscriptionData": {"topic": topic, "subString": "a = 1"}}
+    check["subscriptionData"] |= {"expressionType": "SQL92"}  # type: ignore[operator]
+    assert client.ask(46, json.dumps(check).encode()).code == 0
+
+
+def test_popped_messages_are_settled_by_what_came_with_them(cluster: LocalCluster, client: BareClient) -> None:
+    topic, group = cluster.create_topic("bare-pops"), "bare-pops"
+    for number in range(3):
+        send(client, topic, b"%d" % number, e=number)
+    pop = {"consumerGroup": group, "topic": topic, "maxMsgNums": 32, "invisibleTime": 20_000, "bname": BROKER}
+    messages = []
+    while len(messages) < 3:
+        answer = client.ask(200050, **pop, pollTime=5_000)
+        assert answer.code == 0, answer.remark
+        messages += list(decode_batch(answer.body))
+    assert {one.body for one in messages} == {b"0", b"1", b"2"}
+    receipt = {"consumerGroup": group, "topic": topic, "bname": BROKER}
+    handles = [one.properties["POP_CK"] for one in messages]
+    assert [words.split(" ")[5] for words in handles] == [BROKER] * 3
+    assert client.ask(200051, **receipt, extraInfo=handles[0]).code == 0
+    assert client.ask(200051, **receipt, extraInfo=handles[0]).code == 0
+    assert client.ask(200053, **receipt, extraInfo=handles[1], invisibleTime=0).code == 0
+    (again,) = decode_batch(client.ask(200050, **pop, pollTime=5_000).body)
+    assert (again.body, again.reconsume_times) == (messages[1].body, 1)
+    assert client.ask(200051, **receipt, extraInfo=handles[1]).code == 208
+    assert client.ask(200051, **receipt, extraInfo="forged").code == 29
+    assert client.ask(200050, **pop).code == 19
+
+
+def test_administration(cluster: LocalCluster, front: RunningFront) -> None:
+    with BareClient(broker_port(front)) as client:
+        made = client.ask(17, topic="bare-made", readQueueNums=2, writeQueueNums=2, attributes="+message.type=NORMAL")
+        assert made.code == 0, made.remark
+        assert client.ask(17, topic="bare-made", attributes="-message.type").code == 29
+        send(client, "bare-made", b"x")
+        assert b'"maxOffset":1,' in client.ask(202, topic="bare-made").body
+        settings = {"groupName": "bare-made", "retryMaxTimes": 2, "consumeEnable": True}
+        assert client.ask(200, json.dumps(settings).encode()).code == 0
+        assert client.ask(15, consumerGroup="bare-made", topic="bare-made", queueId=0, commitOffset=1).code == 0
+        assert b'"consumerOffset":1,' in client.ask(208, consumerGroup="bare-made").body
+        assert b"bare-made" in client.ask(206).body
+        reset = client.ask(222, topic="bare-made", group="bare-made", timestamp=0)
+        assert (reset.code, reset.body.count(b":0")) == (0, 3)  # of queue id 0, and two offsets
+        assert client.ask(29, topic="bare-made", queueId=0, timestamp=0).fields == {"offset": "0"}
+        assert int(client.ask(32, topic="bare-made", queueId=0).fields["timestamp"]) > 0
+        assert client.ask(31, topic="bare-made", queueId=0).fields == {"offset": "0"}
+        assert client.ask(207, groupName="bare-made").code == 0
+        assert client.ask(215, topic="bare-made").code == 0
+
+
+def test_members_hear_of_a_reset_in_their_languages_form(cluster: LocalCluster, front: RunningFront) -> None:
+    topic, group = cluster.create_topic("bare-resets"), "bare-resets"
+    with BareClient(broker_port(front)) as client:
+        send(client, topic, b"x", e=2)
+        assert client.ask(34, heartbeat("c", group, topic)).code == 0
+        client.send(222, topic=topic, group=group, timestamp=-1)
+        frames = [client.read(), client.read()]
+        pushed = next(frame for frame in frames if not frame.is_reply)
+        assert (pushed.code, pushed.fields["group"], pushed.fields["topic"]) == (220, group, topic)
+        assert b'{"brokerName":"broker-a","queueId":2,"topic":"bare-resets"}:1' in pushed.body
+
+
+def test_questions_are_passed_on_to_a_client(cluster: LocalCluster, front: RunningFront) -> None:
+    """Of its state, and to handle one message now; one that is not connected is said to be so."""
+    topic, group = cluster.create_topic("bare-questions"), "bare-questions"
+    with BareClient(broker_port(front)) as client, BareClient(broker_port(front)) as asker:
+        assert client.ask(34, heartbeat("c", group, topic)).code == 0
+        assert asker.ask(307, consumerGroup=group, clientId="other").code == 206
+        message_id = send(asker, topic, b"handle me")["msgId"]
+        for code, fields in ((307, {}), (309, {"msgId": message_id})):
+            opaque = asker.send(code, consumerGroup=group, clientId="c", **fields)
+            question = client.read()
+            assert question.code == code
+            if code == 309:
+                assert [one.body for one in decode_batch(question.body)] == [b"handle me"]
+            answer = ClassicFrame(0, question.opaque, IS_REPLY, body=b'{"order":false}')
+            client.socket.sendall(encode_frame(answer))
+            told = asker.read()
+            assert (told.opaque, told.code, told.body) == (opaque, 0, b'{"order":false}')
+
+
+def test_the_broker_has_to_be_said_where_there_are_several(cluster: LocalCluster, client: BareClient) -> None:
+    """Here is one, so that nobody needs to."""
+    topic = cluster.create_topic("bare-lone")
+    assert client.ask(30, topic=topic, queueId=0).fields == {"offset": "0"}
+
+
+def test_old_clients_come_by_the_port_two_below(cluster: LocalCluster, front: RunningFront) -> None:
+    topic = cluster.create_topic("bare-vip")
+    with BareClient(broker_port(front) - 2) as client:
+        answer = client.ask(10, b"x", topic=topic, queueId=0)
+        assert answer.code == 0, answer.remark
+
+
+def test_what_is_no_frame_ends_its_connection_alone(front: RunningFront) -> None:
+    with BareClient(front.server.port) as good:
+        for data in (b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0", b"\0\0\0\5\0\0\0\xff{"):
+            with BareClient(front.server.port) as bad:
+                bad.socket.sendall(data)
+                assert bad.socket.recv(1) == b""
+        assert good.ask(106).code == 0
+
+
+def test_more_than_there_is_room_for_is_refused(cluster: LocalCluster, front: RunningFront) -> None:
+    topic = cluster.create_topic("bare-room")
+    server = front.server
+    with BareClient(server.port) as client:
+        client.ask(106)
+        front.on_loop(lambda: setattr(server, "bytes_in_flight", server.bytes_in_flight + (1 << 40)))
+        try:
+            answer = client.ask(310, b"x", b=topic, e=0)
+        finally:
+            front.on_loop(lambda: setattr(server, "bytes_in_flight", server.bytes_in_flight - (1 << 40)))
+        assert answer.code == 2
+        send(client, topic, b"x")
+    assert front.on_loop(lambda: server.bytes_in_flight) == 0
+
+
+def test_many_requests_of_one_connection_are_held_back_not_refused(
+    cluster: LocalCluster, front: RunningFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp_server, "REQUESTS_MAX", 8)
+    topic = cluster.create_topic("bare-many")
+    with BareClient(front.server.port) as client:
+        sent = {client.send(310, b"%d" % number, b=topic, e=0, n=BROKER) for number in range(200)}
+        answers = [client.read() for _ in sent]
+    assert {one.opaque for one in answers} == sent
+    assert {one.code for one in answers} == {0}
+    offsets = [int(one.fields["queueOffset"]) for one in sorted(answers, key=lambda one: one.opaque)]
+    assert offsets == list(range(200))
+
+
+def test_idle_connections_are_closed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp_server, "IDLE_MS", 50)
+    monkeypatch.setattr(tcp_server, "LOOK_S", 0.05)
+    with running_front(cluster.namesrv) as front, BareClient(front.server.port) as client:
+        assert client.socket.recv(1) == b""
+
+
+def test_a_drain_lets_requests_end(cluster: LocalCluster) -> None:
+    """But not those that wait for messages."""
+    topic = cluster.create_topic("bare-drain")
+    with running_front(cluster.namesrv) as front:
+        client = BareClient(front.server.port)
+        client.ask(106)
+        pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+        client.send(11, **pull, sysFlag=MAY_WAIT | BY_TAGS, suspendTimeoutMillis=15_000, subscription="*")
+        begun = time.monotonic()
+    with client:
+        assert client.socket.recv(1) == b""
+    assert time.monotonic() - begun < 5
+
+
+# ---- TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_tls_and_plain_come_by_the_same_port(cluster: LocalCluster, certificate: tuple[Path, Path]) -> None:
+    paths = {"tls_certificate": str(certificate[0]), "tls_key": str(certificate[1])}
+    with running_front(cluster.namesrv, **paths) as front:
+        with BareClient(front.server.port) as plain:
+            assert plain.ask(106).code == 0
+        with BareClient(front.server.port) as secured:
+            context = ssl.create_default_context(cafile=paths["tls_certificate"])
+            secured.socket = context.wrap_socket(secured.socket, server_hostname="localhost")
+            assert secured.ask(106).code == 0
+        with socket.create_connection(("127.0.0.1", front.server.port)) as broken:
+            broken.sendall(b"\x16\x03\x01")
+            broken.shutdown(socket.SHUT_WR)
+            broken.settimeout(20)
+            while broken.recv(100):
+                pass
+
+
+def test_a_native_producers_lz4_reaches_a_client_that_knows_only_zlib(
+    cluster: LocalCluster, client: BareClient
+) -> None:
+    topic = cluster.create_topic("bare-lz4")
+    with Producer(namesrv=cluster.namesrv) as producer:
+        receipt = producer.send(Message(topic, b"z" * 20_000))
+    pull = {"consumerGroup": "g", "topic": topic, "queueId": receipt.queue.queue_id, "queueOffset": 0, "maxMsgNums": 1}
+    answer = client.ask(11, **pull, sysFlag=BY_TAGS, subscription="*")
+    (one,) = decode_batch(answer.body)
+    assert len(one.record) < 1_000  # as the frames here say that they come from Java
+    assert one.body == b"z" * 20_000
