@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from ..client.connection.cluster import ADMINISTRATOR_KEY
-from ..model.security.principals import KEYS_MAX, Binding, User, UserKind
+from ..model.security.principals import KEYS_MAX, Binding, RuleEffect, User, UserKind
+from ..model.security.rule_text import parse_rule
 from ..model.security.trusted_file import StaticRow, encode_trusted
 from ..remoting.client import RemotingClient
 from ..remoting.security.curve_socket import new_key_pair
@@ -23,10 +24,12 @@ from ..remoting.security.key_ring import KeyRing
 from ..remoting.security.opened_security import read_trusted
 from ..remoting.security.secret_keys import new_secret_key
 from .cluster_plan import LOGIN_FILE, SECRETS_KEY_FILE, TRUSTED_FILE, key_path
-from .cluster_record import BROKER, ZOOKEEPER, ClusterRecord, ProcessRecord
+from .cluster_record import BROKER, PROXY, ZOOKEEPER, ClusterRecord, ProcessRecord
 from .text_file import write_text
 
 ADMINISTRATOR: Final = ADMINISTRATOR_KEY.removesuffix(".key")
+GATEWAY: Final = parse_rule(RuleEffect.ALLOW, "pub", "gateway")
+"""What the user of a proxy may do: ask who signed, and act for who did."""
 
 
 def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None:
@@ -49,6 +52,9 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
         if process.role == ZOOKEEPER:
             continue
         public, is_broker = _public(record, process.name), process.role == BROKER
+        if process.role == PROXY:
+            rows.append(StaticRow(User(process.name, (public,), rules=(GATEWAY,))))
+            continue
         group = (process.group or process.name) if is_broker else ""
         server = User(process.name, (public,), UserKind.SERVER, binding=Binding(record.cluster, group, process.name))
         rows.append(StaticRow(server, () if is_broker else (process.address,)))
@@ -56,8 +62,8 @@ def write_keys(record: ClusterRecord, expected: Sequence[ProcessRecord]) -> None
     merged = merged_rows(rows, read_trusted(trusted) if os.path.exists(trusted) else ())
     write_text(trusted, encode_trusted(merged))
     servers = {address: row.user.keys for row in reversed(merged) for address in row.addresses}  # those made now win
-    brokers = (process.name for process in (*record.processes, *yet) if process.role == BROKER)
-    for name in (ADMINISTRATOR, *brokers):
+    asking = (process.name for process in (*record.processes, *yet) if process.role in (BROKER, PROXY))
+    for name in (ADMINISTRATOR, *asking):
         key = _key(record, name)
         known = {**key.servers, **servers}
         if dict(key.servers) != known:
@@ -83,7 +89,9 @@ def administrator(record: ClusterRecord) -> RemotingClient:
     if not record.keys:
         return RemotingClient()
     servers = {
-        process.address: (_public(record, process.name),) for process in record.processes if process.role != ZOOKEEPER
+        process.address: (_public(record, process.name),)
+        for process in record.processes
+        if process.role not in (ZOOKEEPER, PROXY)
     }
     return RemotingClient(keys=KeyRing(_key(record, ADMINISTRATOR).pair, servers))
 

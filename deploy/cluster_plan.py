@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Final
 
 from ..model.errors import InvalidParameter
-from .cluster_record import BROKER, CONTROLLER, NAME_SERVER, ZOOKEEPER, ClusterRecord, ProcessRecord, Shape
+from .cluster_record import BROKER, CONTROLLER, NAME_SERVER, PROXY, ZOOKEEPER, ClusterRecord, ProcessRecord, Shape
 from .port_choice import (
     BROKER_PORT,
     CONTROLLER_PORT,
     METRICS_PORT,
     NAME_SERVER_PORT,
+    PROXY_PORT,
     ZOOKEEPER_PORT,
     choose_port,
 )
@@ -34,6 +35,7 @@ METRICS_BIND: Final = "metrics.bind"
 FLUSH_MODE: Final = "store.flush_mode"
 MINIMUM: Final = "static_min_in_sync"
 LOGIN_FILE: Final = "zookeeper.login"  # in the directory of the keys
+NONE: Final = -1  # no port
 SECRETS_KEY_FILE: Final = "users.secrets"  # in the directory of the keys
 TRUSTED_FILE: Final = "trusted.toml"  # in the directory of the keys
 
@@ -77,11 +79,17 @@ def asked_port(settings: Sequence[str]) -> int | None:
 
 
 def plan(
-    directory: str, record: ClusterRecord, settings: Sequence[str], namesrv_port: int | None = None
+    directory: str,
+    record: ClusterRecord,
+    settings: Sequence[str],
+    namesrv_port: int | None = None,
+    *,
+    proxy: bool = False,
 ) -> list[ProcessRecord]:
     """All processes in the order of their start: as recorded, else on the usual ports.
 
-    `settings`: of the brokers; empty = their old ones. `namesrv_port`: the requested one; None = the old one.
+    `settings`: of the brokers; empty = their old ones. `namesrv_port`: the requested one; None = the old one. `proxy`: with
+    one, which a cluster that had it before has again.
     """
     shape = record.shape
     wanted = [ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")]
@@ -106,6 +114,8 @@ def plan(
                     group=group if shape.is_replicated else None,
                 )
             )
+    if proxy or record.of_role(PROXY):
+        wanted.append(ProcessRecord(role=PROXY, name="proxy-1", address=f"{HOST}:{PROXY_PORT + 1}"))
     processes = [_as_recorded(record, process, settings) for process in wanted]
     if namesrv_port is not None:
         asked = (f"port={namesrv_port}",)
@@ -162,7 +172,10 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
         if process.group is not None:
             settings += [f"replica={process.name}", f"replication_port={int(port) + 1}"]
             settings += _whom_it_asks(record, process, process.group)
-    if record.keys:
+    elif process.role == PROXY:
+        settings += [f"namesrv={record.namesrv}", f"remoting_port={process.remoting.rpartition(':')[2] or NONE}"]
+        settings += ["broker_port=0", *([f"key={key_path(record, process.name)}"] if record.keys else [])]
+    if record.keys and process.role != PROXY:
         settings += [f"security.key={key_path(record, process.name)}", f"security.trusted={record.keys}/{TRUSTED_FILE}"]
         settings += [f"security.secrets_key={record.keys}/{SECRETS_KEY_FILE}"]
     if process.metrics:

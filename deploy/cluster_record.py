@@ -28,6 +28,7 @@ NAME_SERVER: Final = "namesrv"
 ZOOKEEPER: Final = "zookeeper"
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
+PROXY: Final = "proxy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,8 @@ class ServerRecord:
 class ProcessRecord(ServerRecord):
     """One process of a local cluster. `store_dir`: None for roles that store nothing; `settings`: in the form for `--set`.
 
-    `pid` 0: not started yet. `metrics`: "host:port" of its metrics and health, "" if it serves none.
+    `pid` 0: not started yet. `metrics`: "host:port" of its metrics and health, "" if it serves none. `remoting`: of a proxy,
+    "host:port" for clients of that protocol; its `address` is for gRPC.
     """
 
     pid: int = 0
@@ -85,6 +87,7 @@ class ProcessRecord(ServerRecord):
     store_dir: str | None = None
     settings: tuple[str, ...] = ()
     metrics: str = ""
+    remoting: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,8 @@ def encode_record(record: ClusterRecord) -> str:
             document["group"] = process.group
         if process.metrics:
             document["metrics"] = process.metrics
+        if process.remoting:
+            document["remoting"] = process.remoting
         processes.append(document)
     document = {"cluster": record.cluster, "cluster_id": record.cluster_id, "namesrv": record.namesrv}
     if record.keys:
@@ -163,6 +168,7 @@ def decode_record(text: str, path: str) -> ClusterRecord:
                 settings=tuple(str(setting) for setting in entry.get("settings", ())),
                 group=entry.get("group"),
                 metrics=str(entry.get("metrics", "")),
+                remoting=str(entry.get("remoting", "")),
             )
             for entry in document["processes"]
         )

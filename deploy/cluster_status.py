@@ -39,6 +39,8 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
         entry |= {"address": process.address, "up": is_running(process.pid, process.birth)}
         if process.metrics:
             entry["metrics"] = process.metrics
+        if process.remoting:
+            entry["remoting"] = process.remoting
         if process.store_dir is not None:
             entry["store_dir"] = process.store_dir
         processes.append(entry)

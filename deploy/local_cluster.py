@@ -33,6 +33,7 @@ from ..model.errors import (
 )
 from ..model.new_cluster import new_cluster_id
 from ..model.route import MASTER_ID
+from ..proxy.installation import check_installed
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, GetController, Reply, RequestFor
 from .cluster_keys import administrator, write_keys
 from .cluster_plan import (
@@ -52,6 +53,7 @@ from .cluster_record import (
     CONTROLLER,
     FILE_NAME,
     NAME_SERVER,
+    PROXY,
     ZOOKEEPER,
     ClusterRecord,
     ProcessRecord,
@@ -63,7 +65,7 @@ from .cluster_status import ASK_TIMEOUT_MS, ask_json, force_wanted, status_docum
 from .embedded_zookeeper import find_jars, find_java, start_zookeeper
 from .left_stores import check_left, left_cluster_id, left_shape, left_stores
 from .port_choice import CONTROLLER_STEP, STEP, choose_port
-from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
+from .processes import birth_of, is_ready, is_running, last_line, port_is_free, spawn, terminate
 from .setting_check import check_planned
 from .text_file import write_text
 
@@ -120,26 +122,30 @@ class ProcessCluster:
         shape: Shape | None = None,
         namesrv_port: int | None = None,
         secure: bool = False,
+        proxy: bool = False,
     ) -> ClusterRecord:
         """Starts what is down and waits until it answers. `settings`: of the brokers, in the form for `--set`; stored for
         later. `shape`: None = unchanged, one broker for a new cluster. `namesrv_port`: stored for later, and never
         replaced by another one; None = unchanged. `secure`: with keys, users and rights; a secured cluster stays secured.
+        `proxy`: with one; a cluster that had it has it again.
 
         Raises ClusterNotStarted with the last line of the log; then everything that this call started is stopped again, and
         the record is restored. Before anything is written: InvalidParameter for a setting that no broker has, or that is
         decided here, for a port that is taken, for another shape than the cluster's, and for keys while it runs without;
         ConfigError for the environment; RequirementMissing if ZooKeeper cannot run here.
         """
-        self._planned(shape, settings, namesrv_port, secure)
+        self._planned(shape, settings, namesrv_port, secure=secure, proxy=proxy)
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
         with self._locked():
             found = self.read()
             if found is None and (stores := left_stores(self.directory)):
                 self._say(f"no {FILE_NAME}: the cluster is what its stores say ({', '.join(stores)}); repeat its --set")
-            before, planned = self._planned(shape, settings, namesrv_port, secure)
+            before, planned = self._planned(shape, settings, namesrv_port, secure=secure, proxy=proxy)
             record, started, self._expected = before, list[ProcessRecord](), planned
             try:
                 for process in planned:
+                    if process.role == PROXY:  # it comes last
+                        self._wait_serving(record)
                     record = self._up_process(before, record, process, started)
                 write_keys(record, ())
                 self._wait_serving(record)
@@ -152,7 +158,7 @@ class ProcessCluster:
             return record
 
     def _planned(
-        self, shape: Shape | None, settings: Sequence[str], namesrv_port: int | None, secure: bool
+        self, shape: Shape | None, settings: Sequence[str], namesrv_port: int | None, *, secure: bool, proxy: bool
     ) -> tuple[ClusterRecord, list[ProcessRecord]]:
         """The record to start from and the wanted processes, after all checks that are possible before a start."""
         record = self._record_of(shape)
@@ -162,7 +168,9 @@ class ProcessCluster:
                 raise InvalidParameter("--secure", self.directory, expected)
             record = replace(record, keys=os.path.join(self.directory, KEYS))
         check_settings(settings, record.shape)
-        planned = plan(self.directory, record, settings, namesrv_port)
+        planned = plan(self.directory, record, settings, namesrv_port, proxy=proxy)
+        if planned[-1].role == PROXY:
+            check_installed()
         check_planned(record, planned, settings, os.environ)
         _check_asked_ports(record, planned, {NAME_SERVER: namesrv_port, BROKER: asked_port(settings)})
         if record.shape.has_controllers and not record.shape.zookeeper:
@@ -284,13 +292,16 @@ class ProcessCluster:
         If another program binds a free port first, the process ends at once, and the next port is tried.
         """
         span, step = (1, CONTROLLER_STEP) if planned.role == CONTROLLER else (2, STEP)
+        is_proxy = planned.role == PROXY
         with _ports_locked():
             for tries_left in reversed(range(PORT_TRIES)):
                 port = asked_port(planned.settings) or choose_port(
-                    _port_of(planned), port_is_free, span=span, step=step
+                    _port_of(planned) - is_proxy, port_is_free, span=span, step=step
                 )
                 metrics = choose_metrics_port(record, planned, range(port, port + span), port_is_free)
-                process = replace(planned, address=f"{HOST}:{port}", metrics=f"{HOST}:{metrics}")
+                process = replace(planned, address=f"{HOST}:{port + is_proxy}", metrics=f"{HOST}:{metrics}")
+                if is_proxy:
+                    process = replace(process, remoting=f"{HOST}:{port}")
                 if process.role == NAME_SERVER:
                     record = replace(record, namesrv=process.address)
                 write_keys(record.with_process(process), self._expected)
@@ -298,10 +309,9 @@ class ProcessCluster:
                 started.append(process)
                 record = record.with_process(process)
                 write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
+                answers = partial(_answers, record, process)
                 try:
-                    self._wait(
-                        process, partial(_answers, record, process.address, QUESTIONS[process.role]), "does not answer"
-                    )
+                    self._wait(process, answers, "does not answer")
                 except ClusterNotStarted:
                     was_taken = not all(port_is_free(one) for one in (*range(port, port + span), metrics))
                     ended = not is_running(process.pid, process.birth)
@@ -454,11 +464,13 @@ def _port_of(process: ProcessRecord) -> int:
     return int(process.address.rpartition(":")[2])
 
 
-def _answers(record: ClusterRecord, address: str, question: RequestFor[Reply]) -> bool:
+def _answers(record: ClusterRecord, process: ProcessRecord) -> bool:
     """Whether a process answers yet."""
+    if process.role == PROXY:
+        return is_ready(process.metrics)
     with administrator(record) as remoting:
         try:
-            remoting.call(address, question, timeout_ms=ASK_TIMEOUT_MS)
+            remoting.call(process.address, QUESTIONS[process.role], timeout_ms=ASK_TIMEOUT_MS)
         except (ConnectionLost, RequestTimeout):
             return False
     return True

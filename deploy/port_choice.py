@@ -12,6 +12,7 @@ BROKER_PORT: Final = 10911  # replication uses the next port
 CONTROLLER_PORT: Final = 9878
 ZOOKEEPER_PORT: Final = 2181
 METRICS_PORT: Final = 9880
+PROXY_PORT: Final = 8080  # for remoting; gRPC uses the next port
 STEP: Final = 10
 CONTROLLER_STEP: Final = 2
 PORT_MAX: Final = 65535

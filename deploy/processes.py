@@ -5,6 +5,8 @@ The only file of this folder that uses the operating system's processes and port
 
 from __future__ import annotations
 
+import http
+import http.client
 import os
 import signal
 import socket
@@ -17,6 +19,7 @@ from ..model.clock import monotonic_ms, sleep_ms
 TAIL_BYTES: Final = 8192
 POLL_MS: Final = 20
 STILL_TIMEOUT_MS: Final = 5_000
+READY_TIMEOUT_S: Final = 2.0
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -33,6 +36,19 @@ def bind_refusal(host: str, port: int) -> str:
         except OSError as error:
             return error.strerror or str(error)
     return ""
+
+
+def is_ready(address: str) -> bool:
+    """Whether a process says so at its port for metrics and health, "host:port"."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=READY_TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def spawn(command: Sequence[str], *, log_path: str, environ: Mapping[str, str]) -> int:

@@ -11,13 +11,15 @@ from ..controller.config import ControllerConfig
 from ..model.config import config_schema, load_config
 from ..model.errors import ConfigError, InvalidParameter
 from ..namesrv.config import NameServerConfig
+from ..proxy.config import ProxyConfig
 from .cluster_plan import arguments_of
-from .cluster_record import BROKER, CONTROLLER, NAME_SERVER, ZOOKEEPER, ClusterRecord, ProcessRecord
+from .cluster_record import BROKER, CONTROLLER, NAME_SERVER, PROXY, ZOOKEEPER, ClusterRecord, ProcessRecord
 
 CONFIGS: Final[Mapping[str, type[Any]]] = {
     NAME_SERVER: NameServerConfig,
     CONTROLLER: ControllerConfig,
     BROKER: BrokerConfig,
+    PROXY: ProxyConfig,
 }
 
 

@@ -6,7 +6,6 @@ It keeps nothing that must survive. Told to stop, it sends clients to another pr
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ from typing import Final
 
 from ..metrics.endpoint import MetricsEndpoint
 from ..model.clock import monotonic_ms
-from ..model.errors import RequirementMissing, ZenitError
+from ..model.errors import ZenitError
 from .back.backs import Backs
 from .config import NO_PORT, ProxyConfig
 from .event_loop import run_on_loop
@@ -26,18 +25,6 @@ log = logging.getLogger(__name__)
 LOOK_S: Final = 1.0
 ASK_MS: Final = 3_000
 ASK_EVERY_MS: Final = 5_000
-INSTALL: Final = "pip install 'zenitmq[proxy]'"
-
-
-def check_installed() -> None:
-    """Raises RequirementMissing if what speaks gRPC is not installed."""
-    for module in ("grpc", "google.protobuf"):
-        try:
-            is_there = importlib.util.find_spec(module) is not None
-        except ModuleNotFoundError:
-            is_there = False
-        if not is_there:
-            raise RequirementMissing(f"{module}, which a proxy needs,", INSTALL)
 
 
 class Proxy:

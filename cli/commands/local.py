@@ -16,7 +16,7 @@ from ..output import note, print_facts, print_table, readable_time, show
 from ..watch import watched
 
 if TYPE_CHECKING:
-    from ...deploy.cluster_record import Shape
+    from ...deploy.cluster_record import ClusterRecord, Shape
     from ...deploy.local_cluster import ProcessCluster
 
 WATCH_MS: Final = 500
@@ -61,6 +61,10 @@ def up(
             "--secure", help="With keys, users and rights: keys are written to DIR/keys. A cluster stays secured."
         ),
     ] = False,
+    proxy: Annotated[
+        bool,
+        typer.Option("--proxy", help="With a proxy for RocketMQ's own clients. A cluster that had one has it again."),
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     timeout: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="How long one process may take to start.")
@@ -81,20 +85,8 @@ def up(
     asked = {"replicas": replicas, "groups": groups, "controllers": controllers, "zookeeper": zookeeper}
     shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None}, no_controller)
     with usage_of_values():
-        record = cluster.up(settings=settings or (), shape=shape, namesrv_port=namesrv_port, secure=secure)
-    document = {
-        "cluster": record.cluster,
-        "cluster_id": record.cluster_id,
-        "namesrv": record.namesrv,
-        "directory": cluster.directory,
-        "processes": [
-            {"role": p.role, "name": p.name, "pid": p.pid, "address": p.address, "store_dir": p.store_dir}
-            | ({"metrics": p.metrics} if p.metrics else {})
-            for p in record.processes
-        ],
-    }
-    if record.keys:
-        document["keys"] = record.keys
+        record = cluster.up(settings=settings or (), shape=shape, namesrv_port=namesrv_port, secure=secure, proxy=proxy)
+    document = _up_document(cluster.directory, record)
     if detach:
         show(document, as_json, lambda: _print_endpoints(document))
         return
@@ -106,6 +98,22 @@ def up(
         note("ending the cluster")
     finally:
         cluster.down()
+
+
+def _up_document(directory: str, record: ClusterRecord) -> dict[str, Any]:
+    document = {
+        "cluster": record.cluster,
+        "cluster_id": record.cluster_id,
+        "namesrv": record.namesrv,
+        "directory": directory,
+        "processes": [
+            {"role": p.role, "name": p.name, "pid": p.pid, "address": p.address, "store_dir": p.store_dir}
+            | ({"metrics": p.metrics} if p.metrics else {})
+            | ({"remoting": p.remoting} if p.remoting else {})
+            for p in record.processes
+        ],
+    }
+    return document | ({"keys": record.keys} if record.keys else {})
 
 
 def _shape(cluster: ProcessCluster, asked: dict[str, Any], no_controller: bool) -> Shape:
@@ -170,7 +178,8 @@ def _watch(cluster: ProcessCluster) -> None:
 
 
 def _print_endpoints(document: dict[str, Any]) -> None:
-    columns = ("role", "name", "address", "metrics", "pid", "store_dir")
+    has_proxy = any("remoting" in process for process in document["processes"])
+    columns = ("role", "name", "address", *(("remoting",) if has_proxy else ()), "metrics", "pid", "store_dir")
     print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
 
 

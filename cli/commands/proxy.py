@@ -29,8 +29,8 @@ def proxy(config_file: ConfigFile = None, settings: Settings = None) -> None:
     It keeps nothing: run as many as are wanted. docs/guide/rocketmq-clients.md shows what each client is told.
     """
     from ...proxy.config import ProxyConfig
+    from ...proxy.installation import check_installed
     from ...proxy.processes import Processes
-    from ...proxy.service import check_installed
 
     check_installed()
     config = load_role(ProxyConfig, "proxy", config_file, settings)

@@ -157,6 +157,19 @@ def test_several_brokers_cannot_have_one_port() -> None:
             check_settings([setting], Shape())
 
 
+def test_a_proxy_comes_last_and_a_cluster_that_had_it_has_it_again() -> None:
+    record = replace(empty(Shape()), keys="/d/keys")
+    proxy = plan("/d", record, [], proxy=True)[-1]
+    assert (proxy.role, proxy.address) == ("proxy", "127.0.0.1:8081")
+    proxy = replace(proxy, remoting="127.0.0.1:8090", address="127.0.0.1:8091", pid=7)
+    had = record.with_process(proxy)
+    assert plan("/d", had, [])[-1] == proxy
+    assert plan("/d", record, [])[-1].role == "broker"
+    told = arguments_of(had, proxy)
+    assert {"port=8091", "remoting_port=8090", "key=/d/keys/proxy-1.key", f"namesrv={had.namesrv}"} <= set(told)
+    assert not any(one.startswith("security.") for one in told)
+
+
 def test_metrics_go_to_no_port_that_the_process_itself_is_about_to_bind() -> None:
     """The second of two controllers: its usual port is taken by metrics, and the next free one was taken for both."""
     first = ProcessRecord(role="namesrv", name="namesrv-1", address="127.0.0.1:9876", metrics="127.0.0.1:9880")
