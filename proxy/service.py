@@ -105,6 +105,11 @@ async def _fronts(config: ProxyConfig, backs: Backs) -> AsyncIterator[dict[str, 
             for name, port in (("grpc", running.port), ("grpc-tls", running.tls_port)):
                 if port != NO_PORT:
                     addresses[name] = _at(config.host, port)
+        if config.remoting_port != NO_PORT:
+            from .tcp_server import serve_remoting
+
+            remoting = await opened.enter_async_context(serve_remoting(config, backs))
+            addresses["remoting"] = _at(config.host, remoting.port)
         yield addresses
 
 
