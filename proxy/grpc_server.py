@@ -30,6 +30,8 @@ PING_MS_MIN: Final = 10_000
 IDLE_PINGS_MS: Final = 60_000
 STREAMS_MAX: Final = 10_000
 """Calls of one connection at a time."""
+BEGINNING_MAX: Final = 20_000
+"""Calls that have come and have not begun: after a restart all clients come at once, and gRPC would drop some beyond 1,000."""
 
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
@@ -40,6 +42,8 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_time_ms", IDLE_PINGS_MS),
+    ("grpc.server.max_pending_requests", BEGINNING_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", 2 * BEGINNING_MAX),
 )
 _STATUS: Final = {
     Code.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,

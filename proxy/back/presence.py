@@ -26,7 +26,12 @@ ANNOUNCE_MS: Final = 3_000
 
 
 class Listener(Protocol):
-    """A session, as it is told of what concerns its client. On the event loop; must not block."""
+    """A session, as it is told of what concerns its client. On the event loop; must not block.
+
+    `shares_queues`: it wants to hear of changes of its groups. Each member that comes or goes is told to all of them.
+    """
+
+    shares_queues: bool
 
     def on_check(self, request: CheckTransaction, record: bytes) -> None:
         """A broker asks what becomes of a transaction of one of the client's producer groups."""
@@ -80,7 +85,7 @@ class Presence:
         member = _member(client)
         members.join(
             member,
-            on_change=lambda: post(listener.on_group_changed),
+            on_change=(lambda: post(listener.on_group_changed)) if listener.shares_queues else None,
             on_reset=lambda request: post(lambda: listener.on_offsets_reset(request)),
             on_reply=lambda request, record: post(lambda: listener.on_reply(request, record)),
             on_check=lambda request, record: post(lambda: listener.on_check(request, record)),

@@ -37,6 +37,8 @@ _TelemetryCommand: Final = message_class("TelemetryCommand")
 class Session:
     """One client. See Listener."""
 
+    shares_queues = False  # brokers share messages out
+
     def __init__(self, caller: Caller, back: Back) -> None:
         self.caller = caller
         self.back = back
@@ -105,7 +107,7 @@ class Session:
         self.tell(command)
 
     def on_group_changed(self) -> None:
-        """See Listener: brokers share messages out, so nothing is to be divided anew."""
+        """See Listener."""
 
     def on_offsets_reset(self, request: OffsetsReset) -> None:
         """See Listener."""
