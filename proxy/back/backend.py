@@ -40,6 +40,7 @@ class Backend:
         self._masters: RecentAnswers[str, dict[str, str]] = RecentAnswers(
             self._find_masters, known_ms=BROKERS_KNOWN_MS, size_max=1
         )
+        self._served: RecentAnswers[str, TopicRoute] = RecentAnswers(self._find_route, known_ms=0, size_max=1)
 
     @staticmethod
     def deadline_ms(timeout_ms: int) -> int:
@@ -51,8 +52,7 @@ class Backend:
         known = self.connection.routes.cached(topic)
         if known is not None:
             return known
-        left_ms = max(1, deadline_ms - monotonic_ms())
-        return await self.connection.routes.served_route(topic, self.waits, timeout_ms=left_ms)
+        return await self._served.get(topic, deadline_ms=deadline_ms)
 
     async def call(
         self,
@@ -138,6 +138,10 @@ class Backend:
         if not names:
             raise NoRoute("any topic", "no master is registered")
         return names[0]
+
+    async def _find_route(self, topic: str, deadline_ms: int) -> TopicRoute:
+        left_ms = max(1, deadline_ms - monotonic_ms())
+        return await self.connection.routes.served_route(topic, self.waits, timeout_ms=left_ms)
 
     async def _find_masters(self, _: str, deadline_ms: int) -> dict[str, str]:
         document = await self.cluster(deadline_ms=deadline_ms)

@@ -26,7 +26,7 @@ class Back:
         waits = OnLoop(connection.remoting, "proxy")
         waits.calls()
         self.backend = Backend(connection, waits)
-        self.sends = Sends(connection, waits, budget)
+        self.sends = Sends(self.backend, budget)
         self.acks = Acks(self.backend)
         self.pops = Pops(self.backend, self.acks)
         self.presence = Presence(self.backend)

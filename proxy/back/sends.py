@@ -16,9 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ...client.connection.connection import Connection
 from ...client.connection.retry import RetryPolicy
-from ...client.connection.waiting import Waits
 from ...client.sending.attempts import PlainAttempts, SendAttempts
 from ...client.sending.delayed_send import Answer, DelayedAnswer
 from ...client.sending.destinations import Destinations
@@ -35,6 +33,7 @@ from ...model.clock import monotonic_ms, monotonic_ns
 from ...model.errors import BrokerBusy, MessageIllegal, MessageTooLarge, SystemFault, ZenitError
 from ...model.queue import MessageQueue
 from ...record.kernel import wrap_batch
+from .backend import Backend
 from .ready_message import ReadyMessage, SendKind, Stored
 
 GROUP: Final = "PROXY"
@@ -125,11 +124,12 @@ class _Batch:
 class Sends:
     """Over one connection; on the event loop."""
 
-    def __init__(self, connection: Connection, waits: Waits, budget: SendBudget) -> None:
+    def __init__(self, backend: Backend, budget: SendBudget) -> None:
         """`budget`: what comes above it is refused."""
         self._budget = budget
-        self._connection = connection
-        self._waits = waits
+        self._backend = backend
+        self._connection = connection = backend.connection
+        self._waits = backend.waits
         self._fault = LatencyFault(None)
         self._destinations = Destinations(connection.routes, self._fault)
         self._numbered: SendAttempts = QueueStreams()
@@ -153,10 +153,7 @@ class Sends:
         self._budget.take(item.size_bytes)
         try:
             if self._connection.routes.cached(message.topic) is None:
-                timeout_ms = max(1, deadline_ms - monotonic_ms())
-                await self._connection.routes.served_route(
-                    check_send_topic(message.topic), self._waits, timeout_ms=timeout_ms
-                )
+                await self._backend.route(check_send_topic(message.topic), deadline_ms=deadline_ms)
             self._enter(item, target)
             return await item.answered
         finally:

@@ -35,6 +35,8 @@ _FLAG_FORCE: Final = "true"
 class ClassicClient:
     """One client and its connections. See Listener."""
 
+    shares_queues = True
+
     def __init__(self, ports: BrokerPorts, back: Back, call: ClassicCall, heartbeat: ClassicHeartbeat) -> None:
         self._ports = ports
         self.back = back
