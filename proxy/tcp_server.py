@@ -277,15 +277,18 @@ class RemotingServer:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
+    async def learn_brokers(self) -> None:
+        """Brokers that are new get a port."""
+        backend = self._backs.own.backend
+        try:
+            self.ports.learn((await backend.masters(deadline_ms=backend.deadline_ms(MASTERS_MS))).keys())
+        except ZenitError as error:
+            log.info("the brokers of the cluster are not known now: %s", error)
+
     async def look(self) -> None:
         """Now and then: brokers that are new get a port, idle connections are closed."""
-        backend = self._backs.own.backend
         while True:
-            try:
-                masters = await backend.masters(deadline_ms=backend.deadline_ms(MASTERS_MS))
-                self.ports.learn(list(masters))
-            except (ZenitError, OSError) as error:
-                log.info("the ports of brokers are not known now: %s", error)
+            await self.learn_brokers()
             oldest_ms = monotonic_ms() - IDLE_MS
             for link in [link for link in self.links if link.moved_ms < oldest_ms]:
                 link.close()
@@ -315,12 +318,27 @@ class RemotingServer:
         """Raises OSError."""
         if not self._config.broker_port:
             return self._open_free_pair(broker_name)
-        port, self._next_port = self._next_port, self._next_port + PORTS_APART
-        self._listen(port, broker_name)
+        port = self._listen_next(broker_name)
         with suppress(OSError):  # only clients up to 4.2 miss it
             self._listen(port - VIP_BELOW, broker_name)
         log.info("stands for a broker broker=%s port=%d", broker_name, port)
         return port
+
+    def _listen_next(self, broker_name: str) -> int:
+        """The next of the ports for brokers; one that is taken is passed over."""
+        for attempt in range(TRIES):
+            port, self._next_port = self._next_port, self._next_port + PORTS_APART
+            try:
+                self._listen(port, broker_name)
+            except OSError as error:
+                if attempt == TRIES - 1:
+                    raise
+                log.warning(
+                    "a port for a broker is taken, the next one serves it port=%d error=%s", port, error.strerror
+                )
+            else:
+                return port
+        raise AssertionError
 
     def _open_free_pair(self, broker_name: str) -> int:
         """Any two free ports, so far apart."""
@@ -353,9 +371,7 @@ class RemotingServer:
         """Raises OSError."""
         host = self._config.bound_host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server(
-            (host, port), family=family, backlog=BACKLOG, reuse_port=self._config.processes > 1
-        )
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
         listening.setblocking(False)
         door = _Door(listening, broker_name)
         self._doors.append(door)
@@ -414,6 +430,7 @@ def _tell(readable: asyncio.Future[None]) -> None:
 async def serve_remoting(config: ProxyConfig, backs: Backs) -> AsyncIterator[RemotingServer]:
     """Serves until it is left; requests then have `drain_ms` to end. Raises ConfigError."""
     server = RemotingServer(config, backs)
+    await server.learn_brokers()
     looking = asyncio.create_task(server.look(), name="zenit-proxy-ports")
     log.info("serves the remoting protocol port=%d", server.port)
     try:

@@ -91,6 +91,13 @@ class JavaScenario:
             text=True,
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
     def await_line(self, first: str) -> list[str]:
         """Its next line that begins with that word."""
         assert self.process.stdout is not None
@@ -102,7 +109,8 @@ class JavaScenario:
 
     def facts(self) -> list[list[str]]:
         """All that it tells, once it has ended well."""
-        out, errors = self.process.communicate("end\n", timeout=CLIENT_S)
+        with self:
+            out, errors = self.process.communicate("end\n", timeout=CLIENT_S)
         assert self.process.returncode == 0, errors[-4000:] + out[-2000:]
         return [line.split("\t") for line in out.splitlines()]
 

@@ -8,6 +8,7 @@ goes to the session that has the client.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Final, Protocol
 
 from ...client.connection.client_process import ClientProcess
@@ -90,8 +91,14 @@ class Presence:
             on_reply=lambda request, record: post(lambda: listener.on_reply(request, record)),
             on_check=lambda request, record: post(lambda: listener.on_check(request, record)),
         )
-        addresses = sorted(set(self._backend.connection.routes.masters().values()))
-        await members.announce(member, addresses, self._backend.waits, timeout_ms=ANNOUNCE_MS)
+        await members.announce(member, await self._masters(), self._backend.waits, timeout_ms=ANNOUNCE_MS)
+
+    async def _masters(self) -> list[str]:
+        """Also those that no route names: a proxy that has just started knows no routes yet."""
+        addresses = set(self._backend.connection.routes.masters().values())
+        with suppress(ZenitError):  # no name server answers now
+            addresses.update((await self._backend.masters(deadline_ms=monotonic_ms() + ANNOUNCE_MS)).values())
+        return sorted(addresses)
 
     def heard(self, client_id: str) -> bool:
         """The client sent a heartbeat of its own; False if it is not present."""

@@ -18,7 +18,12 @@ KNOWN_MS: Final = 60_000
 """What is signed has the second of its signing in it: it is asked about once."""
 KNOWN_MAX: Final = 50_000
 ASKED_MAX: Final = 256
-SIGNED_BYTES_MAX: Final = 64 * 1024
+SIGNED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Over remoting a message's body is signed with it."""
+KEPT_BYTES_MAX: Final = 1024
+"""What was signed is kept where it is no longer: longer ones are requests that come once."""
+ASKED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""In one question, if not one alone is longer."""
 ANONYMOUS: Final = ""
 
 _Signed = tuple[str, str, bytes]
@@ -44,6 +49,7 @@ class Users:
         self._is_required = is_required
         self.is_secured = is_secured
         self._known: RecentAnswers[_Signed, Signer] = RecentAnswers(self._find, known_ms=KNOWN_MS, size_max=KNOWN_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._asked: list[tuple[_Signed, asyncio.Future[Signer]]] = []
 
     async def signer(self, access_key: str, signature: str, signed: bytes, *, address: str, deadline_ms: int) -> Signer:
@@ -57,7 +63,11 @@ class Users:
             return NOBODY
         if len(signed) > SIGNED_BYTES_MAX:
             raise AuthenticationFailed(address, f"it signed more than {SIGNED_BYTES_MAX} bytes")
-        found = await self._known.get((access_key, signature, signed), deadline_ms=deadline_ms)
+        asked = access_key, signature, signed
+        if len(signed) > KEPT_BYTES_MAX:
+            found = await self._find(asked, deadline_ms)
+        else:
+            found = await self._known.get(asked, deadline_ms=deadline_ms)
         if not found.user:
             raise AuthenticationFailed(address, f"the signature of access key {access_key[:64]} is wrong")
         return found
@@ -67,13 +77,23 @@ class Users:
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Signer] = loop.create_future()
         self._asked.append((signed, answered))
-        if len(self._asked) > 1:
-            return await answered
+        if len(self._asked) == 1:
+            task = loop.create_task(self._ask_all(deadline_ms))  # whoever is cancelled, the others get their answers
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await answered
+
+    async def _ask_all(self, deadline_ms: int) -> None:
+        """What has gathered by the next turn of the loop."""
         await asyncio.sleep(0)
         asked, self._asked = self._asked, []
-        for begin in range(0, len(asked), ASKED_MAX):
-            await self._ask(asked[begin : begin + ASKED_MAX], deadline_ms)
-        return await answered
+        begin = size_bytes = 0
+        for end, ((_, _, content), _) in enumerate(asked):
+            size_bytes += len(content)
+            if end > begin and (end - begin == ASKED_MAX or size_bytes > ASKED_BYTES_MAX):
+                await self._ask(asked[begin:end], deadline_ms)
+                begin, size_bytes = end, len(content)
+        await self._ask(asked[begin:], deadline_ms)
 
     async def _ask(self, asked: list[tuple[_Signed, asyncio.Future[Signer]]], deadline_ms: int) -> None:
         rows = tuple((key, signature, len(content)) for (key, signature, content), _ in asked)
@@ -84,7 +104,8 @@ class Users:
             if len(reply.users) != len(asked) or len(reply.delegations) != len(asked):
                 raise RemoteProtocolError("a check of signatures was answered with another number of users")
             for (_, answered), user, delegation in zip(asked, reply.users, reply.delegations, strict=True):
-                answered.set_result(Signer(user, delegation))
+                if not answered.done():
+                    answered.set_result(Signer(user, delegation))
         except ZenitError as error:
             for _, answered in asked:
                 if not answered.done():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -13,6 +15,8 @@ from ..back.parts import Back
 from .codes import ClassicStatus
 from .fields import BROKER, ClassicFields
 from .frames import ClassicFrame
+
+log = logging.getLogger(__name__)
 
 SEND_MS: Final = 2_800
 """Of a send: clients give up after 3 s, and then try another broker."""
@@ -101,10 +105,14 @@ class BrokerPorts:
         self.addresses: dict[str, str] = {}
         """{broker name: "host:port"}"""
 
-    def learn(self, broker_names: list[str]) -> None:
-        """Opens the ports of brokers that have none yet. Raises OSError."""
-        for name in sorted(set(broker_names) - self._ports.keys()):
-            port = self._ports[name] = self._open_port(name)
+    def learn(self, broker_names: AbstractSet[str]) -> None:
+        """Opens the ports of brokers that have none yet, in the order of their names."""
+        for name in sorted(broker_names - self._ports.keys()):
+            try:
+                port = self._ports[name] = self._open_port(name)
+            except OSError as error:
+                log.error("no port for a broker, which clients of this protocol miss broker=%s error=%s", name, error)
+                continue
             self.addresses[name] = f"{self._host}:{port}"
 
     def host_of(self, broker_name: str) -> HostAddress:

@@ -82,14 +82,20 @@ class ClusterHandlers:
             route = replies_route(topic, await call.back.backend.cluster(deadline_ms=deadline_ms))
         else:
             route = await call.back.backend.route(topic, deadline_ms=deadline_ms)
-        self._ports.learn([broker.broker_name for broker in route.brokers])
+        await self._learn(call, {broker.broker_name for broker in route.brokers})
         return ClassicAnswer(body=route_body(route, self._ports.addresses))
+
+    async def _learn(self, call: ClassicCall, broker_names: set[str]) -> None:
+        """Opens the ports of new brokers: of all at a time, so that their order is that of the names."""
+        if not broker_names <= self._ports.addresses.keys():
+            masters = await call.back.backend.masters(deadline_ms=call.deadline_ms)
+            self._ports.learn(broker_names | masters.keys())
 
     async def on_cluster(self, call: ClassicCall) -> ClassicAnswer:
         """GET_BROKER_CLUSTER_INFO."""
         document = await call.back.backend.cluster(deadline_ms=call.deadline_ms)
         try:
-            self._ports.learn([row["broker_name"] for row in document["brokers"] if row["broker_id"] == 0])
+            self._ports.learn({row["broker_name"] for row in document["brokers"] if row["broker_id"] == 0})
             return ClassicAnswer(body=cluster_body(document, self._ports.addresses))
         except (KeyError, TypeError) as error:
             raise RemoteProtocolError("what a name server tells of the cluster cannot be read") from error

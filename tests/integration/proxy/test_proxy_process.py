@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import signal
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from classic_kit import BareClient
 
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.testing import LocalCluster
@@ -96,6 +98,31 @@ def test_it_is_ready_while_it_serves_and_ends_when_it_is_told_to(cluster: LocalC
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert "proxy stopped" in said
+
+
+def test_clients_of_the_remoting_protocol_get_its_port_as_their_name_server(cluster: LocalCluster) -> None:
+    """One process alone serves it, and the ports that stand for brokers."""
+    topic = cluster.create_topic("remoting")
+    port, metrics, _, remoting, _, _, broker = free_ports(7)
+    settings = (
+        f"remoting_port={remoting}",
+        f"broker_port={broker}",
+        "processes=2",
+        f"metrics.bind=127.0.0.1:{metrics}",
+    )
+    process = started(cluster, f"port={port}", *settings)
+    try:
+        await_ready(metrics)
+        with BareClient(remoting) as client:
+            route = json.loads(client.ask(105, topic=topic).body)
+            assert route["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{broker}"}
+        for at in (broker, broker - 2):
+            with BareClient(at) as client:
+                assert client.ask(310, b"x", b=topic, e=0).code == 0
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
 
 
 def test_several_processes_share_a_port_and_have_a_port_for_metrics_each(cluster: LocalCluster) -> None:

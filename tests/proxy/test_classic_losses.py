@@ -1,0 +1,86 @@
+"""The classic front when a master is lost, when a proxy is replaced, and in a secured cluster."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from classic_clients import JAVA_VERSIONS, has_java
+from classic_kit import BareClient, JavaScenario, heartbeat, running_front, told
+
+from zenitmq import Message, Producer, PullConsumer, StartFrom
+from zenitmq.client.admin import Admin
+from zenitmq.model.security.principals import RuleEffect, User
+from zenitmq.model.security.rule_text import parse_rule
+from zenitmq.model.security.signatures import signature_of, signed_content
+from zenitmq.record.kernel import decode_batch
+from zenitmq.testing import LocalCluster
+
+pytestmark = pytest.mark.timeout(180)
+BY_TAGS = 4
+
+
+@pytest.mark.skipif(not has_java(JAVA_VERSIONS[0]), reason="no Java client: python tests/classic_clients.py")
+def test_nothing_that_java_was_told_is_stored_is_lost_with_a_master() -> None:
+    with LocalCluster(replicas=3) as cluster, running_front(cluster.namesrv) as front:
+        topic = cluster.create_topic("lost-master")
+        with JavaScenario(JAVA_VERSIONS[0], front.address, "numbers", topic=topic) as java:
+            acknowledged = [java.await_line("acked")[1] for _ in range(200)]
+            cluster.kill(cluster.master)
+            acknowledged += [java.await_line("acked")[1] for _ in range(200)]
+            facts = java.facts()
+        assert not told(facts, "failed")
+        acknowledged += [words[0] for words in told(facts, "acked")]
+        found: list[str] = []
+        with PullConsumer("lost-master", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as consumer:
+            consumer.subscribe(topic)
+            while batch := consumer.poll(timeout=3.0):
+                found += [one.body.decode() for one in batch]
+        assert set(acknowledged) <= set(found)
+
+
+def test_a_consumer_goes_on_at_the_next_proxy_before_it_said_anything(cluster: LocalCluster) -> None:
+    """Its subscription is known to the brokers."""
+    topic, group = cluster.create_topic("next-proxy"), "next-proxy"
+    with Producer(namesrv=cluster.namesrv) as producer:
+        receipt = producer.send(Message(topic, b"x", tags="a"))
+    pull = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": receipt.queue.queue_id,
+        "queueOffset": 0,
+        "maxMsgNums": 9,
+    }
+    with running_front(cluster.namesrv) as first, BareClient(first.server.port) as client:
+        assert client.ask(34, heartbeat("c", group, topic, "a || b")).code == 0
+        with running_front(cluster.namesrv) as second, BareClient(second.server.port) as again:
+            answer = again.ask(11, **pull)
+            assert answer.code == 0, answer.remark
+            assert [one.body for one in decode_batch(answer.body)] == [b"x"]
+            assert again.ask(11, **{**pull, "consumerGroup": "nobody"}).code == 24
+
+
+def test_users_sign_and_may_what_their_rules_say() -> None:
+    with LocalCluster(secure=True) as cluster:
+        mine, other = cluster.create_topic("mine"), cluster.create_topic("other")
+        with Admin(cluster.namesrv) as admin:
+            rules = tuple(parse_rule(RuleEffect.ALLOW, "pub,sub,get", target) for target in ("topic:mine", "group:*"))
+            admin.put_security_row(User("app", (), rules=rules))
+            secret = admin.make_secret("app").secret
+        with running_front(cluster.namesrv, key=cluster.key()) as front, BareClient(front.server.port) as client:
+
+            def ask(code: int, body: bytes = b"", secret: str = secret, **fields: object) -> int:
+                texts = {name: str(value) for name, value in fields.items()} | {"AccessKey": "app"}
+                signature = base64.b64encode(signature_of(secret, signed_content(texts, body))).decode()
+                answer = client.ask(code, body, **texts, Signature=signature)
+                return answer.code
+
+            send = {"topic": mine, "queueId": 0}
+            assert client.ask(10, b"x", **send).code == 16
+            assert ask(10, b"x", "another secret", **send) == 16
+            for body in (b"x", bytes(200_000)):
+                assert ask(10, body, **send) == 0
+            assert ask(10, b"x", topic=other, queueId=0) == 16
+            pull = {"topic": mine, "queueId": 0, "queueOffset": 0, "consumerGroup": "g", "maxMsgNums": 32}
+            assert ask(11, **pull, sysFlag=BY_TAGS, subscription="*") == 0
+            assert ask(17, topic="made") == 16
