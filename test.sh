@@ -96,7 +96,8 @@ has_room() { # has_room LANE
   case $1 in
     computing) [ "${running[computing]}" -lt "$cores" ] ;;
     busy) [ "${running[busy]}" -lt "$cores" ] && has_room waiting ;;
-    waiting) [ $((running[busy] + running[waiting])) -lt $((2 * cores)) ] ;;
+    # One place is kept for what waits for the classes: it is the longest.
+    waiting) [ $((running[busy] + running[waiting])) -lt $((2 * cores - (${classes:-0} > 0))) ] ;;
   esac
 }
 clusters=apart
@@ -129,7 +130,7 @@ part() { # part HOW NAME COMMAND...: runs it, then prints what it said
   set -- env --default-signal=INT,HUP TMPDIR="$scratch" "$@"
   case $how in
     computes | in_memory) nice "$@" ;; # what waits for a reply in time comes first
-    outside) "$@" ;;
+    first | outside) "$@" ;;
     apart) unshare --net sh -c 'ip link set lo up && exec "$@"' "$name" "$@" ;;
     in_turn) flock .venv/parts/ports "$@" ;;
   esac >"$log" 2>&1 || told=FAILED
@@ -187,8 +188,8 @@ if [ -n "$without" ] && [ "$chosen" = everything ]; then
   say "tests/containers: skipped: $without"
   listed=$(grep -v ' outside ' <<<"$listed")
 fi
-# Spark starts from classes that one Java wrote down before. Meanwhile no part runs that starts Spark again and again.
-[ "$chosen" = quick ] || listed=$'computing computes classes\n'$listed
+# Spark starts from classes that one Java wrote down before. Meanwhile no part runs that starts Spark again and again: it comes first.
+[ "$chosen" = quick ] || listed=$'computing first classes\n'$listed
 mapfile -t parts <<<"$listed"
 while [ ${#parts[@]} -gt 0 ] || [ $((running[computing] + running[busy] + running[waiting])) -gt 0 ]; do
   for number in "${!parts[@]}"; do
