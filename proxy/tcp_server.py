@@ -56,6 +56,7 @@ class RemotingLink(asyncio.Protocol):
         self._broker_name = broker_name
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._unsent: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: dict[int, asyncio.Future[ClassicFrame]] = {}
         self._opaques = count(1)
@@ -192,9 +193,18 @@ class RemotingLink(asyncio.Protocol):
         self._write(encoded)
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        """Goes out together with what else is written in this turn of the loop."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(data)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and self._transport is not None and not self._transport.is_closing():
             self.moved_ms = monotonic_ms()
-            self._transport.write(data)
+            self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     # ---- for handlers
 
@@ -223,6 +233,7 @@ class RemotingLink(asyncio.Protocol):
 
     def close(self) -> None:
         """Ends the connection; what has been answered goes out."""
+        self._flush()
         if self._transport is not None:
             self._transport.close()
 

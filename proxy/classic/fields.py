@@ -16,6 +16,8 @@ from .codes import ClassicCode
 TEXT_LENGTH_MAX: Final = 32 * 1024
 _NUMBER_LENGTH_MAX: Final = 20
 _BITS: Final = 63
+_SAFE_LENGTH: Final = 18
+"""So many digits are in that range, whichever."""
 
 
 class FieldKind(enum.Enum):
@@ -272,17 +274,20 @@ def read_fields(row: ClassicRow, given: Mapping[str, str], *, is_compact: bool =
 
 
 def _value(field: ClassicField, text: str) -> str | int | bool:
-    if field.kind is FieldKind.TEXT:
+    kind = field.kind
+    if kind is FieldKind.TEXT:
         if len(text) > TEXT_LENGTH_MAX:
             raise InvalidParameter(field.name, text[:64], f"at most {TEXT_LENGTH_MAX} characters")
         return text
-    if field.kind is FieldKind.FLAG:
+    if kind is FieldKind.FLAG:
         lowered = text.lower()
         if lowered not in ("true", "false"):
             if text in ("0", "1"):
                 return text == "1"
             raise InvalidParameter(field.name, text[:64], "true or false")
         return lowered == "true"
+    if text.isascii() and text.isdecimal() and len(text) <= _SAFE_LENGTH:
+        return int(text)
     digits = text.removeprefix("-")
     if len(text) > _NUMBER_LENGTH_MAX or not (digits.isascii() and digits.isdecimal()):
         raise InvalidParameter(field.name, text[:64], "a whole number")

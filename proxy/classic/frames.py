@@ -192,33 +192,39 @@ def _to_binary(frame: ClassicFrame) -> bytes:
 
 
 def _from_binary(header: bytes) -> ClassicFrame:
+    """This and `_fields` are on the way of each send: no call for a field."""
     try:
         code, language, version, opaque, flag, remark_bytes = _BEGIN.unpack_from(header)
-        at, remark = _piece(header, _BEGIN.size, remark_bytes)
+        at = _BEGIN.size + remark_bytes
+        if remark_bytes < 0 or at > len(header):
+            raise RemoteProtocolError(f"a remark of {remark_bytes} bytes in a header of {len(header)}")
         (fields_bytes,) = _LENGTH.unpack_from(header, at)
-        at += _LENGTH.size
-        if fields_bytes != len(header) - at:
-            raise RemoteProtocolError(f"{fields_bytes} bytes of fields where {len(header) - at} are left")
-        fields: dict[str, str] = {}
-        while at < len(header):
-            (name_bytes,) = _NAME_LENGTH.unpack_from(header, at)
-            at, name = _piece(header, at + _NAME_LENGTH.size, name_bytes)
-            (value_bytes,) = _LENGTH.unpack_from(header, at)
-            at, fields[name] = _piece(header, at + _LENGTH.size, value_bytes)
-    except struct.error as error:
+        if fields_bytes != len(header) - at - _LENGTH.size:
+            raise RemoteProtocolError(f"{fields_bytes} bytes of fields in a header of {len(header)}")
+        remark = header[_BEGIN.size : at].decode()
+        fields = _fields(header, at + _LENGTH.size)
+    except (struct.error, IndexError) as error:
         raise RemoteProtocolError("a frame's binary header is cut short") from error
-    if len(fields) > FIELDS_MAX:
-        raise RemoteProtocolError(f"{len(fields)} fields: expected at most {FIELDS_MAX}")
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError("a text in a frame's header is not UTF-8") from error
     named = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
     return ClassicFrame(code, opaque, flag, remark, fields, language=named, version=version, is_json=False)
 
 
-def _piece(header: bytes, at: int, length: int) -> tuple[int, str]:
-    """(where it ends, the text of `length` bytes at `at`). Raises RemoteProtocolError."""
-    end = at + length
-    if length < 0 or end > len(header):
-        raise RemoteProtocolError(f"a text of {length} bytes where {len(header) - at} are left")
-    try:
-        return end, header[at:end].decode()
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError("a text in a frame's header is not UTF-8") from error
+def _fields(header: bytes, at: int) -> dict[str, str]:
+    """The fields from `at` to the header's end. Raises RemoteProtocolError, struct.error, IndexError, UnicodeDecodeError."""
+    fields: dict[str, str] = {}
+    size, length_of = len(header), _LENGTH.unpack_from
+    while at < size:
+        name_at = at + _NAME_LENGTH.size
+        value_at = name_at + (header[at] << 8 | header[at + 1])
+        (value_bytes,) = length_of(header, value_at)
+        name = header[name_at:value_at].decode()
+        value_at += _LENGTH.size
+        at = value_at + value_bytes
+        if value_bytes < 0 or at > size:
+            raise RemoteProtocolError(f"a field of {value_bytes} bytes where {size - value_at} are left")
+        fields[name] = header[value_at:at].decode()
+    if len(fields) > FIELDS_MAX:
+        raise RemoteProtocolError(f"{len(fields)} fields: expected at most {FIELDS_MAX}")
+    return fields

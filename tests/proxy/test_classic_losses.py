@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import ExitStack
 
 import pytest
 from classic_clients import JAVA_VERSIONS, has_java
@@ -37,6 +38,26 @@ def test_nothing_that_java_was_told_is_stored_is_lost_with_a_master() -> None:
             while batch := consumer.poll(timeout=3.0):
                 found += [one.body.decode() for one in batch]
         assert set(acknowledged) <= set(found)
+
+
+@pytest.mark.skipif(not has_java(JAVA_VERSIONS[0]), reason="no Java client: python tests/classic_clients.py")
+def test_java_goes_on_at_another_proxy(cluster: LocalCluster) -> None:
+    """It knows both as its name servers; nothing that was acknowledged is lost with the first."""
+    topic = cluster.create_topic("lost-proxy")
+    with running_front(cluster.namesrv) as second, ExitStack() as stack:
+        first = stack.enter_context(running_front(cluster.namesrv))
+        both = f"{first.address};{second.address}"
+        with JavaScenario(JAVA_VERSIONS[0], both, "numbers", topic=topic) as java:
+            acknowledged = [java.await_line("acked")[1] for _ in range(100)]
+            stack.close()
+            acknowledged += [java.await_line("acked")[1] for _ in range(100)]
+            acknowledged += [words[0] for words in told(java.facts(), "acked")]
+        found: set[str] = set()
+        with PullConsumer("lost-proxy", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as consumer:
+            consumer.subscribe(topic)
+            while batch := consumer.poll(timeout=1.0):
+                found |= {one.body.decode() for one in batch}
+        assert set(acknowledged) <= found
 
 
 def test_a_consumer_goes_on_at_the_next_proxy_before_it_said_anything(cluster: LocalCluster) -> None:
