@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from zenitmq import Message, Producer
 from zenitmq.model.ids import parse_offset_message_id
 from zenitmq.proxy import tcp_server
 from zenitmq.proxy.classic.frames import IS_ONE_WAY, IS_REPLY, ClassicFrame, encode_frame
+from zenitmq.proxy.config import ProxyLimits
 from zenitmq.record.kernel import decode_batch
 from zenitmq.testing import LocalCluster
 
@@ -280,6 +282,44 @@ def test_a_drain_lets_requests_end(cluster: LocalCluster) -> None:
     with client:
         assert client.socket.recv(1) == b""
     assert time.monotonic() - begun < 5
+
+
+# ---- bounds of a process
+
+
+def test_parts_of_requests_take_no_more_memory_than_requests_may(cluster: LocalCluster) -> None:
+    limits = ProxyLimits(bytes_in_flight=16 << 20)
+    with running_front(cluster.namesrv, limits=limits) as front, BareClient(front.server.port) as client:
+        assert client.ask(106).code == 0
+        part = (15 << 20).to_bytes(4, "big") + bytes(9 << 20)
+        with BareClient(front.server.port) as one, BareClient(front.server.port) as other:
+            one.socket.sendall(part)
+            with suppress(OSError):  # it is closed before all has gone out
+                other.socket.sendall(part)
+                assert other.socket.recv(1) == b""
+            one.socket.sendall(b"\0")
+        assert client.ask(106).code == 0
+
+
+def test_more_long_polls_than_may_wait_are_answered_at_once(cluster: LocalCluster) -> None:
+    topic = cluster.create_topic("bare-polls")
+    pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6}
+    pull |= {"suspendTimeoutMillis": 15_000, "subscription": "*"}
+    limits = ProxyLimits(polls=1)
+    with running_front(cluster.namesrv, limits=limits) as front, BareClient(front.server.port) as client:
+        client.send(11, **pull)
+        opaque = client.send(11, **pull)
+        answer = client.read()
+        assert (answer.opaque, answer.code) == (opaque, 19)
+
+
+def test_more_connections_than_may_be_are_closed(cluster: LocalCluster) -> None:
+    limits = ProxyLimits(connections=1)
+    with running_front(cluster.namesrv, limits=limits) as front, BareClient(front.server.port) as client:
+        assert client.ask(106).code == 0
+        with BareClient(front.server.port) as other:
+            assert other.socket.recv(1) == b""
+        assert client.ask(106).code == 0
 
 
 # ---- TLS

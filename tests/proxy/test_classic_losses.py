@@ -23,17 +23,21 @@ BY_TAGS = 4
 
 @pytest.mark.skipif(not has_java(JAVA_VERSIONS[0]), reason="no Java client: python tests/classic_clients.py")
 def test_nothing_that_java_was_told_is_stored_is_lost_with_a_master() -> None:
+    """And a consumer goes on at the next master."""
     with LocalCluster(replicas=3) as cluster, running_front(cluster.namesrv) as front:
         topic = cluster.create_topic("lost-master")
-        with JavaScenario(JAVA_VERSIONS[0], front.address, "numbers", topic=topic) as java:
+        consumer = JavaScenario(JAVA_VERSIONS[-1], front.address, "push", topic=topic, group="lost-master", count=401)
+        with consumer, JavaScenario(JAVA_VERSIONS[0], front.address, "numbers", topic=topic) as java:
             acknowledged = [java.await_line("acked")[1] for _ in range(200)]
+            consumer.await_line("got")
             cluster.kill(cluster.master)
             acknowledged += [java.await_line("acked")[1] for _ in range(200)]
             facts = java.facts()
+            assert told(consumer.facts(), "left") == [["0"]]
         assert not told(facts, "failed")
         acknowledged += [words[0] for words in told(facts, "acked")]
         found: list[str] = []
-        with PullConsumer("lost-master", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as consumer:
+        with PullConsumer("lost-master-native", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as consumer:
             consumer.subscribe(topic)
             while batch := consumer.poll(timeout=3.0):
                 found += [one.body.decode() for one in batch]

@@ -10,6 +10,7 @@ import pytest
 from zenitmq.model.errors import (
     BrokerBusy,
     FlushTimeout,
+    HandleRefused,
     InvalidParameter,
     MessageIllegal,
     RemoteProtocolError,
@@ -17,8 +18,12 @@ from zenitmq.model.errors import (
     ZenitError,
     error_classes,
 )
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import HostAddress
+from zenitmq.proxy.back.pops import PoppedMessage
 from zenitmq.proxy.classic.bodies import NODES_MAX, read_heartbeat, read_json, read_lock
+from zenitmq.proxy.classic.calls import BrokerPorts
+from zenitmq.proxy.classic.cluster_handlers import replies_route, topic_attributes
 from zenitmq.proxy.classic.codes import STATUSES, ClassicStatus, status_of
 from zenitmq.proxy.classic.fields import ROWS, read_fields
 from zenitmq.proxy.classic.frames import (
@@ -30,6 +35,7 @@ from zenitmq.proxy.classic.frames import (
     encode_frame,
     frame_bytes,
 )
+from zenitmq.proxy.classic.read_handlers import handle_of, popped_record, pull_status
 from zenitmq.proxy.classic.records import (
     ReadableRecords,
     is_delayed,
@@ -39,6 +45,7 @@ from zenitmq.proxy.classic.records import (
     readable_records,
     whole_properties,
 )
+from zenitmq.proxy.classic.told_subscriptions import subscriptions_told
 from zenitmq.record.compression import compress_lz4
 from zenitmq.record.kernel import decode_batch, encode_record
 from zenitmq.record.sys_flag import COMPRESSED, COMPRESSION_LZ4
@@ -230,6 +237,78 @@ def test_a_long_topic_becomes_the_one_it_was_sent_to() -> None:
 def test_records_of_a_broker_with_another_kind_of_address() -> None:
     (one,) = decode_batch(readable_records(record(b"x", store_host=bytes(20)), HERE, ALL))
     assert (one.store_host, one.body) == (HERE.encode(), b"x")
+
+
+# ---- what handlers reckon
+
+
+def test_how_pulls_end() -> None:
+    assert pull_status(GetStatus.NO_MESSAGE_IN_QUEUE, 0) is ClassicStatus.PULL_NOT_FOUND
+    assert pull_status(GetStatus.NO_MESSAGE_IN_QUEUE, 1) is ClassicStatus.PULL_OFFSET_MOVED
+    assert {pull_status(status, 5) for status in GetStatus} == {
+        ClassicStatus.SUCCESS,
+        ClassicStatus.PULL_NOT_FOUND,
+        ClassicStatus.PULL_RETRY_IMMEDIATELY,
+        ClassicStatus.PULL_OFFSET_MOVED,
+    }
+
+
+def test_a_popped_records_handle_comes_back() -> None:
+    (message,) = decode_batch(record(b"x"))
+    popped = PoppedMessage(message.leased(2, None), "signed.part.3")
+    (told,) = decode_batch(popped_record(popped, HERE, ALL, "broker-a", 5, 6))
+    check = told.properties["POP_CK"]
+    assert check == "4 5 6 999 0 broker-a 0 4 signed.part.3"
+    assert (told.reconsume_times, told.tags, told.body) == (2, "a", b"x")
+    assert handle_of(check) == handle_of("signed.part.3") == "signed.part.3"
+    for wrong in ("", "4 5 6", "1 2 3 4 5 6 7 8 x"):
+        with pytest.raises(HandleRefused):
+            handle_of(wrong)
+
+
+def test_attributes_of_a_topic() -> None:
+    assert topic_attributes("") == {}
+    assert topic_attributes("+message.type=FIFO,+a=b=c") == {"message.type": "FIFO", "a": "b=c"}
+    for wrong in ("a=b", "-a", "+a"):
+        with pytest.raises(InvalidParameter):
+            topic_attributes(wrong)
+
+
+def test_the_route_of_replies_is_each_broker_of_the_cluster() -> None:
+    rows = [{"cluster": "c", "broker_name": name} for name in ("b", "a", "a")] + [{"cluster": "d", "broker_name": "x"}]
+    route = replies_route("c_REPLY_TOPIC", {"brokers": rows})
+    assert [data.broker_name for data in route.queues] == ["a", "b"]
+    with pytest.raises(TopicNotFound):
+        replies_route("e_REPLY_TOPIC", {"brokers": rows})
+
+
+def test_subscriptions_as_brokers_tell_them() -> None:
+    document = {"clients": [{"subscriptions": [["t", "TAG", "a || b"], ["u", "SQL92", "n > 1"]]}]}
+    found = subscriptions_told(json.dumps(document).encode())
+    assert found["t"].tags == frozenset("ab")
+    assert found["u"].sql == "n > 1"
+    for wrong in (b"{", b"[]", b'{"clients":[{"subscriptions":[["t"]]}]}'):
+        with pytest.raises(RemoteProtocolError):
+            subscriptions_told(wrong)
+
+
+def test_ports_stand_for_brokers_in_the_order_of_their_names() -> None:
+    opened: list[str] = []
+
+    def open_port(name: str) -> int:
+        if name == "full":
+            raise OSError("no port")
+        opened.append(name)
+        return 20_000 + len(opened)
+
+    ports = BrokerPorts("::1", bytes(16), open_port)
+    ports.learn({"b", "a", "full"})
+    ports.learn({"b", "c"})
+    assert ports.addresses == {"a": "[::1]:20001", "b": "[::1]:20002", "c": "[::1]:20003"}
+    assert ports.name_of(ports.host_of("b")) == "b"
+    assert ports.host_of("nobody").port == 0
+    with pytest.raises(InvalidParameter):
+        ports.name_of(HERE)
 
 
 # ---- how errors are told
