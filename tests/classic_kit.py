@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from classic_clients import java_command
@@ -176,3 +177,11 @@ def heartbeat(client_id: str, group: str, topic: str, expression: str = "*", **m
     consumer = {"groupName": group, "messageModel": "CLUSTERING", "subscriptionDataSet": [row]}
     document = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": [{"groupName": group}]}
     return json.dumps(document).encode()
+
+
+def new_certificate(folder: Path) -> tuple[Path, Path]:
+    """One that is its own issuer, and its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key

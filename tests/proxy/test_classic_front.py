@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from classic_kit import BareClient, RunningFront, heartbeat, running_front
+from classic_kit import BareClient, RunningFront, heartbeat, new_certificate, running_front
 
 from zenitmq import Message, Producer
 from zenitmq.model.ids import parse_offset_message_id
@@ -327,11 +326,7 @@ def test_more_connections_than_may_be_are_closed(cluster: LocalCluster) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
+    return new_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_tls_and_plain_come_by_the_same_port(cluster: LocalCluster, certificate: tuple[Path, Path]) -> None:

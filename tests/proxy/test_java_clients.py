@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from classic_clients import JAVA_VERSIONS, has_java
-from classic_kit import JavaScenario, RunningFront, running_front, told
+from classic_kit import JavaScenario, RunningFront, new_certificate, running_front, told
 
 from zenitmq import Message, Producer, PullConsumer, StartFrom
 from zenitmq.testing import LocalCluster
@@ -136,3 +137,12 @@ def test_requests_get_their_replies(cluster: LocalCluster, front: RunningFront, 
     topic = topic_of(cluster, "java-requests", java)
     facts = JavaScenario(java, front.address, "request", topic=topic, group=f"group-{topic}").facts()
     assert told(facts, "reply") == [[f"re: question-{number}"] for number in range(3)]
+
+
+def test_by_tls_and_by_the_port_of_old_clients(cluster: LocalCluster, java: str, tmp_path: Path) -> None:
+    topic = topic_of(cluster, "java-tls", java)
+    certificate, key = new_certificate(tmp_path)
+    with running_front(cluster.namesrv, tls_certificate=str(certificate), tls_key=str(key)) as front:
+        for how in ("tls", "vip"):
+            facts = JavaScenario(java, front.address, "send", topic=topic, **{how: "yes"}).facts()
+            assert {words[-1] for words in told(facts, "sent")} == {"SEND_OK"}
