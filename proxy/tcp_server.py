@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, cast
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ConfigError, ConnectionLost, RemoteProtocolError, RequestTimeout, UnknownRequest, ZenitError
@@ -71,8 +71,7 @@ class RemotingLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no class of asyncio
         address = transport.get_extra_info("peername")
         if address:
             self.peer = HostAddress.parse(address[0].partition("%")[0], address[1])

@@ -18,6 +18,7 @@ from classic_clients import java_command
 from zenitmq.proxy.back.backs import Backs
 from zenitmq.proxy.classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from zenitmq.proxy.config import ProxyConfig
+from zenitmq.proxy.event_loop import run_on_loop
 from zenitmq.proxy.tcp_server import RemotingServer, serve_remoting
 
 CLIENT_S = 90.0
@@ -63,7 +64,7 @@ def running_front(namesrv: str, **settings: Any) -> Iterator[RunningFront]:
 
     def run() -> None:
         try:
-            asyncio.run(work())
+            run_on_loop(work())
         finally:
             is_up.set()
 
