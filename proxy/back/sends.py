@@ -159,6 +159,37 @@ class Sends:
         finally:
             self._budget.give_back(item.size_bytes)
 
+    async def send_all(
+        self, messages: Sequence[ReadyMessage], target: Target | None = None, *, deadline_ms: int
+    ) -> list[Stored]:
+        """Stores messages of one topic side by side, as far as one request holds them. Where one fails, others may be stored.
+
+        Raises as `send`.
+        """
+        for message in messages:
+            message.check()
+        loop = asyncio.get_running_loop()
+        items = [_Item(message, deadline_ms, loop.create_future()) for message in messages]
+        taken: list[_Item] = []
+        try:
+            for item in items:
+                self._budget.take(item.size_bytes)
+                taken.append(item)
+            if self._connection.routes.cached(messages[0].topic) is None:
+                await self._backend.route(check_send_topic(messages[0].topic), deadline_ms=deadline_ms)
+            for item in items:
+                self._enter(item, target)
+            outcomes = await asyncio.gather(*(item.answered for item in items), return_exceptions=True)
+        finally:
+            for item in taken:
+                self._budget.give_back(item.size_bytes)
+        stored: list[Stored] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            stored.append(outcome)
+        return stored
+
     def _enter(self, item: _Item, target: Target | None) -> None:
         message = item.message
         key = message.topic, message.kind, target, message.producer_group if message.kind is SendKind.HALF else ""

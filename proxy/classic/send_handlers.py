@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import secrets
@@ -67,18 +66,11 @@ class SendHandlers:
     async def on_batch(self, call: ClassicCall) -> ClassicAnswer:
         """SEND_BATCH_MESSAGE. All are stored side by side as far as one request to the broker holds them."""
         messages = [_message(call, one.flag, one.body, one.properties) for one in read_batch(call.frame.body)]
-        for message in messages:
-            message.check()
-            if message.kind is not SendKind.PLAIN:
-                raise MessageIllegal("a batch has messages that are delayed, or of a transaction: send each by itself")
+        if any(message.kind is not SendKind.PLAIN for message in messages):
+            raise MessageIllegal("a batch has messages that are delayed, or of a transaction: send each by itself")
         topic = call.fields.text("topic")
         target = await _target(call, topic)
-        sends = [call.back.sends.send(message, target, deadline_ms=call.deadline_ms) for message in messages]
-        stored = await asyncio.gather(*sends, return_exceptions=True)
-        for one in stored:
-            if isinstance(one, BaseException):
-                raise one
-        return self._answer([one for one in stored if isinstance(one, Stored)])
+        return self._answer(await call.back.sends.send_all(messages, target, deadline_ms=call.deadline_ms))
 
     async def on_reply(self, call: ClassicCall) -> ClassicAnswer:
         """SEND_REPLY_MESSAGE: to whoever asked, over the broker at which the reply is stored."""

@@ -93,6 +93,28 @@ def test_a_given_queue_keeps_the_order_of_its_sends(cluster: LocalCluster) -> No
     run(cluster, work)
 
 
+def test_messages_that_are_sent_together_lie_side_by_side(cluster: LocalCluster) -> None:
+    """In one request; one that breaks a rule keeps all from being sent."""
+
+    async def work(back: Back) -> None:
+        route = await back.backend.route(TOPIC, deadline_ms=soon(back))
+        target = GivenQueue(route.brokers[0].broker_name, 1)
+        before = back.sends.requests
+        stored = await back.sends.send_all([message(at) for at in range(256)], target, deadline_ms=soon(back))
+        assert back.sends.requests == before + 1
+        first = stored[0].queue_offset
+        assert [one.queue_offset for one in stored] == list(range(first, first + 256))
+        too_large = ReadyMessage(TOPIC, bytes(5 << 20), b"", "X", 1, BORN)
+        with pytest.raises(MessageTooLarge):
+            await back.sends.send_all([message(1), too_large], target, deadline_ms=soon(back))
+        (after,) = await back.sends.send_all([message(2)], target, deadline_ms=soon(back))
+        assert after.queue_offset == first + 256
+        with pytest.raises(TopicNotFound):
+            await back.sends.send_all([message(3, topic="nowhere")], target, deadline_ms=soon(back))
+
+    run(cluster, work)
+
+
 def test_a_message_that_is_refused_spoils_no_other(cluster: LocalCluster) -> None:
     async def work(back: Back) -> None:
         too_large = ReadyMessage(TOPIC, bytes(5 << 20), b"", "X", 1, BORN)
