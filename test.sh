@@ -29,6 +29,8 @@ if [ "$chosen" != quick ]; then
   for shell in zsh fish; do # whose completion is tried in themselves
     command -v "$shell" >/dev/null || missing+=("$shell")
   done
+  command -v mvn >/dev/null || missing+=(maven) # RocketMQ's Java clients come by it
+  command -v javac >/dev/null || missing+=(default-jdk-headless)
   compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || missing+=(postgresql) # the tests start a server of their own
 fi
 bring_tools() {
@@ -47,7 +49,7 @@ bring_tools() {
   # RocketMQ's own client, in an environment of its own: the proxy is tried with it.
   if [ "$chosen" != quick ]; then
     "$python" tests/proxy_clients.py || say "the tests of the proxy with RocketMQ's client are skipped, and say so"
-    "$python" tests/classic_clients.py || say "the tests of the proxy with RocketMQ's Java and C++ clients are skipped, and say so"
+    "$python" tests/classic_clients.py || say "the tests of the proxy with RocketMQ's Java, C++ or Go clients are skipped, and say so"
   fi
 }
 set_up_system # before the tools: apt does one thing at a time

@@ -1,6 +1,7 @@
 """RocketMQ's clients of the classic protocol for the tests of the proxy, fetched once under build/clients.
 
-python tests/classic_clients.py        fetches what is missing: needs the package index, and Maven's for Java (javac, mvn)
+python tests/classic_clients.py        fetches what is missing: needs the package index, Maven's for Java (javac, mvn), and Go's
+                                       where there is go
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from proxy_clients import CLIENTS
 
 JAVA_VERSIONS = ("5.5.0", "4.9.8")
 CPP_CLIENT = "rocketmq==0.4.4"
+GO_CLIENT = "rocketmq-client-go-2.1.2"
+GO_DRIVER = Path(__file__).parent / "proxy" / "go"
 DRIVER = Path(__file__).parent / "proxy" / "java" / "Scenario.java"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>zenitmq</groupId><artifactId>drivers</artifactId><version>1</version><dependencies><dependency>
@@ -52,8 +55,18 @@ def cpp_python() -> Path | None:
     return folder / "bin" / "python" if (folder / "installed").exists() else None
 
 
+def go_driver() -> Path | None:
+    """The driver of RocketMQ's Go client (go/scenario.go), compiled; None if that was not done."""
+    made = CLIENTS / GO_CLIENT / "driver"
+    return made if made.exists() else None
+
+
 def install() -> None:
     """Fetches what is not there."""
+    if go_driver() is None and shutil.which("go") is not None:
+        folder = CLIENTS / GO_CLIENT
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["go", "build", "-o", str(folder / "driver"), "."], cwd=GO_DRIVER, check=True)
     if cpp_python() is None:
         folder = CLIENTS / CPP_CLIENT
         venv.create(folder, clear=True, with_pip=True, symlinks=True)

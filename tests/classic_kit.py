@@ -80,13 +80,13 @@ def running_front(namesrv: str, **settings: Any) -> Iterator[RunningFront]:
         thread.join(10)
 
 
-class JavaScenario:
-    """One run of RocketMQ's Java client (proxy/java/Scenario.java)."""
+class ClientScenario:
+    """One run of a driver of one of RocketMQ's clients."""
 
-    def __init__(self, version: str, namesrv: str, scenario: str, **asked: object) -> None:
+    def __init__(self, command: list[str], namesrv: str, scenario: str, **asked: object) -> None:
         words = [namesrv, scenario, *(f"{name}={value}" for name, value in asked.items())]
         self.process = subprocess.Popen(
-            [*java_command(version), *words],
+            [*command, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -119,6 +119,13 @@ class JavaScenario:
     def _errors(self) -> str:
         self.process.kill()
         return self.process.communicate()[1][-4000:]
+
+
+class JavaScenario(ClientScenario):
+    """Of the Java client (proxy/java/Scenario.java)."""
+
+    def __init__(self, version: str, namesrv: str, scenario: str, **asked: object) -> None:
+        super().__init__(java_command(version), namesrv, scenario, **asked)
 
 
 def told(facts: list[list[str]], first: str) -> list[list[str]]:
