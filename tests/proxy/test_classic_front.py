@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -281,6 +282,73 @@ def test_a_drain_lets_requests_end(cluster: LocalCluster) -> None:
     with client:
         assert client.socket.recv(1) == b""
     assert time.monotonic() - begun < 5
+
+
+def pulled(client: BareClient, topic: str, *, wait_ms: int = 10_000) -> list[bytes]:
+    pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "bname": BROKER}
+    answer = client.ask(11, **pull, sysFlag=MAY_WAIT | BY_TAGS, suspendTimeoutMillis=wait_ms, subscription="*")
+    return [one.body for one in decode_batch(answer.body)] if answer.code == 0 else []
+
+
+def test_a_consumers_own_retries_come_again_and_end_as_dead_letters(cluster: LocalCluster, client: BareClient) -> None:
+    """As ordered consumers of Java send them; the topics are made by that."""
+    cluster.create_topic("bare-again")
+    again = {"topic": "%RETRY%bare-again", "queueId": 0, "maxReconsumeTimes": 2, "bname": BROKER}
+    again |= {"properties": "DELAY\x011\x02RETRY_TOPIC\x01bare-again\x02UNIQ_KEY\x01A1"}
+    assert client.ask(10, b"again", **again, reconsumeTimes=2).code == 0
+    assert client.ask(10, b"enough", **again, reconsumeTimes=3).code == 0
+    assert pulled(client, "%DLQ%bare-again") == [b"enough"]
+    assert pulled(client, "%RETRY%bare-again") == [b"again"]
+
+
+def test_a_message_is_sent_back_by_what_a_client_knows_of_it(cluster: LocalCluster, client: BareClient) -> None:
+    topic = cluster.create_topic("bare-back")
+    _, offset = parse_offset_message_id(send(client, topic, b"back")["msgId"])
+    back = {"offset": offset, "group": "bare-back", "bname": BROKER}
+    assert client.ask(36, **back).code == 29  # of which topic?
+    assert client.ask(36, **back, originTopic=topic, delayLevel=1).code == 0
+    assert pulled(client, "%RETRY%bare-back") == [b"back"]
+    assert client.ask(36, **back, originTopic=topic, delayLevel=-1).code == 0
+    assert pulled(client, "%DLQ%bare-back") == [b"back"]
+
+
+def test_delayed_messages_are_recalled(cluster: LocalCluster, client: BareClient) -> None:
+    topic = cluster.create_topic("bare-recalls")
+    stored = send(client, topic, b"never", i="DELAY\x0118\x02UNIQ_KEY\x01B1")
+    recall = {"topic": topic, "recallHandle": stored["recallHandle"], "bname": BROKER}
+    assert client.ask(370, **recall).fields == {"msgId": "B1"}
+    assert client.ask(370, **recall).code == 22
+    assert client.ask(370, **{**recall, "recallHandle": "x"}).code == 29
+
+
+def test_ends_of_transactions(cluster: LocalCluster, client: BareClient) -> None:
+    """Decided once, and the same again; not the other way; not by an id that nobody gave."""
+    topic, group = cluster.create_topic("bare-ends"), "bare-ends"
+    properties = f"TRAN_MSG\x01true\x02PGROUP\x01{group}\x02UNIQ_KEY\x01C1"
+    stored = send(client, topic, b"half", i=properties, a=group)
+    end = {"producerGroup": group, "transactionId": stored["transactionId"]}
+    assert client.ask(37, **end, commitOrRollback=0).code == 0
+    assert pulled(client, topic, wait_ms=0) == []
+    for _ in range(2):
+        assert client.ask(37, **end, commitOrRollback=8).code == 0
+    assert pulled(client, topic) == [b"half"]
+    assert client.ask(37, **end, commitOrRollback=12).code == 1
+    assert client.ask(37, **end, commitOrRollback=5).code == 29
+    assert client.ask(37, **{**end, "transactionId": "x"}, commitOrRollback=8).code == 29
+
+
+def test_a_reply_whose_requester_is_gone_is_told_as_such(client: BareClient) -> None:
+    properties = "CORRELATION_ID\x01c\x02REPLY_TO_CLIENT\x01nobody\x02MSG_TYPE\x01reply\x02UNIQ_KEY\x01D1"
+    answer = client.ask(325, b"re", b="zenit_REPLY_TOPIC", e=0, i=properties, n=BROKER)
+    assert (answer.code, "not connected" in answer.remark) == (1, True)
+
+
+def test_batches_that_cannot_be_stored_whole_are_refused(cluster: LocalCluster, client: BareClient) -> None:
+    topic = cluster.create_topic("bare-batches")
+    delayed = b"DELAY\x011"
+    part = struct.pack(">iiiii", 23 + len(delayed), 0, 0, 0, 1) + b"x" + struct.pack(">H", len(delayed)) + delayed
+    assert client.ask(320, part, b=topic, e=0, m="true", n=BROKER).code == 13
+    assert client.ask(320, b"", b=topic, e=0, m="true", n=BROKER).code == 13
 
 
 # ---- bounds of a process
