@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ...model.clock import monotonic_ms
-from ...model.errors import InvalidParameter
+from ...model.errors import InvalidParameter, NoRoute, RequestTimeout, TopicNotFound
 from ...model.ids import HostAddress
 from ..back.parts import Back
 from .codes import ClassicStatus
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 SEND_MS: Final = 2_800
 """Of a send: clients give up after 3 s, and then try another broker."""
 CALL_MS: Final = 4_000
+ROUTE_LOOK_MS: Final = 20
 POLL_MS_MAX: Final = 30_000
 POLL_GRACE_MS: Final = 3_000
 
@@ -70,6 +71,21 @@ class ClassicCall:
             expected = f"the broker's name ({', '.join(names)}), or come by that broker's port, as the route tells it"
             raise InvalidParameter(BROKER.name, "", expected)
         return names[0]
+
+    async def await_route(self, topic: str, broker_name: str) -> None:
+        """Until a topic that was just made can be found. Raises RequestTimeout where no name server tells of it in time."""
+        connection, waits = self.back.backend.connection, self.back.backend.waits
+        while True:
+            left_ms = self.deadline_ms - monotonic_ms()
+            if left_ms <= 0:
+                raise RequestTimeout(f"the route of topic {topic}", CALL_MS)
+            try:
+                route = await connection.routes.refresh(topic, waits, timeout_ms=left_ms)
+                if any(data.broker_name == broker_name for data in route.queues):
+                    return
+            except (TopicNotFound, NoRoute):
+                pass
+            await waits.sleep(ROUTE_LOOK_MS)
 
     async def any_broker(self) -> str:
         """The broker that is meant, or any. Raises NoRoute."""

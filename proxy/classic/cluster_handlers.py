@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms
-from ...model.errors import InvalidParameter, NoRoute, RemoteProtocolError, RequestTimeout, TopicNotFound, ZenitError
+from ...model.errors import InvalidParameter, RemoteProtocolError, TopicNotFound, ZenitError
 from ...model.ids import parse_offset_message_id
 from ...model.names import REPLY_TOPIC_SUFFIX
 from ...model.route import PERMISSION_READ_WRITE, BrokerData, QueueData, TopicRoute
@@ -32,7 +32,7 @@ from .bodies import (
     topic_list_body,
     topic_statistics_body,
 )
-from .calls import CALL_MS, DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
+from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
 from .clients import ClassicClients
 from .codes import ClassicCode, ClassicStatus
 from .frames import ClassicFrame
@@ -43,7 +43,6 @@ TOPICS_PAGE: Final = 1_000
 TOPICS_MAX: Final = 100_000
 ROUTE_MS: Final = 1_500
 """A route that nobody serves yet is waited for so long."""
-ROUTE_LOOK_MS: Final = 20
 _NOW: Final = -1
 
 
@@ -125,23 +124,8 @@ class ClusterHandlers:
             tuple(topic_attributes(fields.text("attributes")).items()),
         )
         name = await self._at_broker(call, request)
-        await self._await_route(call, request.topic, name)
+        await call.await_route(request.topic, name)
         return DONE
-
-    async def _await_route(self, call: ClassicCall, topic: str, broker_name: str) -> None:
-        """Clients send as soon as a topic is made. Raises RequestTimeout where no name server tells of it in time."""
-        connection, waits = call.back.backend.connection, call.back.backend.waits
-        while True:
-            left_ms = call.deadline_ms - monotonic_ms()
-            if left_ms <= 0:
-                raise RequestTimeout(f"the route of topic {topic}", CALL_MS)
-            try:
-                route = await connection.routes.refresh(topic, waits, timeout_ms=left_ms)
-                if any(data.broker_name == broker_name for data in route.queues):
-                    return
-            except (TopicNotFound, NoRoute):
-                pass
-            await waits.sleep(ROUTE_LOOK_MS)
 
     async def on_delete_topic(self, call: ClassicCall) -> ClassicAnswer:
         """DELETE_TOPIC_IN_BROKER."""

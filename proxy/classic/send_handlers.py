@@ -216,7 +216,7 @@ async def _again(call: ClassicCall, message: ReadyMessage) -> ReadyMessage:
     try:
         await call.back.backend.route(message.topic, deadline_ms=call.deadline_ms)
     except TopicNotFound:
-        await call.back.backend.call_master(
-            await call.any_broker(), CreateTopic(message.topic, 1, 1), deadline_ms=call.deadline_ms
-        )
+        name = await call.any_broker()
+        await call.back.backend.call_master(name, CreateTopic(message.topic, 1, 1), deadline_ms=call.deadline_ms)
+        await call.await_route(message.topic, name)
     return message
