@@ -65,6 +65,8 @@ OF_EXTRAS = {
     "opentelemetry",
     "prometheus_client",
     "obstore",
+    "grpc",
+    "google",
     "pytest",
     "docker",
     "testcontainers",
