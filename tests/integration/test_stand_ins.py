@@ -28,7 +28,8 @@ WAITING = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
 print(os.getpid(), flush=True)
-time.sleep(60)
+for _ in range(3000):
+    time.sleep(0.02)  # a signal that comes right before a sleep does not end it
 """
 AS_GIVEN = 'trap "" HUP; ulimit -n 77; umask 31; exec "$@"'
 

@@ -26,7 +26,7 @@ def test_nothing_that_java_was_told_is_stored_is_lost_with_a_master() -> None:
     """And a consumer goes on at the next master."""
     with LocalCluster(replicas=3) as cluster, running_front(cluster.namesrv) as front:
         topic = cluster.create_topic("lost-master")
-        consumer = JavaScenario(JAVA_VERSIONS[-1], front.address, "push", topic=topic, group="lost-master", count=401)
+        consumer = JavaScenario(JAVA_VERSIONS[-1], front.address, "push", topic=topic, group="lost-master", count=400)
         with consumer, JavaScenario(JAVA_VERSIONS[0], front.address, "numbers", topic=topic) as java:
             acknowledged = [java.await_line("acked")[1] for _ in range(200)]
             consumer.await_line("got")
