@@ -106,6 +106,8 @@ def run_soak(options: SoakOptions, say: Say = lambda _: None) -> dict[str, Any]:
                     replicas=REPLICAS, controllers=2, directory=os.path.join(work, "cluster"), settings=SETTINGS
                 )
             )
+        # The processes of clients find its address there, and its key if it is secured.
+        started.enter_context(mock.patch.dict(os.environ, cluster.environ))
         for topic, queues in topics.QUEUES.items():
             cluster.create_topic(topic, queues=queues)
         account = _Soak(options, directory, work, cluster, say).run()
