@@ -36,10 +36,13 @@ class RetryPolicy:
             share_ms = self.try_ms_max
         return share_ms if left_ms >= share_ms else max(1, left_ms)
 
-    def delay_ms(self, error: ZenitError, *, tries: int, left_ms: int, elsewhere: bool) -> int | None:
+    def delay_ms(
+        self, error: ZenitError, *, tries: int, left_ms: int, elsewhere: bool, before_route: int = 0
+    ) -> int | None:
         """The pause before the next try after `tries` failed ones; None = give up.
 
-        `left_ms`: until the deadline. `elsewhere`: the next try goes to another broker.
+        `left_ms`: until the deadline. `elsewhere`: the next try goes to another broker. `before_route`: how many of the tries
+        went by an earlier route of the topic; pauses begin anew with a route, the limit of tries does not.
         """
         if not error.retriable and not (error.route_stale and tries <= 1):
             return None
@@ -47,7 +50,7 @@ class RetryPolicy:
             return None
         if elsewhere:
             return 0
-        delay_ms = min(self.backoff_ms << max(0, min(tries - 1, 10)), self.backoff_ms_max)
+        delay_ms = min(self.backoff_ms << max(0, min(tries - before_route - 1, 10)), self.backoff_ms_max)
         if isinstance(error, BrokerBusy):
             delay_ms = max(delay_ms, min(error.retry_after_ms, self.backoff_ms_max))
         return delay_ms if delay_ms < left_ms else None

@@ -230,7 +230,11 @@ class BatchSender:
         stays = sealed.lane.shard is not None or sealed.attempt.in_doubt
         elsewhere = not stays and self._destinations.has_other_broker(queue.topic, queue.broker_name)
         delay_ms = self._retry.delay_ms(
-            failure, tries=sealed.tries, left_ms=sealed.deadline_ms - now, elsewhere=elsewhere
+            failure,
+            tries=sealed.tries,
+            left_ms=sealed.deadline_ms - now,
+            elsewhere=elsewhere,
+            before_route=sealed.before_route,
         )
         if delay_ms is None:
             self._settle(sealed, serial, queue, None, failure)
@@ -253,7 +257,7 @@ class BatchSender:
             return
         sealed.pause = None
         if sealed.queue is not None and self._connection.routes.cached(sealed.queue.topic) is not pause.route:
-            sealed.tries = 0
+            sealed.before_route = sealed.tries
         self._send_again(sealed, serial, pause.failure)
 
     def _next_queue(self, sealed: Sealed, last: MessageQueue) -> MessageQueue:

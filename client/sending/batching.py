@@ -75,6 +75,7 @@ class Sealed:
 
     __slots__ = (
         "attempt",
+        "before_route",
         "buffer",
         "count",
         "deadline_ms",
@@ -120,6 +121,7 @@ class Sealed:
         self.deadline_ms = deadline_ms
         self.queue: MessageQueue | None = None
         self.tries = 0
+        self.before_route = 0  # tries by an earlier route
         self.pause: RetryPause | None = None  # until its next try
         self.serial = 0
         self.sent_ms = 0

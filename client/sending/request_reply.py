@@ -252,7 +252,7 @@ class RequestReply:
         body, tags, keys, properties, flag, sys_flag = message_parts(message, self._compress_over)
         properties += encode_properties({**correlation, MESSAGE_TYPE: REPLY})
         parts = (body, tags, keys, properties, flag, sys_flag)
-        tries = 0
+        tries = before_route = 0
         routes = self._connection.routes
         while True:
             route = routes.cached(request.topic)
@@ -262,14 +262,16 @@ class RequestReply:
             except ZenitError as error:
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()
-                delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
+                delay_ms = self._retry.delay_ms(
+                    error, tries=tries, left_ms=left_ms, elsewhere=False, before_route=before_route
+                )
                 if delay_ms is None:
                     raise
                 if error.route_stale:
                     routes.refresh_soon(request.topic)
                 log.info("reply tried again topic=%s error=%s", request.topic, error)
                 if await pause(routes, request.topic, route, self._waits, delay_ms):
-                    tries = 0
+                    before_route = tries
 
     async def _send_reply(self, request: StoredMessage, parts: Parts, timeout_ms: int) -> SendReceipt:
         broker = await self._broker_of(request, timeout_ms)

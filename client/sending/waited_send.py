@@ -66,7 +66,7 @@ class WaitedSends:
     ) -> tuple[MessageQueue, Answer]:
         """Sends records that are encoded, of a topic whose route is known, in the same way. Raises as `send` does."""
         attempt = self._attempts.begin(batch.count, batch.sizes)
-        tries = 0
+        tries = before_route = 0
         avoid: str | None = None
         try:
             while True:
@@ -92,9 +92,9 @@ class WaitedSends:
                     stays = attempt.in_doubt or isinstance(target, OwnTarget)
                     try:
                         if await self._wait_for_next_try(
-                            error, topic, tries, deadline_ms, avoid, is_sharded=stays, route=route
+                            error, topic, (tries, before_route), deadline_ms, avoid, is_sharded=stays, route=route
                         ):
-                            tries = 0
+                            before_route = tries
                     except ZenitError as last:
                         took_ms = total_ms - (deadline_ms - monotonic_ms())
                         self._counts.on_sent(topic, batch.count, took_ms, is_ok=False)
@@ -142,7 +142,7 @@ class WaitedSends:
         """Asks the master of a queue's broker until it answers. Raises the error of the last try."""
         deadline_ms = monotonic_ms() + total_ms
         await self._routes.served_route(queue.topic, self._waits, timeout_ms=total_ms)
-        tries = 0
+        tries = before_route = 0
         while True:
             timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
             route = self._routes.cached(queue.topic)
@@ -152,9 +152,15 @@ class WaitedSends:
             except ZenitError as error:
                 tries += 1
                 if await self._wait_for_next_try(
-                    error, queue.topic, tries, deadline_ms, queue.broker_name, is_sharded=True, route=route
+                    error,
+                    queue.topic,
+                    (tries, before_route),
+                    deadline_ms,
+                    queue.broker_name,
+                    is_sharded=True,
+                    route=route,
                 ):
-                    tries = 0
+                    before_route = tries
 
     # ---- queues
 
@@ -192,7 +198,7 @@ class WaitedSends:
         self,
         error: ZenitError,
         topic: str,
-        tries: int,
+        tries: tuple[int, int],
         deadline_ms: int,
         broker: str | None,
         *,
@@ -200,7 +206,7 @@ class WaitedSends:
         route: TopicRoute | None,
     ) -> bool:
         """Waits until the next try is due; returns whether the topic has another route by then than `route`, that of the last
-        try. Raises `error` if there is no next try. `broker`: the one that failed."""
+        try. Raises `error` if there is no next try. `tries`: all, and those before that route. `broker`: which failed."""
         now = monotonic_ms()
         reached = broker is not None and not isinstance(error, NoRoute)
         if broker is not None and reached:
@@ -208,7 +214,9 @@ class WaitedSends:
         elsewhere = (
             reached and not is_sharded and broker is not None and self._destinations.has_other_broker(topic, broker)
         )
-        delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=deadline_ms - now, elsewhere=elsewhere)
+        delay_ms = self._retry.delay_ms(
+            error, tries=tries[0], left_ms=deadline_ms - now, elsewhere=elsewhere, before_route=tries[1]
+        )
         if delay_ms is None:
             try:
                 raise error

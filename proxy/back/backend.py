@@ -68,7 +68,7 @@ class Backend:
         with; where a lease is over, perhaps by a try whose answer was lost, how that one ended. `wait_ms`: for so long the
         broker may keep the request, as a long poll."""
         total_ms = max(1, deadline_ms - monotonic_ms())
-        tries, in_doubt = 0, None
+        tries, before_route, in_doubt = 0, 0, None
         while True:
             is_sent = False
             route = self.connection.routes.cached(topic)
@@ -85,13 +85,13 @@ class Backend:
                 if is_sent and isinstance(error, RequestTimeout | ConnectionLost):
                     in_doubt = error
                 tries += 1
-                delay_ms = self._delay_ms(error, tries, deadline_ms)
+                delay_ms = self._delay_ms(error, tries, deadline_ms, before_route)
                 if delay_ms is None:
                     raise
                 if error.route_stale:
                     self.connection.routes.refresh_soon(topic)
             if await pause(self.connection.routes, topic, route, self.waits, delay_ms):
-                tries = 0
+                before_route = tries
 
     async def call_master(
         self, broker_name: str, request: RequestFor[_Reply], payload: Payload | None = None, *, deadline_ms: int
@@ -150,6 +150,6 @@ class Backend:
         except (KeyError, TypeError) as error:
             raise RemoteProtocolError("what a name server tells of the cluster cannot be read") from error
 
-    def _delay_ms(self, error: ZenitError, tries: int, deadline_ms: int) -> int | None:
+    def _delay_ms(self, error: ZenitError, tries: int, deadline_ms: int, before_route: int = 0) -> int | None:
         left_ms = deadline_ms - monotonic_ms()
-        return self._retry.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
+        return self._retry.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False, before_route=before_route)

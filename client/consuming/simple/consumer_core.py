@@ -275,7 +275,7 @@ class ReceivingCore(ABC):
         total_ms = self._total_ms(timeout)
         deadline_ms = monotonic_ms() + total_ms
         routes = self._connection.routes
-        tries = 0
+        tries = before_route = 0
         in_doubt: ZenitError | None = None
         while True:
             is_sent = False
@@ -293,13 +293,15 @@ class ReceivingCore(ABC):
                     in_doubt = error
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()
-                delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
+                delay_ms = self._retry.delay_ms(
+                    error, tries=tries, left_ms=left_ms, elsewhere=False, before_route=before_route
+                )
                 if delay_ms is None:
                     raise
                 if error.route_stale:
                     routes.refresh_soon(part.topic)
             if await pause(routes, part.topic, route, self._waits, delay_ms):
-                tries = 0
+                before_route = tries
 
     async def _close(self, timeout: float | None = None) -> None:
         """Sends the acknowledgements, gives back what came and nobody got, and leaves the group, in `timeout` seconds (None =

@@ -73,7 +73,7 @@ class SequencedSends:
         routes = self._connection.routes
         await routes.served_route(queue.topic, self._waits, timeout_ms=self._total_ms)
         last = first + count - 1
-        duplicates = tries = 0
+        duplicates = tries = before_route = 0
         in_doubt = False
         while True:
             request = SendSequenced(
@@ -100,7 +100,11 @@ class SequencedSends:
                 in_doubt = in_doubt or not isinstance(error, REFUSALS)
                 tries += 1
                 delay_ms = self._retry.delay_ms(
-                    error, tries=tries, left_ms=deadline_ms - monotonic_ms(), elsewhere=False
+                    error,
+                    tries=tries,
+                    left_ms=deadline_ms - monotonic_ms(),
+                    elsewhere=False,
+                    before_route=before_route,
                 )
                 if delay_ms is None:
                     if in_doubt:
@@ -110,7 +114,7 @@ class SequencedSends:
                 if error.route_stale:
                     routes.refresh_soon(queue.topic)
                 if await pause(routes, queue.topic, route, self._waits, delay_ms):
-                    tries = 0
+                    before_route = tries
 
 
 def _end_of(payload: memoryview, count: int) -> int:

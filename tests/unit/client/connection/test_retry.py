@@ -51,3 +51,14 @@ def test_tries_are_counted_where_they_are_limited() -> None:
 )
 def test_one_try_leaves_time_for_another(total_ms: int, left_ms: int, try_ms: int) -> None:
     assert RetryPolicy().try_timeout_ms(total_ms, left_ms) == try_ms
+
+
+def test_pauses_begin_anew_with_a_route_and_the_limit_of_tries_does_not() -> None:
+    policy = RetryPolicy(tries_max=6)
+    stale = NotMaster("a", 1)
+    pauses = [policy.delay_ms(stale, tries=tries, left_ms=9_000, elsewhere=False) for tries in (1, 2, 5)]
+    assert pauses == [10, 20, 160]
+    again = [
+        policy.delay_ms(stale, tries=tries, left_ms=9_000, elsewhere=False, before_route=3) for tries in (3, 4, 5, 6)
+    ]
+    assert again == [10, 10, 20, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -17,7 +18,7 @@ from zenitmq.client.sending.idempotent.queue_streams import QueueStreams
 from zenitmq.client.sending.latency_fault import LatencyFault, latency_table
 from zenitmq.client.sending.send_context import SendContext
 from zenitmq.client.sending.waited_send import WaitedSends
-from zenitmq.model.errors import BrokerBusy, ConnectionLost, MessageIllegal, OutcomeUnknown, ZenitError
+from zenitmq.model.errors import BrokerBusy, ConnectionLost, MessageIllegal, NotMaster, OutcomeUnknown, ZenitError
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.route import BrokerData, QueueData, TopicRoute
 from zenitmq.remoting.commands import Reply, SendReply
@@ -42,6 +43,7 @@ class Network:
             tuple(BrokerData("c", name, {0: f"{name}:1"}) for name in brokers),
         )
         connection = Mock()
+        self.routes = connection.routes
         connection.routes.cached.return_value = route
         connection.routes.address_of.side_effect = lambda _, broker_name: f"{broker_name}:1"
         context = SendContext(
@@ -129,6 +131,17 @@ def test_a_mistake_is_told_at_once(monkeypatch: pytest.MonkeyPatch, kind: type[A
         there.send()
     assert told.value.__cause__ is None
     assert there.now_ms == 1_000
+
+
+def test_a_new_route_makes_pauses_short_again_and_gives_no_further_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = network(monkeypatch, *[NotMaster("a", 1)] * 100)
+    there.sends._retry = RetryPolicy(tries_max=12)
+    route = there.routes.cached(TOPIC)
+    there.routes.cached.side_effect = lambda _: replace(route)  # another one at each look
+    with pytest.raises(NotMaster):
+        there.send()
+    assert len(there.asked) == 12
+    assert there.now_ms == 1_000  # none of its pauses was waited out
 
 
 def test_a_wait_for_a_queue_is_no_late_answer_of_its_broker(monkeypatch: pytest.MonkeyPatch) -> None:
