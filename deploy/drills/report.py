@@ -26,7 +26,8 @@ NOT_COMPARED: Final = "not compared"
 class RotAccount:
     """The fate of bits that a run flipped in logs. A range may have several records, and so several bits.
 
-    `ranges_found`: by scrubs; `ranges_mended`: since the bits were flipped, whoever found them.
+    `ranges_found`: by scrubs; `ranges_mended`: since the bits were flipped, whoever found them. An append with several
+    damaged ranges is mended as one.
     """
 
     bits_turned: int = 0
