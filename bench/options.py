@@ -17,6 +17,17 @@ WORKS: Final = ("produce", "consume", "e2e", "latency", "transactions", "pop", "
 GROUP_WORKS: Final = ("catch-up",)  # require a replica group, which they start themselves
 STORE_WORKS: Final = ("backup",)  # of files alone, without a cluster
 SPARK_WORKS: Final = ("spark",)  # require Spark, and are measured by the pipeline
+PROXY_WORKS: Final = ("proxy",)  # require what a proxy does, and start one
+PROXY_PARTS: Final = (
+    "bare",
+    "send",
+    "receive",
+    "classic",
+    "classic-batch",
+    "classic-single",
+    "idle",
+    "hostile",
+)
 REPLICATED_WORKS: Final = (
     "produce",
     "latency",
@@ -28,10 +39,11 @@ MESSAGES_MAX: Final = 1 << 31
 
 _SENDING: Final = ("produce", "latency", "e2e", "transactions")
 _ON_BROKER: Final = (*_SENDING, "consume", "pop")
-_ON_CLUSTER: Final = (*_ON_BROKER, "spark")
+_ON_CLUSTER: Final = (*_ON_BROKER, "spark", "proxy")
 _TAGGED: Final = ("produce", "latency", "consume", "limits", "restart")
 _STARTED: Final = (*_ON_BROKER, "restart", "catch-up")
-_EVERY: Final = (*WORKS, *GROUP_WORKS, *STORE_WORKS, *SPARK_WORKS)
+_TIMED: Final = (*_ON_BROKER, "limits", "proxy")
+_EVERY: Final = (*WORKS, *GROUP_WORKS, *STORE_WORKS, *SPARK_WORKS, *PROXY_WORKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,7 @@ def option(
 class BenchOptions:
     """One run. `__post_init__` refuses senseless combinations with InvalidParameter."""
 
-    work: str  # one of WORKS, GROUP_WORKS, STORE_WORKS, SPARK_WORKS
+    work: str  # one of WORKS, GROUP_WORKS, STORE_WORKS, SPARK_WORKS, PROXY_WORKS
     size: int = option(
         128, "Body bytes of a message.", (*_ON_CLUSTER, "limits", "restart", "backup"), between=(0, 4 << 20)
     )
@@ -79,7 +91,7 @@ class BenchOptions:
     consumers: int = option(1, "Processes that consume.", ("consume", "pop", "e2e"), between=(1, 64))
     stalled: int = option(0, "Consumers that stand still (SIGSTOP) in the second half.", ("pop",), between=(0, 63))
     at_a_time: int = option(32, "Messages of one receive.", ("pop",), between=(1, 1024), flag="--batch")
-    seconds: float = option(10.0, "Seconds that are measured.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
+    seconds: float = option(10.0, "Seconds that are measured.", _TIMED, between=(0.05, 86_400))
     flush: str = option(
         "async",
         "async or sync: flush mode of a cluster that the run starts; a running cluster must have it.",
@@ -93,7 +105,7 @@ class BenchOptions:
     in_flight: int = option(
         0,
         "Requests in flight in each process; 0 = the usual number. `produce`: only for --prebuilt and send.",
-        ("produce", "transactions", "limits"),
+        ("produce", "transactions", "limits", "proxy"),
         between=(0, 4096),
     )
     asyncio: bool = option(
@@ -127,6 +139,16 @@ class BenchOptions:
     log_gib: float = option(1.0, "Size of the log in GiB.", ("restart", "catch-up", "backup"), between=(0.001, 1024))
     limit_seconds: float = option(
         2.0, "Length of each run of the raw path, before and after; 0 = none.", _ON_BROKER, between=(0, 600)
+    )
+    part: str = option(
+        "all",
+        f"What is measured of the proxy: all, {', '.join(PROXY_PARTS)}.",
+        ("proxy",),
+        choices=("all", *PROXY_PARTS),
+        flag="--part",
+    )
+    clients: int = option(
+        5_000, "Clients that are only there: idle ones, and hostile ones.", ("proxy",), between=(1, 100_000)
     )
     master: str = option("local[2]", "Where Spark runs.", ("spark",))
     namesrv: str | None = option(

@@ -14,7 +14,7 @@ from ..model.errors import InvalidParameter
 from .document import picture, result_document
 from .environment import environment, kernel_kind
 from .measure import Load, Measured, measure
-from .options import GROUP_WORKS, SPARK_WORKS, BenchOptions, BenchResult, GivenCluster, Report
+from .options import GROUP_WORKS, PROXY_WORKS, SPARK_WORKS, BenchOptions, BenchResult, GivenCluster, Report
 from .own_cluster import LogFiles
 from .percentiles import Nanoseconds, joined, latency_us
 from .processes import BenchWorker
@@ -56,7 +56,7 @@ def run(
     Raises ZenitError if the cluster cannot be reached or started, or if a message got lost; everything that it started is
     stopped on the way out.
     """
-    if options.work in (*GROUP_WORKS, *SPARK_WORKS):
+    if options.work in (*GROUP_WORKS, *PROXY_WORKS, *SPARK_WORKS):
         raise InvalidParameter("work", options.work, f"one broker's: {', '.join(WORKS)}")
     with _directory(options) as directory:
         if options.work == "limits":

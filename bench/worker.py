@@ -25,6 +25,13 @@ ROLES: Final[dict[str, tuple[str, str, str]]] = {
     "transactions": ("works.transactions", "TransactionsJob", "commit_all"),
     "schedule": ("works.e2e", "ScheduleJob", "send_on_schedule"),
     "receive": ("works.e2e", "ReceiveJob", "receive"),
+    "proxy": ("proxy.servers", "ProxyJob", "serve_proxy"),
+    "bare-grpc": ("proxy.servers", "BareJob", "serve_bare"),
+    "grpc-send": ("proxy.grpc_load", "GrpcSendJob", "send"),
+    "grpc-receive": ("proxy.grpc_load", "GrpcReceiveJob", "receive"),
+    "grpc-idle": ("proxy.grpc_load", "GrpcIdleJob", "stay"),
+    "classic-send": ("proxy.classic_load", "ClassicSendJob", "send"),
+    "hostile": ("proxy.hostile_load", "HostileJob", "annoy"),
     "encode": ("stages", "EncodeJob", "measure_encoding"),
 }
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from ...bench.options import GROUP_WORKS, REPLICATED_WORKS, SPARK_WORKS, STORE_WORKS, WORKS, BenchOptions, bench_options
+from ...bench.options import (
+    GROUP_WORKS,
+    PROXY_WORKS,
+    REPLICATED_WORKS,
+    SPARK_WORKS,
+    STORE_WORKS,
+    WORKS,
+    BenchOptions,
+    bench_options,
+)
 from ...deploy.cluster_plan import REPLICAS_MAX
 from ..endings import no_child_outlives
 from ..options import Json, Namesrv, NamesrvOrEngine, UsageError, usage_of_values
@@ -32,6 +41,7 @@ MEANINGS: Final = {
     "restart": "How long a killed broker takes to serve again.",
     "catch-up": "How fast a wiped slave gets its log back.",
     "backup": "How fast a store is backed up, and made anew.",
+    "proxy": "What RocketMQ's own clients get from a proxy.",
     "spark": "Read and write topics with Spark, compared with Parquet.",
 }
 GROUP_MIN: Final = 2
@@ -102,8 +112,8 @@ def _parameters(work: str) -> dict[str, dict[str, Any]]:
 
 
 def _namesrv_of(work: str) -> Any:
-    """Tasks of Spark are other processes, which reach no engine."""
-    return Namesrv if work in SPARK_WORKS else NamesrvOrEngine
+    """Tasks of Spark and a proxy are other processes, which reach no engine."""
+    return Namesrv if work in (*SPARK_WORKS, *PROXY_WORKS) else NamesrvOrEngine
 
 
 def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None, **chosen: Any) -> None:
@@ -116,6 +126,13 @@ def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None
 
         with no_child_outlives(), _live_table() as report:
             document = run_spark(options, report)
+        show(document, as_json, lambda: print_facts(document))
+        return
+    if work in PROXY_WORKS:
+        from ...bench.proxy.proxy_bench import run_proxy
+
+        with no_child_outlives(), _live_table() as report:
+            document = run_proxy(options, report)
         show(document, as_json, lambda: print_facts(document))
         return
     if work in STORE_WORKS:

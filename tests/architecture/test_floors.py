@@ -25,7 +25,7 @@ BELOW: dict[str, frozenset[str]] = {
     "broker": frozenset({"model", "metrics", "record", "remoting", "store", "client"}),
     "local": frozenset({"model", "record", "remoting", "store", "client", "broker", "namesrv"}),
     "pipeline": frozenset({"model", "record", "remoting", "client"}),
-    "bench": frozenset({"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv"}),
+    "bench": frozenset({"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv", "proxy"}),
     "proxy": frozenset({"model", "metrics", "record", "remoting", "client"}),
     "deploy": frozenset(
         {"model", "metrics", "record", "remoting", "store", "client", "broker", "namesrv", "controller", "proxy"}
@@ -63,7 +63,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "obstore": ("deploy/backup/bucket_target.py",),
     "opentelemetry": ("client/tracing/otel/*.py",),
     "rich": ("cli/*.py",),
-    "grpc": ("proxy/grpc_server.py",),
+    "grpc": ("proxy/grpc_server.py", "bench/proxy/servers.py"),
     "google": ("proxy/schema.py",),
     "uvloop": ("proxy/event_loop.py",),
 }

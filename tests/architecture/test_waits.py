@@ -102,6 +102,10 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "store/upkeep.py Upkeep.forget_remembered_confirm: result",
     ),
     "a benchmark's or drill's worker: its parent speaks, or by its end closes the pipe": (
+        "bench/proxy/classic_load.py _send_all: asyncio.to_thread",
+        "bench/proxy/grpc_load.py _run.all_of_it: asyncio.to_thread",
+        "bench/proxy/hostile_load.py _annoy: asyncio.to_thread",
+        "bench/proxy/servers.py serve_bare.serve: ends.wait",
         "deploy/drills/deliveries/load.py work: thread.join",
         "deploy/drills/job_process.py main_of.listen: sys.stdin.readline",
         "deploy/drills/job_process.py main_of: sys.stdin.readline",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.bench.options import GROUP_WORKS, SPARK_WORKS, STORE_WORKS, WORKS, BenchOptions, bench_options
+from zenitmq.bench.options import GROUP_WORKS, PROXY_WORKS, SPARK_WORKS, STORE_WORKS, WORKS, BenchOptions, bench_options
 from zenitmq.cli.bench import bench
 from zenitmq.cli.bench.bench import MEANINGS
 from zenitmq.cli.command_table import command_of
@@ -38,7 +38,7 @@ def offered(work: str) -> dict[str, object]:
 
 
 def test_each_work_is_a_command() -> None:
-    assert set(MEANINGS) == {*WORKS, *GROUP_WORKS, *STORE_WORKS, *SPARK_WORKS}
+    assert set(MEANINGS) == {*WORKS, *GROUP_WORKS, *STORE_WORKS, *SPARK_WORKS, *PROXY_WORKS}
 
 
 @pytest.mark.parametrize("work", MEANINGS)
