@@ -15,6 +15,7 @@ from typing import Final
 from ..metrics.endpoint import MetricsEndpoint
 from ..model.clock import monotonic_ms
 from ..model.errors import ZenitError
+from ..model.security.guarded_file import PRIVATE, read_guarded
 from .back.backs import Backs
 from .config import NO_PORT, ProxyConfig
 from .event_loop import run_on_loop
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 LOOK_S: Final = 1.0
 ASK_MS: Final = 3_000
 ASK_EVERY_MS: Final = 5_000
+TLS_KEY_BYTES_MAX: Final = 64 * 1024
 
 
 class Proxy:
@@ -97,6 +99,8 @@ class Proxy:
 async def _fronts(config: ProxyConfig, backs: Backs) -> AsyncIterator[dict[str, str]]:
     """Opens them; {name: "host:port"}. gRPC is imported here: not before processes are forked."""
     addresses: dict[str, str] = {}
+    if config.tls_key:
+        read_guarded(config.tls_key, forbidden=PRIVATE, bytes_max=TLS_KEY_BYTES_MAX)
     async with AsyncExitStack() as opened:
         if (config.port, config.tls_port) != (NO_PORT, NO_PORT):
             from .grpc_server import serve

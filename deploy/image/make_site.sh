@@ -21,7 +21,7 @@ if ! { [ -z "${PYTHON:-}" ] && "$python" -c 'import setuptools, Cython, pip'; } 
 fi
 rm -rf "$folder"
 install=("$python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --target "$folder")
-"${install[@]}" --only-binary :all: --require-hashes -r deploy/supply/locks/run.txt || fail "pip could not bring the packages; its messages are above"
+"${install[@]}" --only-binary :all: --require-hashes -r deploy/supply/locks/run.txt -r deploy/supply/locks/proxy.txt || fail "pip could not bring the packages; its messages are above"
 rm -rf "$folder/bin"
 # A module that is gone would still be in there. The compiled kernel stays: it is made again if a source of it is newer.
 for old in build/lib* build/bdist*; do [ ! -e "$old" ] || find "$old" -type f ! -name 'kernel.*.so' -delete; done

@@ -12,12 +12,17 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 
+import grpc
 import pytest
+from classic_kit import BareClient
 from containers.container_cluster import wait_until
 from containers.engine import REQUIRED, ROOT, build, run_docker
+from grpc_kit import Caller, send_of, signed
 from integration.docs.pages import blocks
 
 from zenitmq.deploy.processes import port_is_free
+from zenitmq.proxy.classic.codes import ClassicStatus
+from zenitmq.proxy.v2.status import Code
 from zenitmq.testing.containers import free_ports
 
 PAGE = ROOT / "docs" / "containers.md"
@@ -50,12 +55,13 @@ class Project:
         self.name = f"zenit-{secrets.token_hex(4)}"
         (self.prometheus_port,) = free_ports(1)
         self._command = compose_command()
+        self.ports = free_beginning()
         self._environ = {
             **os.environ,
             "ZENIT_IMAGE": image,
             "ZENIT_ZOOKEEPER_IMAGE": zookeeper_image,
             "ZENIT_PROMETHEUS_PORT": str(self.prometheus_port),
-            "ZENIT_PORTS": free_beginning(),
+            "ZENIT_PORTS": self.ports,
         }
 
     def run(self, arguments: str) -> str:
@@ -107,9 +113,16 @@ def project(image: str, zookeeper_image: str) -> Iterator[Project]:
 def test_the_cluster_of_the_page_comes_up_secured_and_goes_without_a_trace(project: Project) -> None:
     _, *middle, _ = told_commands()
     assert len(middle) > 1
-    printed = [project.run(line) for line in middle]
+    printed = {line.removeprefix("run --rm client "): project.run(line) for line in middle}
     for name in ("broker-a", "broker-b"):
-        assert name in printed[-1], "zenit cluster prints the masters of both groups"
+        assert name in printed["cluster"], "zenit cluster prints the masters of both groups"
+    with grpc.insecure_channel(f"127.0.0.1:{project.ports}081") as channel:
+        caller = Caller(channel)
+        assert caller.ask("SendMessage", send_of("orders", b"x")).status.code == Code.UNAUTHORIZED
+        signed(caller, "shop", printed["user secret shop"].split()[-1])
+        assert caller.ask("SendMessage", send_of("orders", b"x")).status.code == Code.OK
+    with BareClient(int(f"{project.ports}080")) as client:
+        assert client.ask(105, topic="orders").code == ClassicStatus.NO_PERMISSION
 
     def is_scraped() -> bool:
         address = f"http://127.0.0.1:{project.prometheus_port}/api/v1/query?query=sum(zenit_replica_is_master)"

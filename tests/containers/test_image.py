@@ -65,8 +65,6 @@ OF_EXTRAS = {
     "opentelemetry",
     "prometheus_client",
     "obstore",
-    "grpc",
-    "google",
     "pytest",
     "docker",
     "testcontainers",
@@ -81,7 +79,7 @@ def test_each_module_can_be_imported_but_for_those_of_extras(image: str) -> None
     assert set(done.stdout.split()) <= OF_EXTRAS
 
 
-@pytest.mark.parametrize("role", ["namesrv", "broker", "controller"])
+@pytest.mark.parametrize("role", ["namesrv", "broker", "controller", "proxy"])
 def test_a_role_is_ready_soon_and_ends_cleanly(
     image: str, zookeeper_image: str, containers: list[str], role: str
 ) -> None:
@@ -95,6 +93,11 @@ def test_a_role_is_ready_soon_and_ends_cleanly(
         wait_until(lambda: run_docker(*connect, check=False).returncode == 0, "ZooKeeper takes connections")
         options = ("--network", f"container:{ensemble}")
         settings = ("--set", "host=127.0.0.1", "--set", "zookeeper=127.0.0.1:2181")
+    elif role == "proxy":
+        lone = started(containers, image, options=("--entrypoint", "zenit-lone"))
+        wait_until(lambda: run_docker("exec", lone, "zenit", "cluster", check=False).returncode == 0, "a cluster")
+        options = ("--network", f"container:{lone}", "--env", "ZENIT_METRICS__BIND=127.0.0.1:9885")
+        settings = ("--set", "broker_port=12911")
     begin = time.monotonic()
     name = started(containers, image, role, *settings, options=options)
     while (told := run_docker("exec", name, "zenit-ready", check=False)).returncode:

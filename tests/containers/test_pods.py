@@ -15,13 +15,16 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from containers.container_cluster import wait_until
 from containers.engine import COMMAND_S, ROOT, run_docker
+from grpc_kit import Caller, send_of
 from unit.deploy.test_helm_chart import HELM, environment_of, pods, rendered
 
 from zenitmq import FIRST, Admin, Message, Producer, PullConsumer
 from zenitmq.client.connection.client_keys import forget_key, remember_key
+from zenitmq.proxy.v2.status import Code
 from zenitmq.remoting.addresses import add_detours, remove_detours
 from zenitmq.testing.local_cluster import SMALL_STORE
 
@@ -29,6 +32,7 @@ SETTINGS = (
     "zookeeper={zookeeper-0:2181}",
     "nameServers.replicas=1",
     "controllers.replicas=1",
+    "proxies.replicas=1",
     *("brokers.settings." + setting.replace("store.", "store\\.", 1) for setting in SMALL_STORE),
 )
 NAMESRV = "mq-namesrv-0.mq-namesrv.shop.svc.cluster.local:9876"
@@ -110,12 +114,13 @@ def secret(directory: Path, group: int) -> None:
         "ZENIT_BIN": str(ROOT / ".venv" / "bin" / "zenit"),
         "NAME_SERVERS": "1",
         "CONTROLLERS": "1",
+        "PROXIES": "1",
     }
     command = [ROOT / "deploy" / "helm" / "make_keys.sh", "mq", "shop", made]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     assert done.returncode == 0, done.stderr
     files = [Path(word.partition("--from-file=")[2]) for word in done.stdout.split() if "--from-file=" in word]
-    for volume, chosen in (("keys", files), ("trusted", [file for file in files if file.name == "trusted.toml"])):
+    for volume, chosen in (("keys", files), ("trusted", [file for file in files if file.suffix != ".key"])):
         (directory / volume).mkdir(parents=True)
         for file in chosen:
             mounted = directory / volume / file.name
@@ -178,6 +183,10 @@ def test_pods_as_rendered_form_a_secured_group_that_hands_over(running: list[Pod
         assert master.end() in (0, 143), "it hands over and ends within its grace period"
         wait_until(masters, "another pod leads")
         producer.send(Message("orders", b"after"), timeout=30.0)
+    (proxy,) = [pod for pod in running if pod.spec["args"] == ["proxy"]]
+    with grpc.insecure_channel(f"{proxy.address}:8081") as channel:
+        assert Caller(channel).ask("SendMessage", send_of("orders", b"x")).status.code == Code.UNAUTHORIZED
+    assert proxy.end() == 0
     with PullConsumer("readers", namesrv=NAMESRV, start_from=FIRST) as consumer:
         consumer.subscribe("orders")
         got: list[bytes] = []

@@ -2,81 +2,22 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
-import hmac
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
+from grpc_kit import METHODS, Caller, request, send_of, signed
 from proxy_kit import running_proxy
 
 from zenitmq import Message, Producer
 from zenitmq.client.admin import Admin
 from zenitmq.model.security.principals import RuleEffect, User
 from zenitmq.model.security.rule_text import parse_rule
-from zenitmq.proxy.schema import SERVICE, enum_value, message_class, methods
+from zenitmq.proxy.schema import SERVICE, enum_value, message_class
 from zenitmq.proxy.v2.status import Code
 from zenitmq.testing import LocalCluster
-
-METHODS = methods()
-SYSTEM_MESSAGE_ID = iter(range(1, 1 << 30))
-
-
-class Caller:
-    """A client that says what it is told to."""
-
-    def __init__(self, channel: grpc.Channel, **metadata: str) -> None:
-        self.channel = channel
-        self.metadata = {"x-mq-client-id": "caller", **{f"x-mq-{name}": value for name, value in metadata.items()}}
-        self.authorization = ""
-
-    def _more(self) -> list[tuple[str, str]]:
-        more = [("authorization", self.authorization)] if self.authorization else []
-        return [*((name.replace("_", "-"), value) for name, value in self.metadata.items()), *more]
-
-    def ask(self, name: str, request: Any, timeout: float = 10.0) -> Any:
-        method = METHODS[name]
-        path = f"/{SERVICE}/{name}"
-        write, read = method.request.SerializeToString, method.response.FromString
-        if method.answers_stream:
-            call = self.channel.unary_stream(path, write, read)
-            return list(call(request, metadata=self._more(), timeout=timeout))
-        return self.channel.unary_unary(path, write, read)(request, metadata=self._more(), timeout=timeout)
-
-    def telemetry(self, *commands: Any) -> Any:
-        method = METHODS["Telemetry"]
-        call = self.channel.stream_stream(
-            f"/{SERVICE}/Telemetry", method.request.SerializeToString, method.response.FromString
-        )
-        return call(iter(commands), metadata=self._more(), timeout=10)
-
-
-def request(name: str, **fields: Any) -> Any:
-    made = METHODS[name].request()
-    for field, value in fields.items():
-        if field in ("topic", "group"):
-            getattr(made, field).name = value
-        elif field == "queue":
-            made.message_queue.topic.name, made.message_queue.broker.name, made.message_queue.id = value
-        elif field.endswith(("_ms",)):
-            getattr(made, field[:-3]).seconds = value // 1000
-        else:
-            setattr(made, field, value)
-    return made
-
-
-def send_of(topic: str, *bodies: bytes) -> Any:
-    made = METHODS["SendMessage"].request()
-    for body in bodies:
-        one = made.messages.add(body=body)
-        one.topic.name = topic
-        one.system_properties.message_id = f"01{next(SYSTEM_MESSAGE_ID):032X}"
-        one.system_properties.body_encoding = enum_value("Encoding", "IDENTITY")
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +143,7 @@ def test_a_receive_that_its_client_gives_up_leaves_the_messages_to_others(
     stub = caller.channel.unary_stream(
         f"/{SERVICE}/ReceiveMessage", method.request.SerializeToString, method.response.FromString
     )
-    call = stub(receive, metadata=caller._more(), timeout=30)
+    call = stub(receive, metadata=caller.headers(), timeout=30)
     caller.ask("QueryRoute", request("QueryRoute", topic=topic))  # the receive came before
     call.cancel()
     caller.ask("SendMessage", send_of(topic, b"left"))
@@ -241,14 +182,6 @@ def test_with_tls(cluster: LocalCluster, tmp_path: Path) -> None:
 
 
 # ---- users
-
-
-def signed(caller: Caller, key: str, secret: str) -> Caller:
-    now = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
-    caller.metadata["x-mq-date-time"] = now
-    signature = hmac.new(secret.encode(), now.encode(), hashlib.sha1).hexdigest()
-    caller.authorization = f"MQv2-HMAC-SHA1 Credential={key}, SignedHeaders=x-mq-date-time, Signature={signature}"
-    return caller
 
 
 def test_users_sign_and_may_what_their_rules_say(tmp_path: Path) -> None:

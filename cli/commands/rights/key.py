@@ -67,6 +67,10 @@ def cluster_keys(
             metavar="SERVER...", help="NAME=HOST:PORT of a name server or controller; GROUP/REPLICA of a broker."
         ),
     ],
+    proxies: Annotated[
+        list[str] | None,
+        typer.Option("--proxy", metavar="NAME", help="A proxy, or several that share a key; may be repeated."),
+    ] = None,
     cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="The cluster's name.")] = "zenit",
     as_json: Json = False,
 ) -> None:
@@ -74,13 +78,13 @@ def cluster_keys(
 
     A key that is there stays, and what names addresses is written anew: so a server is added by the same command with one
     more. Give each server its own key, and all of them trusted.toml; the controllers zookeeper.login. With users.secrets
-    (setting security.secrets_key) servers can keep users' secrets.
+    (setting security.secrets_key) servers can keep users' secrets. A proxy gets its key alone.
     """
     from ....deploy.cluster_keys import ADMINISTRATOR, write_keys
     from ....deploy.cluster_plan import TRUSTED_FILE
     from ....deploy.cluster_record import ClusterRecord
 
-    processes = tuple(map(_process, servers))
+    processes = (*map(_process, servers), *map(_proxy, proxies or ()))
     names = [process.name for process in processes]
     twice = next((name for name in names if names.count(name) > 1 or name == ADMINISTRATOR), None)
     if twice is not None:
@@ -257,6 +261,18 @@ def _process(text: str) -> ProcessRecord:
         return ProcessRecord(role=BROKER, name=name, address="", group=group)
     with usage_of_values():
         return ProcessRecord(role=NAME_SERVER, name=name, address=parse_addresses("SERVER", address)[0])
+
+
+def _proxy(text: str) -> ProcessRecord:
+    """What --proxy says. Raises typer.BadParameter."""
+    from ....deploy.cluster_record import PROXY, ProcessRecord
+    from ....model.errors import InvalidName
+    from ....model.groups.group_limits import check_name
+
+    try:
+        return ProcessRecord(role=PROXY, name=check_name("server", text), address="")
+    except InvalidName as error:
+        raise typer.BadParameter(f"{text!r}: expected {error.rule}", param_hint="--proxy") from None
 
 
 def _server(text: str) -> tuple[str, str]:

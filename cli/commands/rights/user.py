@@ -51,6 +51,10 @@ def create(
     name: UserName,
     is_super: Annotated[bool, typer.Option("--super", help="It may do everything.")] = False,
     key: Keys = None,
+    has_no_key: Annotated[
+        bool,
+        typer.Option("--no-key", help="It has none: its clients sign with a secret, at a gateway (zenit user secret)."),
+    ] = False,
     role: Roles = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -61,18 +65,24 @@ def create(
     from ....model.security.row_codec import RowKind
     from ....remoting.security.key_file import read_key_file
 
+    if key and has_no_key:
+        raise typer.BadParameter("expected no --key beside it", param_hint="--no-key")
     kind = UserKind.SUPER if is_super else UserKind.NORMAL
     with usage_of_values():
         user = check_user(User(name, tuple(key or ()), kind, roles=tuple(role or ())))
     with Admin(namesrv) as admin, ExitStack() as undone:
         for each in user.roles:
             admin.security_row(RowKind.ROLE, each)  # a name that is mistyped would give nothing
-        path = "" if key else _new_key_file(user, namesrv, undone)
+        path = "" if key or has_no_key else _new_key_file(user, namesrv, undone)
         if path:
             user = replace(user, keys=(read_key_file(path).pair.public,))
         change = admin.put_security_row(user, expected_version=0)
         undone.pop_all()
-    hint = f"; its key is in {path}" if path else "" if key else f"; give it a key: zenit user add-key {name} PUBLIC"
+    hint = "" if key else f"; give it a key: zenit user add-key {name} PUBLIC"
+    if has_no_key:
+        hint = f"; make its secret: zenit user secret {name}"
+    elif path:
+        hint = f"; its key is in {path}"
     show_change(change, as_json, f"user {name} is created{hint}", key_file=path)
 
 

@@ -93,6 +93,7 @@ def test_keys_are_changed_without_a_gap_and_limits_are_set(zenit: Callable[..., 
     [
         (("user", "create", "a b"), 2),
         (("user", "create", "new", "--key", "short"), 2),
+        (("user", "create", "new", "--no-key", "--key", KEYS[0]), 2),
         (("user", "show", "nobody"), 1),
         (("user", "delete", "nobody"), 1),
         (("role", "show", "nobody"), 1),
@@ -109,6 +110,13 @@ def test_keys_are_changed_without_a_gap_and_limits_are_set(zenit: Callable[..., 
 )
 def test_a_mistake_is_told_in_a_line(zenit: Callable[..., Any], arguments: tuple[str, ...], code: int) -> None:
     zenit(*arguments, code=code)
+
+
+def test_a_user_that_comes_through_a_gateway_alone_has_no_key(zenit: Callable[..., Any]) -> None:
+    made = zenit("user", "create", "signer", "--no-key")
+    assert made.endswith("user signer is created; make its secret: zenit user secret signer\n")
+    assert zenit("user", "show", "signer", "--json")["keys"] == []
+    zenit("user", "delete", "signer")
 
 
 def test_what_exists_is_not_made_again(zenit: Callable[..., Any]) -> None:

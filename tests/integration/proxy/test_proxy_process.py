@@ -100,6 +100,16 @@ def test_it_is_ready_while_it_serves_and_ends_when_it_is_told_to(cluster: LocalC
     assert "proxy stopped" in said
 
 
+def test_a_key_of_tls_that_others_may_read_is_refused(cluster: LocalCluster, tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("a key")
+    key.chmod(0o644)
+    process = started(cluster, "port=0", "tls_port=0", f"tls_key={key}", f"tls_certificate={key}")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    assert f"others than its owner may use it (mode 644): chmod 600 {key}" in said.splitlines()[-1]
+
+
 def test_clients_of_the_remoting_protocol_get_its_port_as_their_name_server(cluster: LocalCluster) -> None:
     """One process alone serves it, and the ports that stand for brokers."""
     topic = cluster.create_topic("remoting")

@@ -16,8 +16,10 @@ import yaml
 
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.controller.config import ControllerConfig
+from zenitmq.deploy.cluster_keys import GATEWAY
 from zenitmq.model.config import load_config
 from zenitmq.namesrv.config import NameServerConfig
+from zenitmq.proxy.config import ProxyConfig
 from zenitmq.remoting.security.key_file import read_key_file
 from zenitmq.remoting.security.opened_security import read_trusted
 
@@ -27,7 +29,12 @@ HELM = ROOT / ".venv" / "bin" / "helm"
 VERSIONS = ("1.28", "1.33", "1.37")
 OF_OTHERS = {"ServiceMonitor"}  # not Kubernetes' own: its operator defines it
 SERVERS = "zookeeper={zk-0.zk:2181,zk-1.zk:2181}"
-ROLES: dict[str, Any] = {"namesrv": NameServerConfig, "broker": BrokerConfig, "controller": ControllerConfig}
+ROLES: dict[str, Any] = {
+    "namesrv": NameServerConfig,
+    "broker": BrokerConfig,
+    "controller": ControllerConfig,
+    "proxy": ProxyConfig,
+}
 SETTINGS: dict[str, tuple[str, ...]] = {
     "as it comes": (),
     "open, soft, two groups": (
@@ -39,6 +46,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         *("brokers.settings.clients_max=20000", r"brokers.settings.store\.disk_force_ratio=0.8"),
         "networkPolicy.clients[0].namespaceSelector.matchLabels.team=shop",
     ),
+    "with proxies": ("proxies.replicas=2", "proxies.tlsSecret=mq-tls", "proxies.settings.processes=2"),
     "with a login for ZooKeeper": ("security.zookeeperLoginSecret=zk-login", "controllers.replicas=1"),
 }
 
@@ -96,7 +104,8 @@ def test_the_servers_take_their_settings_and_only_what_they_need(settings: tuple
         (role,) = container["args"]
         config = load_config(ROLES[role], role, environ=environment_of(pod, container))
         assert config.metrics.bind == "0.0.0.0:9880"
-        assert bool(config.security.key) == ("security.enabled=false" not in settings)
+        key = config.key if role == "proxy" else config.security.key
+        assert bool(key) == ("security.enabled=false" not in settings)
         assert spec["securityContext"]["runAsNonRoot"]
         assert not spec["automountServiceAccountToken"]
         assert container["securityContext"]["readOnlyRootFilesystem"]
@@ -115,6 +124,30 @@ def test_each_server_finds_the_others_by_names_that_stay() -> None:
     controller = load_config(ControllerConfig, "controller", environ=found["mq-controller-0"])
     assert f"{controller.host}:{controller.port}" == broker.controllers[0]
     assert controller.zookeeper == ("zk-0.zk:2181", "zk-1.zk:2181")
+
+
+def test_a_proxy_is_told_its_own_name_and_no_secret_but_its_own() -> None:
+    documents = rendered(*SETTINGS["with proxies"])
+    ((pod, spec),) = [found for found in pods(documents) if found[1]["containers"][0]["args"] == ["proxy"]]
+    (container,) = spec["containers"]
+    proxy = load_config(ProxyConfig, "proxy", environ=environment_of(pod, container))
+    assert (proxy.host, proxy.bound_host) == ("mq-proxy-0.mq-proxy.shop.svc.cluster.local", "0.0.0.0")
+    assert proxy.namesrv == tuple(f"mq-namesrv-{n}.mq-namesrv.shop.svc.cluster.local:9876" for n in range(2))
+    assert (proxy.processes, proxy.tls_port, proxy.tls_key) == (2, 8443, "/etc/zenit/tls/tls.key")
+    assert proxy.drain_ms < spec["terminationGracePeriodSeconds"] * 1000
+    mounted = {mount["mountPath"]: mount.get("subPathExpr") for mount in container["volumeMounts"]}
+    assert mounted == {"/tmp": None, "/etc/zenit/tls": None, "/etc/zenit/key": "$(POD_NAME).key"}
+    (policy,) = [document for document in documents if document["kind"] == "NetworkPolicy"]
+    opened = [port for rule in policy["spec"]["ingress"] for port in rule.get("ports", ())]
+    reached = {port for each in opened for port in range(each["port"], each.get("endPort", each["port"]) + 1)}
+    assert {proxy.port, proxy.tls_port, proxy.remoting_port, proxy.broker_port, proxy.broker_port - 2} <= reached
+    assert 10912 not in reached, "the replication port is for the release's own pods"
+    (service,) = [
+        document
+        for document in documents
+        if document["kind"] == "Service" and document["metadata"]["name"] == "mq-proxy"
+    ]
+    assert not service["spec"]["publishNotReadyAddresses"], "clients find proxies that serve"
 
 
 def test_settings_reach_the_broker() -> None:
@@ -153,12 +186,13 @@ def test_the_script_makes_a_key_for_each_pod(tmp_path: Path) -> None:
         "ZENIT_BIN": str(ROOT / ".venv" / "bin" / "zenit"),
         "CONTROLLERS": "1",
         "REPLICAS": "2",
+        "PROXIES": "1",
     }
     command = [str(script), "mq", "shop", str(directory)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     made = {path.stem: read_key_file(str(path)) for path in directory.glob("*.key")}
-    pods_of_it = {"mq-namesrv-0", "mq-namesrv-1", "mq-controller-0", "mq-broker-a-0", "mq-broker-a-1"}
+    pods_of_it = {"mq-namesrv-0", "mq-namesrv-1", "mq-controller-0", "mq-broker-a-0", "mq-broker-a-1", "mq-proxy-0"}
     assert made.keys() == pods_of_it | {"admin"}
     trusted = {row.user.name: row for row in read_trusted(str(directory / "trusted.toml"))}
     assert {name: row.user.keys for name, row in trusted.items()} == {n: (key.pair.public,) for n, key in made.items()}
@@ -166,6 +200,8 @@ def test_the_script_makes_a_key_for_each_pod(tmp_path: Path) -> None:
     assert set(made["admin"].servers) == reached | {"mq-controller-0.mq-controller.shop.svc.cluster.local:9878"}
     assert "admin.key" not in done.stdout
     assert "--from-file=" + str(directory / "mq-broker-a-1.key") in done.stdout
+    assert "--from-file=" + str(directory / "users.secrets") in done.stdout
+    assert trusted["mq-proxy-0"].user.rules == (GATEWAY,), "it may act for others, and nothing else"
     binding = trusted["mq-broker-a-1"].user.binding
     assert binding is not None
     assert (binding.cluster, binding.group, binding.replica) == ("zenit", "broker-a", "mq-broker-a-1")

@@ -12,6 +12,7 @@ import pytest
 
 from zenitmq.cli.command_table import COMMANDS
 from zenitmq.model.config import config_schema
+from zenitmq.proxy.config import ProxyConfig
 from zenitmq.remoting.security.security_config import SecurityConfig
 
 UNITS = sorted((Path(__file__).parents[3] / "deploy" / "systemd").glob("*.service"))
@@ -28,6 +29,7 @@ def test_there_is_one_for_each_role() -> None:
         "zenit-broker@.service",
         "zenit-controller.service",
         "zenit-namesrv.service",
+        "zenit-proxy.service",
     ]
 
 
@@ -39,6 +41,8 @@ def test_it_starts_a_command_and_sets_what_can_be_set(unit: Path) -> None:
     assert unit.name.startswith(f"zenit-{role}")
     assert role in COMMANDS
     keys = {f"ZENIT_SECURITY__{info.key.upper()}" for info in config_schema(SecurityConfig)}
+    if role == "proxy":
+        keys = {f"ZENIT_PROXY__{info.key.upper()}" for info in config_schema(ProxyConfig)}
     for variable in lines_of(unit, "Environment"):
         assert variable.partition("=")[0] in keys
 

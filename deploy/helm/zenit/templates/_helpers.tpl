@@ -52,7 +52,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end -}}
 
-{{/* What all containers have: (dict "root" $ "role" "broker"). */}}
+{{/* What all containers have: (dict "root" $ "role" "broker"). A proxy has the key of a user; it is told no secret of others. */}}
 {{- define "zenit.env" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -62,11 +62,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   value: "0.0.0.0:9880"
 - name: ZENIT_LOG__FORMAT
   value: json
-{{- if .root.Values.security.enabled }}
+{{- if and .root.Values.security.enabled (eq .role "proxy") }}
+- name: ZENIT_PROXY__KEY
+  value: /etc/zenit/key
+{{- else if .root.Values.security.enabled }}
 - name: ZENIT_SECURITY__KEY
   value: /etc/zenit/key
 - name: ZENIT_SECURITY__TRUSTED
   value: /etc/zenit/trusted/trusted.toml
+- name: ZENIT_SECURITY__SECRETS_KEY
+  value: /etc/zenit/trusted/users.secrets
 {{- end }}
 {{- end -}}
 
@@ -85,24 +90,28 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Its own key alone, though the Secret has those of all pods. The trusted file is in a directory: what is mounted by subPath does
+{{/* (dict "root" $ "role" "broker"). Its own key alone, though the Secret has those of all pods. The trusted file is in a directory: what is mounted by subPath does
 not change in a pod that runs, and servers read this file again when it has changed. */}}
 {{- define "zenit.keyMounts" -}}
-{{- if .Values.security.enabled }}
+{{- if .root.Values.security.enabled }}
 - {name: keys, mountPath: /etc/zenit/key, subPathExpr: $(POD_NAME).key, readOnly: true}
+{{- if ne .role "proxy" }}
 - {name: trusted, mountPath: /etc/zenit/trusted, readOnly: true}
+{{- end }}
 {{- end }}
 {{- end -}}
 
 {{- define "zenit.keyVolumes" -}}
-{{- if .Values.security.enabled }}
+{{- if .root.Values.security.enabled }}
 - name: keys
-  secret: {secretName: {{ .Values.security.secretName }}, defaultMode: 0440}
+  secret: {secretName: {{ .root.Values.security.secretName }}, defaultMode: 0440}
+{{- if ne .role "proxy" }}
 - name: trusted
   secret:
-    secretName: {{ .Values.security.secretName }}
+    secretName: {{ .root.Values.security.secretName }}
     defaultMode: 0440
-    items: [{key: trusted.toml, path: trusted.toml}]
+    items: [{key: trusted.toml, path: trusted.toml}, {key: users.secrets, path: users.secrets}]
+{{- end }}
 {{- end }}
 {{- end -}}
 
