@@ -44,12 +44,12 @@ SPENT: Final = "handed out too often"
 
 class Leases:
     """`ended`: what a staged event ends; `acking`: what one acknowledges. `renewed`, `returned`, `buried` count messages since
-    the start; `given_up`: those that could not be read any more. `on_available(topic)`: told when there is something to hand
-    out again."""
+    the start; `given_up`: those that could not be read any more. `on_available(topic, end)`: told when there is something to
+    hand out again, as the log says up to `end`."""
 
     def __init__(self, parts: Parts) -> None:
         self.ended, self.acking = LeaseEnds(), LeaseEnds()
-        self.on_available: Callable[[str], None] = _tell_nobody
+        self.on_available: Callable[[str, int], None] = _tell_nobody
         self.renewed = self.returned = self.buried = self.given_up = 0
         self._parts = parts
         self._store, self._state, self._clock = parts.store, parts.state, parts.clock
@@ -152,7 +152,7 @@ class Leases:
         end = int(self._state.stage(self._store, POPS, self._table.event_returned(group, topic, rows, counts=counts)))
         for place, begin, pop_ms, bits in rows:
             self.ended.add(key_of(group, topic, place), (begin, pop_ms), bits, end)
-        self.on_available(topic)
+        self.on_available(topic, end)
         return end
 
     def _commit(self) -> None:
@@ -271,5 +271,5 @@ class Leases:
         self.acking.clear()
 
 
-def _tell_nobody(topic: str) -> None:
+def _tell_nobody(topic: str, end: int) -> None:
     """Until the handlers are wired."""

@@ -61,6 +61,7 @@ class PopHandler:
         self._suspend_ms_max = parts.config.suspend_ms_max
         self._closed: dict[QueueKey, int] = {}  # until the state log has come to there
         self._moved_until = 0  # all queues are closed until the state log has come to there
+        self._returned_until = 0  # the state log does not have all yet that may be handed out again
         self._turns: dict[tuple[str, str], int] = {}  # where the next pop of a group begins in a topic
         self._hold = WaitingPops(count_max=parts.config.parked_pulls_max, bytes_max=parts.config.parked_bytes_max)
         self.recent = RecentPops()
@@ -104,7 +105,7 @@ class PopHandler:
             self._loop.reply(call, PopReply((), self._clock.now_ms()))
             return
         self._park(call, request)
-        if is_to_look_again:
+        if is_to_look_again or self._returned_until > self._state.applied:
             self._look_soon(request.topic, 0)
 
     def on_cancel(self, call: Call[CancelPop]) -> Done:
@@ -167,8 +168,10 @@ class PopHandler:
             for topic, _ in queues:
                 self._look_soon(topic, 0)
 
-    def on_available(self, topic: str) -> None:
-        """Messages of the topic may be handed out again."""
+    def on_available(self, topic: str, end: int) -> None:
+        """Messages of the topic may be handed out again, as the log says up to `end`: to those that wait now, and to those that
+        come before it says so, find nothing and wait."""
+        self._returned_until = max(self._returned_until, end)
         self._look_soon(topic, 0)
 
     def on_moved(self, topics: Collection[str], end: int) -> None:
@@ -198,7 +201,7 @@ class PopHandler:
     def on_deposed(self) -> None:
         """Another broker hands out from now on."""
         self._closed.clear()
-        self._moved_until = 0
+        self._moved_until = self._returned_until = 0
         self.recent.clear()
         self._takes.forget_all()
         for parked in self._hold.all_waiting():

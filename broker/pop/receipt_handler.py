@@ -73,7 +73,7 @@ class ReceiptHandler:
             for place, begin, pop_ms, of_pop in bits:
                 self._leases.acking.add(key_of(request.group, request.topic, place), (begin, pop_ms), of_pop, end)
             if any(self._is_ordered(key_of(request.group, request.topic, row[0])) for row in bits):
-                self._leases.on_available(request.topic)
+                self._leases.on_available(request.topic, end)
         self._parts.acknowledgements.staged.append((call, AckReply(rows), end, ()))
 
     def on_release(self, call: Call[ReleaseMessages]) -> None:

@@ -89,6 +89,21 @@ def test_what_is_acknowledged_first_in_a_turn_is_neither_changed_nor_buried(scen
     assert popped(scene).bodies == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("act", ["release", "visible at once", "expiry"])
+def test_a_pop_that_waits_since_the_turn_of_a_return_gets_what_was_returned(scene: Scene, act: str) -> None:
+    asked = popped(scene, invisible_ms=SHORT_MS)
+    if act == "release":
+        scene.release((handle(asked), 1))
+    elif act == "visible at once":
+        scene.change(handle(asked), 0, 0)
+    else:
+        scene.clock.time_ms += SHORT_MS + 50
+        scene.leases.on_tick(scene.clock.time_ms)
+    waits = scene.pop(1, wait_ms=1000)
+    scene.turn()
+    assert waits.bodies == [b"0"]
+
+
 def test_two_changes_of_one_turn_have_two_names(scene: Scene) -> None:
     asked = popped(scene)
     changed = [scene.change(handle(asked), index, 5000) for index in range(4)]
