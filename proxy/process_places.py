@@ -40,16 +40,16 @@ class ProcessPlaces:
         place = self._places[number]
         place.pid, place.begun_ms, place.starts = pid, now_ms, place.starts + 1
 
-    def on_ended(self, pid: int, now_ms: int) -> bool:
-        """A process has ended by itself. False if its first one did soon: another would as well, because something is wrong
-        with its settings."""
+    def on_ended(self, pid: int, now_ms: int, *, is_killed: bool = False) -> bool:
+        """A process has ended by itself, or a signal ended it. False if a first one gave up soon: another would as well,
+        because something is wrong with its settings."""
         place = next((place for place in self._places if place.pid == pid), None)
         if place is None:
             return True
         is_sound = now_ms - place.begun_ms >= SOUND_MS
         place.pause_ms = PAUSE_MS if is_sound else min(max(PAUSE_MS, 2 * place.pause_ms), PAUSE_MS_MAX)
         place.pid, place.due_ms = 0, now_ms + place.pause_ms
-        return is_sound or place.starts > 1
+        return is_sound or is_killed or place.starts > 1
 
     def wait_ms(self, now_ms: int, longest_ms: int) -> int:
         """How long there is nothing to start, at most `longest_ms`."""

@@ -23,6 +23,8 @@ GRACE_MS: Final = 5_000
 """So much longer than it was given a process may take to end before it is killed."""
 LOOK_MS: Final = 1_000
 FAULT: Final = 70
+SIGNALLED: Final = 128
+"""The exit status of a process that signal N ended is that and N, as a shell says it."""
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 AWAITED: Final = ENDING | {signal.SIGCHLD, signal.SIGHUP}
 
@@ -66,7 +68,7 @@ class Processes:
                 pid,
                 status,
             ) in _ended():  # of all, before anything is returned: an ended one's number may be another's soon
-                if not self._places.on_ended(pid, monotonic_ms()):
+                if not self._places.on_ended(pid, monotonic_ms(), is_killed=status > SIGNALLED):
                     refused.append(status or FAULT)
                 else:
                     log.error("a process ended, another one takes its place pid=%s status=%s", pid, status)
@@ -111,7 +113,7 @@ def _next_signal(timeout_ms: int) -> int:
 
 
 def _ended() -> list[tuple[int, int]]:
-    """(pid, exit status) of the processes that have ended; 128 + N for one that signal N ended."""
+    """(pid, exit status) of the processes that have ended."""
     found = []
     with suppress(ChildProcessError):
         while True:
@@ -119,7 +121,7 @@ def _ended() -> list[tuple[int, int]]:
             if not pid:
                 break
             status = os.waitstatus_to_exitcode(waited)
-            found.append((pid, status if status >= 0 else 128 - status))
+            found.append((pid, status if status >= 0 else SIGNALLED - status))
     return found
 
 

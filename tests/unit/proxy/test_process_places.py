@@ -29,6 +29,13 @@ def test_one_that_ends_at_its_first_start_is_not_replaced() -> None:
     assert not begun(1).on_ended(100, SOUND_MS - 1)
 
 
+def test_one_that_is_killed_at_its_first_start_is_replaced() -> None:
+    """Its settings are not why."""
+    places = begun(2)
+    assert places.on_ended(100, 10, is_killed=True)
+    assert places.due(10 + PAUSE_MS) == [0]
+
+
 def test_the_pause_grows_while_it_keeps_ending() -> None:
     places, now_ms, pauses = begun(1), SOUND_MS, []
     places.on_ended(100, now_ms)
