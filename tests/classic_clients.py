@@ -12,41 +12,28 @@ import sys
 import venv
 from pathlib import Path
 
-from proxy_clients import CLIENTS
+from proxy_clients import CLIENTS, DRIVERS, fetch_jars, has_jars, jars_folder, java_driver
 
 JAVA_VERSIONS = ("5.5.0", "4.9.8")
+JAVA_NAME = "rocketmq-client"
 CPP_CLIENT = "rocketmq==0.4.4"
 GO_CLIENT = "rocketmq-client-go-2.1.2"
-GO_DRIVER = Path(__file__).parent / "proxy" / "go"
-DRIVER = Path(__file__).parent / "proxy" / "java" / "Scenario.java"
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>zenitmq</groupId><artifactId>drivers</artifactId><version>1</version><dependencies><dependency>
-<groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-client</artifactId><version>{version}</version>
-</dependency></dependencies></project>
-"""
+GO_DRIVER = DRIVERS / "go"
 
 
 def java_folder(version: str) -> Path:
     """Where a Java client is, or will be: jar files in lib, the driver's classes beside it."""
-    return CLIENTS / f"rocketmq-client-{version}"
+    return jars_folder(JAVA_NAME, version)
 
 
 def has_java(version: str) -> bool:
     """Whether that client is there, and Java to run it."""
-    return shutil.which("java") is not None and (java_folder(version) / "installed").exists()
+    return has_jars(JAVA_NAME, version)
 
 
 def java_command(version: str) -> list[str]:
-    """Runs the driver; compiles it where its source is newer."""
-    folder = java_folder(version)
-    classes = folder / "classes"
-    made = classes / "Scenario.class"
-    if not made.exists() or made.stat().st_mtime < DRIVER.stat().st_mtime:
-        command = ["javac", "-nowarn", "-cp", f"{folder / 'lib'}/*", "-d", str(classes), str(DRIVER)]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
-    settings = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.home={folder}"]
-    settings += ["-Drocketmq.client.rebalance.waitInterval=1000"]  # instead of 20 s
-    return ["java", *settings, "-cp", f"{folder / 'lib'}/*:{classes}", "Scenario"]
+    """Runs the driver."""
+    return java_driver(JAVA_NAME, version, DRIVERS / "java" / "Scenario.java")
 
 
 def cpp_python() -> Path | None:
@@ -74,14 +61,7 @@ def install() -> None:
         subprocess.run([*pip, CPP_CLIENT], check=True)
         (folder / "installed").touch()
     for version in JAVA_VERSIONS:
-        folder = java_folder(version)
-        if (folder / "installed").exists():
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pom.xml").write_text(_POM.format(version=version))
-        copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]
-        subprocess.run(copy, cwd=folder, check=True)
-        (folder / "installed").touch()
+        fetch_jars(JAVA_NAME, version)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL
+from tempfile import TemporaryFile
 from typing import Any, Self
 
 from classic_clients import java_command
@@ -85,12 +87,9 @@ class ClientScenario:
 
     def __init__(self, command: list[str], namesrv: str, scenario: str, **asked: object) -> None:
         words = [namesrv, scenario, *(f"{name}={value}" for name, value in asked.items())]
+        self._said = TemporaryFile("w+")  # noqa: SIM115  # nobody reads it while the driver runs: a pipe would fill
         self.process = subprocess.Popen(
-            [*command, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True
         )
 
     def __enter__(self) -> Self:
@@ -98,7 +97,12 @@ class ClientScenario:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            with suppress(BrokenPipeError):
+                stream.close()
+        self._said.close()
 
     def await_line(self, first: str) -> list[str]:
         """Its next line that begins with that word."""
@@ -107,18 +111,42 @@ class ClientScenario:
             words = line.rstrip("\n").split("\t")
             if words[0] == first:
                 return words
-        raise AssertionError(f"it ended before {first!r}: {self._errors()}")
+        raise AssertionError(f"it ended before {first!r}: {self.said()}")
 
     def facts(self) -> list[list[str]]:
-        """All that it tells, once it has ended well."""
+        """All that it tells and that was not awaited, once it has ended well."""
         with self:
-            out, errors = self.process.communicate("end\n", timeout=CLIENT_S)
-        assert self.process.returncode == 0, errors[-4000:] + out[-2000:]
+            out = self._rest()
+            assert self.process.returncode == 0, self.said() + out[-2000:]
         return [line.split("\t") for line in out.splitlines()]
 
-    def _errors(self) -> str:
-        self.process.kill()
-        return self.process.communicate()[1][-4000:]
+    def refused(self) -> str:
+        """What it said when it ended with an error."""
+        with self:
+            self._rest()
+            assert self.process.returncode not in (0, -SIGKILL), self.said()
+            return self.said()
+
+    def _rest(self) -> str:
+        """Lines that are read already are in a buffer, of which `communicate` does not know."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        late = threading.Timer(CLIENT_S, self.process.kill)
+        late.start()
+        try:
+            with suppress(BrokenPipeError):
+                self.process.stdin.write("end\n")
+                self.process.stdin.close()
+            out = self.process.stdout.read()
+            self.process.wait()
+        finally:
+            late.cancel()
+        return out
+
+    def said(self) -> str:
+        """The last of what it wrote to stderr."""
+        self._said.seek(0)
+        return self._said.read()[-4000:]
 
 
 class JavaScenario(ClientScenario):

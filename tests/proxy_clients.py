@@ -1,17 +1,40 @@
-"""RocketMQ's own clients for the tests of the proxy, installed once under build/clients, each in an environment of its own.
+"""RocketMQ's own clients for the tests of the proxy, fetched once under build/clients, each in a folder of its own.
 
-python tests/proxy_clients.py        installs what is missing; needs the package index
+python tests/proxy_clients.py        fetches what is missing of gRPC's: needs the package index, and Maven's for Java
+                                     (javac, mvn) and npm's for Node, where these are
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 CLIENTS = Path(__file__).parents[1] / "build" / "clients"
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
+JAVA_CLIENT = "rocketmq-client-java", "5.2.0"
+NODE_CLIENT = "rocketmq-client-nodejs", "1.0.8"
+DRIVERS = Path(__file__).parent / "proxy"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>zenitmq</groupId><artifactId>drivers</artifactId><version>1</version><dependencies><dependency>
+<groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId><version>{version}</version>
+</dependency></dependencies></project>
+"""
+
+
+def needs_client(name: str, *, is_there: bool) -> pytest.MarkDecorator:
+    """Tests that are skipped where a client could not be fetched, and say so."""
+    import pytest  # not there yet when clients are fetched
+
+    return pytest.mark.skipif(
+        not is_there, reason=f"{name} is not there: python tests/proxy_clients.py, classic_clients.py"
+    )
 
 
 def python_client() -> Path | None:
@@ -20,8 +43,49 @@ def python_client() -> Path | None:
     return folder / "bin" / "python" if (folder / "installed").exists() else None
 
 
-def install() -> None:
-    """Makes the environments that are not there."""
+def jars_folder(name: str, version: str) -> Path:
+    """Where a Java client is, or will be: jar files in lib, a driver's classes beside it."""
+    return CLIENTS / f"{name}-{version}"
+
+
+def has_jars(name: str, version: str) -> bool:
+    """Whether that client is there, and Java to run it."""
+    return shutil.which("java") is not None and (jars_folder(name, version) / "installed").exists()
+
+
+def java_driver(name: str, version: str, source: Path) -> list[str]:
+    """The command of a driver of a Java client; compiles it where its source is newer."""
+    folder = jars_folder(name, version)
+    classes = folder / "classes"
+    made = classes / f"{source.stem}.class"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        command = ["javac", "-nowarn", "-cp", f"{folder / 'lib'}/*", "-d", str(classes), str(source)]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    settings = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.home={folder}"]
+    settings += ["-Drocketmq.client.rebalance.waitInterval=1000"]  # instead of 20 s
+    return ["java", *settings, "-cp", f"{folder / 'lib'}/*:{classes}", source.stem]
+
+
+def fetch_jars(name: str, version: str) -> None:
+    """A Java client and what it needs, if it is not there. Raises OSError, CalledProcessError."""
+    folder = jars_folder(name, version)
+    if (folder / "installed").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pom.xml").write_text(_POM.format(name=name, version=version))
+    copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]
+    subprocess.run(copy, cwd=folder, check=True)
+    (folder / "installed").touch()
+
+
+def node_modules() -> Path | None:
+    """The folder for NODE_PATH that has RocketMQ's Node client; None if it is not installed, or there is no Node."""
+    folder = CLIENTS / "-".join(NODE_CLIENT)
+    is_there = shutil.which("node") is not None and (folder / "installed").exists()
+    return folder / "node_modules" if is_there else None
+
+
+def _fetch_python() -> None:
     if python_client() is not None:
         return
     folder = CLIENTS / PYTHON_CLIENT
@@ -31,8 +95,32 @@ def install() -> None:
     (folder / "installed").touch()
 
 
+def _fetch_java() -> None:
+    if shutil.which("mvn") is not None:
+        fetch_jars(*JAVA_CLIENT)
+
+
+def _fetch_node() -> None:
+    folder = CLIENTS / "-".join(NODE_CLIENT)
+    if shutil.which("npm") is None or (folder / "installed").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
+    subprocess.run(["npm", "install", *options, "@".join(NODE_CLIENT)], cwd=folder, check=True)
+    (folder / "installed").touch()
+
+
+def install() -> list[str]:
+    """Fetches what is not there; what went wrong."""
+    failed = []
+    for fetch in (_fetch_python, _fetch_java, _fetch_node):
+        try:
+            fetch()
+        except (OSError, subprocess.CalledProcessError) as error:
+            failed.append(str(error))
+    return failed
+
+
 if __name__ == "__main__":
-    try:
-        install()
-    except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"{PYTHON_CLIENT} is not installed: {error}")
+    if errors := install():
+        sys.exit("clients of RocketMQ are not installed: " + "; ".join(errors))

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from proxy_clients import python_client
+from classic_kit import ClientScenario
+from proxy_clients import DRIVERS, JAVA_CLIENT, java_driver, node_modules, python_client
 
 from zenitmq.proxy.back.backs import Backs
 from zenitmq.proxy.config import ProxyConfig
 from zenitmq.proxy.event_loop import run_on_loop
 from zenitmq.proxy.grpc_server import serve
 
-SCENARIOS = Path(__file__).parent / "proxy" / "clients" / "python_client.py"
+SCENARIOS = DRIVERS / "clients" / "python_client.py"
+ZENIT = str(
+    Path(sys.prefix, "bin", "zenit")
+)  # the real one: a stand-in (forks) would not be the parent of its processes
 CLIENT_S = 60.0
 
 
@@ -49,6 +57,68 @@ class ClientProcess:
 def run_client(endpoints: str, scenario: str, **asked: Any) -> Any:
     """What a scenario saw."""
     return ClientProcess(endpoints, scenario, asked).result()
+
+
+def java_scenario(endpoints: str, scenario: str, **asked: object) -> ClientScenario:
+    """Of RocketMQ's Java client of gRPC (proxy/java/GrpcScenario.java)."""
+    command = java_driver(*JAVA_CLIENT, DRIVERS / "java" / "GrpcScenario.java")
+    return ClientScenario(command, endpoints, scenario, **asked)
+
+
+def node_scenario(endpoints: str, scenario: str, **asked: object) -> ClientScenario:
+    """Of RocketMQ's Node client (proxy/node/scenario.js)."""
+    command = ["env", f"NODE_PATH={node_modules()}", "node", str(DRIVERS / "node" / "scenario.js")]
+    return ClientScenario(command, endpoints, scenario, **asked)
+
+
+class ProxyProcesses:
+    """`zenit proxy` with two processes that share a port."""
+
+    def __init__(self, namesrv: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        settings = {"namesrv": namesrv, "port": port, "remoting_port": -1, "processes": 2, "drain_ms": 500}
+        words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        self.address = f"127.0.0.1:{port}"
+        self._parent = subprocess.Popen([ZENIT, "proxy", *words], stderr=subprocess.PIPE, text=True)
+        assert self._parent.stderr is not None
+        for line in self._parent.stderr:
+            if "proxy started" in line:
+                break
+        else:
+            raise AssertionError("the proxy did not start")
+        self._reader = threading.Thread(
+            target=self._parent.stderr.read
+        )  # so that it never waits for somebody who reads
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._parent.terminate()
+        self._parent.wait(20)
+        self._reader.join(10)
+        assert self._parent.stderr is not None
+        self._parent.stderr.close()
+
+    def kill_serving(self) -> int:
+        """Kills those that have clients; how many. Others take their places."""
+        children = Path(f"/proc/{self._parent.pid}/task/{self._parent.pid}/children").read_text().split()
+        killed = [int(child) for child in children if self._connections(int(child))]
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        return len(killed)
+
+    def _connections(self, pid: int) -> int:
+        """Of clients."""
+        port = int(self.address.rpartition(":")[2])
+        inodes = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
+        rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+        established = [row for row in rows if row[3] == "01" and int(row[1].rpartition(":")[2], 16) == port]
+        return sum(f"socket:[{row[9]}]" in inodes for row in established)
 
 
 @contextmanager

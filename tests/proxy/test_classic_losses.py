@@ -6,8 +6,9 @@ import base64
 from contextlib import ExitStack
 
 import pytest
-from classic_clients import JAVA_VERSIONS, has_java
+from classic_clients import JAVA_NAME, JAVA_VERSIONS, has_java
 from classic_kit import BareClient, JavaScenario, heartbeat, running_front, told
+from proxy_clients import needs_client
 
 from zenitmq import Message, Producer, PullConsumer, StartFrom
 from zenitmq.client.admin import Admin
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(180)
 BY_TAGS = 4
 
 
-@pytest.mark.skipif(not has_java(JAVA_VERSIONS[0]), reason="no Java client: python tests/classic_clients.py")
+@needs_client(JAVA_NAME, is_there=has_java(JAVA_VERSIONS[0]))
 def test_nothing_that_java_was_told_is_stored_is_lost_with_a_master() -> None:
     """And a consumer goes on at the next master."""
     with LocalCluster(replicas=3) as cluster, running_front(cluster.namesrv) as front:
@@ -44,7 +45,7 @@ def test_nothing_that_java_was_told_is_stored_is_lost_with_a_master() -> None:
         assert set(acknowledged) <= set(found)
 
 
-@pytest.mark.skipif(not has_java(JAVA_VERSIONS[0]), reason="no Java client: python tests/classic_clients.py")
+@needs_client(JAVA_NAME, is_there=has_java(JAVA_VERSIONS[0]))
 def test_java_goes_on_at_another_proxy(cluster: LocalCluster) -> None:
     """It knows both as its name servers; nothing that was acknowledged is lost with the first."""
     topic = cluster.create_topic("lost-proxy")

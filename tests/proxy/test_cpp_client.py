@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from classic_clients import CPP_CLIENT, cpp_python
 from classic_kit import CLIENT_S, RunningFront, running_front
+from proxy_clients import needs_client
 
 from zenitmq import Message, Producer, PullConsumer, StartFrom
 from zenitmq.testing import LocalCluster
 
-pytestmark = pytest.mark.skipif(
-    cpp_python() is None, reason=f"{CPP_CLIENT} is not installed: python tests/classic_clients.py"
-)
+pytestmark = needs_client(CPP_CLIENT, is_there=cpp_python() is not None)
 DRIVER = Path(__file__).parent / "clients" / "cpp_client.py"
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 from classic_clients import GO_CLIENT, go_driver
 from classic_kit import ClientScenario, RunningFront, running_front, told
+from proxy_clients import needs_client
 
 from zenitmq import Message, Producer, PullConsumer, StartFrom
 from zenitmq.testing import LocalCluster
 
-pytestmark = pytest.mark.skipif(
-    go_driver() is None, reason=f"{GO_CLIENT} is not there: python tests/classic_clients.py"
-)
+pytestmark = needs_client(GO_CLIENT, is_there=go_driver() is not None)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from classic_clients import JAVA_VERSIONS, has_java
+from classic_clients import JAVA_NAME, JAVA_VERSIONS, has_java
 from classic_kit import JavaScenario, RunningFront, new_certificate, running_front, told
+from proxy_clients import needs_client
 
 from zenitmq import Message, Producer, PullConsumer, StartFrom
 from zenitmq.testing import LocalCluster
@@ -22,12 +23,13 @@ def front(cluster: LocalCluster) -> Iterator[RunningFront]:
         yield running
 
 
-@pytest.fixture(params=JAVA_VERSIONS)
+@pytest.fixture(
+    params=[
+        pytest.param(version, marks=needs_client(JAVA_NAME, is_there=has_java(version))) for version in JAVA_VERSIONS
+    ]
+)
 def java(request: pytest.FixtureRequest) -> str:
-    version = str(request.param)
-    if not has_java(version):
-        pytest.skip(f"rocketmq-client {version} is not there: python tests/classic_clients.py")
-    return version
+    return str(request.param)
 
 
 def topic_of(cluster: LocalCluster, name: str, java: str) -> str:

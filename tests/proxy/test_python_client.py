@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from proxy_clients import PYTHON_CLIENT, python_client
+from proxy_clients import PYTHON_CLIENT, needs_client, python_client
 from proxy_kit import ClientProcess, run_client, running_proxy
 
 from zenitmq import Message, Producer, SimpleConsumer
 from zenitmq.client.admin import Admin
 from zenitmq.testing import LocalCluster
 
-pytestmark = pytest.mark.skipif(
-    python_client() is None, reason=f"{PYTHON_CLIENT} is not installed: python tests/proxy_clients.py"
-)
+pytestmark = needs_client(PYTHON_CLIENT, is_there=python_client() is not None)
 
 
 @pytest.fixture(scope="module")
