@@ -41,12 +41,19 @@ OPEN = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.re
 
 
 @pytest.fixture(scope="module")
-def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with RocketMQ's broker and all it needs."""
+def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Java's class path of RunBroker, with RocketMQ's broker and all it needs; compiled once, not by each Java."""
+    jars, folder = folder_of_jars(tmp_path_factory), tmp_path_factory.mktemp("classes")
+    command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(HERE / "RunBroker.java")]
+    subprocess.run(command, check=True, timeout=120)
+    return f"{folder}:{jars}/*"
+
+
+def folder_of_jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     given = os.environ.get("ZENIT_ROCKETMQ_JARS")
     if given:
         return Path(given)
-    if not shutil.which("java") or not shutil.which("mvn"):
+    if not shutil.which("javac") or not shutil.which("mvn"):
         pytest.skip("RocketMQ's own broker is not tried: there is no Java, or no Maven")
     folder = tmp_path_factory.mktemp("jars")
     command = ["mvn", "-o", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
@@ -71,16 +78,19 @@ def free_ports() -> int:
                 return port
 
 
-def run_rocketmq(jars: Path, work: Path, settings: dict[str, str], script: list[str]) -> dict[str, str]:
+def run_rocketmq(classes: str, work: Path, settings: dict[str, str], script: list[str]) -> dict[str, str]:
     """{line of the script: what came of it}: its broker has the store meanwhile (RunBroker.java)."""
     conf, lines = work / "broker.conf", work / "script"
     port = free_ports()
     mine = {"brokerName": "broker-a", "brokerClusterName": "zenit", "listenPort": port, "haListenPort": port + 1}
+    mine["transactionMetricFlushInterval"] = (
+        200  # for as long as that, 3 s by itself, a thread of it spins at its start
+    )
     conf.write_text("".join(f"{name}={value}\n" for name, value in {**settings, **mine}.items()))
     lines.write_text("\n".join(script))
     options = [f"--add-{kind}={package}=ALL-UNNAMED" for package in OPEN for kind in ("opens", "exports")]
-    java = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", f"-Duser.home={work}", "-Dtls.server.mode=disabled", *options]
-    command = [*java, "-cp", f"{jars}/*", str(HERE / "RunBroker.java"), str(conf), str(lines)]
+    java = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.home={work}"]
+    command = [*java, "-Dtls.server.mode=disabled", *options, "-cp", classes, "RunBroker", str(conf), str(lines)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=work)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     told = (line.partition(" =") for line in done.stdout.splitlines())
@@ -151,7 +161,7 @@ def fill_pops(directory: Path) -> None:
 
 @pytest.mark.timeout(400)  # 30 s of a machine that does nothing else
 def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(
-    jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    classes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first queues were in RocksDB, and in the end they are again."""
     directory = tmp_path / "s"
@@ -167,7 +177,7 @@ def test_rocketmq_goes_on_and_back_here_nothing_is_lost_or_comes_again(
     with make_store(directory, segment_bytes=SEGMENT) as store:
         half_at = int(store.position_of(HALF_TOPIC, 0, QueueOffset(half)) or 0)
     told = run_rocketmq(
-        jars,
+        classes,
         tmp_path,
         {**document["broker_conf"], "transactionCheckInterval": "600000"},
         [
@@ -265,7 +275,7 @@ def fill_batches(directory: Path) -> int:
 
 
 @pytest.mark.timeout(400)
-def test_rocketmq_reads_our_batches_and_we_read_its(jars: Path, tmp_path: Path) -> None:
+def test_rocketmq_reads_our_batches_and_we_read_its(classes: str, tmp_path: Path) -> None:
     directory = tmp_path / "s"
     second_ms = fill_batches(directory)
     document = hand_over(str(directory), CONFIG, clock=SystemClock())
@@ -279,7 +289,7 @@ def test_rocketmq_reads_our_batches_and_we_read_its(jars: Path, tmp_path: Path) 
         "wait batches 9 20",
         "inner batches 0 7",
     ]
-    told = run_rocketmq(jars, tmp_path, document["broker_conf"], script)
+    told = run_rocketmq(classes, tmp_path, document["broker_conf"], script)
     assert told == {
         "count batches 0": "6",
         "inner batches 0 0": "m0@0red m1@1red m2@2red",
@@ -302,7 +312,7 @@ def test_rocketmq_reads_our_batches_and_we_read_its(jars: Path, tmp_path: Path) 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_rebuilt", [False, True])
-def test_rocketmq_reads_light_queues_and_adds_to_them(jars: Path, tmp_path: Path, is_rebuilt: bool) -> None:
+def test_rocketmq_reads_light_queues_and_adds_to_them(classes: str, tmp_path: Path, is_rebuilt: bool) -> None:
     """From the queues that it is given, or made again by itself from the log; what it writes is read here."""
     directory, first, second = tmp_path / "s", "%LMQ%a", "%LMQ%$chats$b"
     with Life(directory, StillClock(SystemClock().now_ms()), config=CONFIG) as life:
@@ -322,7 +332,7 @@ def test_rocketmq_reads_light_queues_and_adds_to_them(jars: Path, tmp_path: Path
         f"at {first} 0 6",
         f"count {first} 0",
     ]
-    told = run_rocketmq(jars, tmp_path, document["broker_conf"], script)
+    told = run_rocketmq(classes, tmp_path, document["broker_conf"], script)
     assert list(told.values()) == ["6", "5", "4", "PUT_OK", "4", "6", "7"]
     with make_store(directory, segment_bytes=SEGMENT) as store:
         for name, expected in ((first, list(range(7))), (second, [0, 2, 4, 6])):
@@ -334,7 +344,7 @@ def test_rocketmq_reads_light_queues_and_adds_to_them(jars: Path, tmp_path: Path
 
 
 @pytest.mark.timeout(300)
-def test_groups_go_on_in_lite_topics_there_and_back(jars: Path, tmp_path: Path) -> None:
+def test_groups_go_on_in_lite_topics_there_and_back(classes: str, tmp_path: Path) -> None:
     """And in plain topics: with light queues RocketMQ looks for the offsets of all groups in another file."""
     directory, first, second = tmp_path / "s", "%LMQ%$chats$a", "%LMQ%$chats$b"
     clock, sizes = StillClock(SystemClock().now_ms()), {"segment_bytes": SEGMENT}
@@ -356,7 +366,7 @@ def test_groups_go_on_in_lite_topics_there_and_back(jars: Path, tmp_path: Path) 
         scene.turn()
     document = hand_over(str(directory), CONFIG, clock=SystemClock())
     script = ["sleep 1", "consume g t 0", f"consume g {first} 0", f"consume g {second} 0"]
-    told = run_rocketmq(jars, tmp_path, document["broker_conf"], script)
+    told = run_rocketmq(classes, tmp_path, document["broker_conf"], script)
     assert list(told.values())[1:] == ["3", "2 3 4 5", "0"]
     with LiteScene(directory, clock, **sizes) as scene:
         scene.subscribe("a", "b")
