@@ -13,17 +13,32 @@ from zenitmq.broker.delay.pace import Pace
 from zenitmq.broker.delay.timer_index import open_timer_index
 from zenitmq.broker.delay.timing import DelayRules
 from zenitmq.record.new_record import NewRecord
+from zenitmq.remoting.timers import Timer
 from zenitmq.store.message_store import MessageStore
+
+Later = tuple[int, Callable[[], None]]
 
 
 class Loop:
     """Keeps what it is to call later."""
 
     def __init__(self) -> None:
-        self.later: list[tuple[int, Callable[[], None]]] = []
+        self.later: list[Later] = []
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         self.later.append((delay_ms, callback))
+        return Call(self.later, self.later[-1])
+
+
+class Call(Timer):
+    """One of the calls that are to come later: one that is cancelled is not among them any more."""
+
+    def __init__(self, later: list[Later], call: Later) -> None:
+        super().__init__(call[1], 0)
+        self._later, self._call = later, call
+
+    def cancel(self) -> None:
+        self._later.remove(self._call)
 
 
 class Scene:
@@ -45,7 +60,7 @@ class Scene:
         self.delays = Delays(
             self.store,
             self.index,
-            self.loop,  # type: ignore[arg-type]
+            self.loop,
             clock,
             rules,
             leads=lambda: self.leads,

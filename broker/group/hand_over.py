@@ -31,7 +31,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ...model.clock import Clock
 from ...model.errors import (
@@ -236,7 +236,7 @@ def _count_waiting(directory: str) -> int:
 class _NoTimers:
     """Nothing is due while the store is handed over."""
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> NoReturn:
         """Nothing asks for it: only what is being delivered is looked at again."""
         raise AssertionError((delay_ms, callback))
 

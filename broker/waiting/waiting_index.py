@@ -72,6 +72,7 @@ class WaitingIndex:
         self._persisted_at_ms = clock.monotonic_ms()
         self._flushed: Callable[[], int] | None = None  # None until the store is open
         self.is_closing = False
+        self.on_changed: Callable[[], None] | None = None  # told of each run in which a wait begins or ends
 
     def close(self) -> None:
         """Called after the message store is closed."""
@@ -124,6 +125,8 @@ class WaitingIndex:
                 table.on_ended(offset, end)
             else:
                 table.on_waits(offset, due_ms, end)
+        if changes and self.on_changed is not None:
+            self.on_changed()
         self.advance(run.end)
         if self._flushed is None and table.journal_length >= SPILL_CHANGES:
             self._write(EVERYTHING)

@@ -31,15 +31,17 @@ from ...model.events.table import MESSAGE_HELD, MESSAGE_LOST
 from ...model.events.telling import tell
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_record
+from ...remoting.timers import Timer
 from ...store.integrity.quarantine import Range
 from ...store.message_store import MessageStore
 from .waiting_index import WaitingIndex
-from .waiting_table import Entry, WaitingTable
+from .waiting_table import LOOK_AHEAD_MS, Entry, WaitingTable
 from .whole_ranges import WholeRanges
 
 log = logging.getLogger(__name__)
 
 WAKE_MS: Final = 50  # longest time between two reads of the clock, which may have been set
+IDLE_MS: Final = LOOK_AHEAD_MS // 2  # the same while nothing waits: the window holds all that is due within that time
 RETRY_MS: Final = 200  # while the store refuses writes
 DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
 LOOK_BYTES: Final = 64 * 1024  # of the log, checked against its checksums at once
@@ -54,7 +56,7 @@ Found = tuple[StoredMessage, dict[str, str]]
 class LoopTimers(Protocol):
     """The loop, as far as it is used here."""
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         """Calls it once, in the loop's thread."""
 
 
@@ -112,6 +114,8 @@ class WaitingRecords:
         )
         self._damage_seen: tuple[Sequence[Range], ...] = ()
         self._whole = WholeRanges()
+        self._asleep: Timer | None = None  # the next wake, while nothing waits
+        index.on_changed = self._on_changed
 
     @property
     def table(self) -> WaitingTable:
@@ -124,7 +128,15 @@ class WaitingRecords:
 
     # ---- when they are due
 
+    def _on_changed(self) -> None:
+        """A wait has begun or ended: it is looked at now, however late the next wake was to be."""
+        if self._asleep is not None:
+            self._asleep.cancel()
+            self._asleep = None
+            self._loop.call_later(0, self._on_wake)
+
     def _on_wake(self) -> None:
+        self._asleep = None
         delay_ms = WAKE_MS
         try:
             if self._leads():
@@ -135,9 +147,14 @@ class WaitingRecords:
                     self._carry()
                 if self._expired_below:
                     self._end_given_up()
-            elif self._was_leading:
-                self._was_leading = False
-                self.table.forget_window()
+                if self._carry_below or self._expired_below:
+                    delay_ms = min(delay_ms, WAKE_MS)
+            else:
+                if self._was_leading:
+                    self._was_leading = False
+                    self.table.forget_window()
+                if not self.table.count:
+                    delay_ms = IDLE_MS
         except StoreNotWriteable:
             delay_ms = RETRY_MS
         except StorePoisoned:
@@ -147,7 +164,9 @@ class WaitingRecords:
         if self._index.is_damaged:
             self._on_damaged()
             return
-        self._loop.call_later(delay_ms, self._on_wake)
+        timer = self._loop.call_later(delay_ms, self._on_wake)
+        if delay_ms == IDLE_MS:
+            self._asleep = timer
 
     def _act(self) -> int:
         """Returns the delay until the next call, ms."""
@@ -156,7 +175,7 @@ class WaitingRecords:
         done = self._duty.act(now_ms)
         due_ms = table.next_due_ms()
         if due_ms is None:
-            return WAKE_MS
+            return IDLE_MS
         return min(max(due_ms - now_ms, 0 if done else 5), WAKE_MS)
 
     def take_due(self, now_ms: int, *, count_max: int) -> list[Entry]:

@@ -10,7 +10,7 @@ from delay_kit import Scene
 from store_kit import StillClock, kill, read_queue, rot
 
 from zenitmq.broker.delay.delays import message_recalled
-from zenitmq.broker.waiting.waiting_records import DAMAGED_RETRY_MS, WAKE_MS
+from zenitmq.broker.waiting.waiting_records import DAMAGED_RETRY_MS, IDLE_MS, WAKE_MS
 from zenitmq.model.errors import InvalidName, InvalidParameter, StoreNotWriteable, StorePoisoned
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.record.new_record import NewRecord
@@ -52,6 +52,33 @@ def test_messages_are_delivered_when_they_are_due_and_not_before(scene: Scene) -
         "damaged": 0,
         "lost": 0,
     }
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_while_nothing_waits_the_clock_is_read_seldom_and_what_comes_is_seen_at_once(
+    scene: Scene, *, leads: bool
+) -> None:
+    scene.leads = leads
+    assert scene.turn() == IDLE_MS
+    scene.delay(b"soon", 20)
+    assert [delay_ms for delay_ms, _ in scene.loop.later] == [0], "the wake that was to come late is none any more"
+    assert scene.turn() == (20 if leads else WAKE_MS)
+    scene.delay(b"later", 30)
+    scene.leads = True
+    scene.clock.time_ms += 30
+    scene.turn()
+    assert scene.bodies() == [b"soon", b"later"]
+    assert scene.turn() == IDLE_MS
+
+
+def test_a_slave_where_something_waits_looks_often_whether_it_leads_now(scene: Scene) -> None:
+    scene.leads = False
+    scene.delay(b"x", 10)
+    assert scene.turn() == WAKE_MS
+    scene.leads = True
+    scene.clock.time_ms += WAKE_MS
+    scene.turn()
+    assert scene.bodies() == [b"x"]
 
 
 def test_the_limits_of_the_door_are_told(scene: Scene) -> None:
