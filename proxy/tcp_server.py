@@ -18,12 +18,12 @@ from itertools import count
 from typing import Final, cast
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ConfigError, ConnectionLost, RemoteProtocolError, RequestTimeout, UnknownRequest, ZenitError
+from ..model.errors import ConfigError, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
 from ..model.ids import HostAddress
 from .back.backs import Backs
 from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
-from .classic.requests import POLLS, ClassicRequests, busy, refusal, too_large
+from .classic.requests import POLLS, ClassicRequests, busy, too_large, unknown
 from .config import ProxyConfig
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class RemotingLink(asyncio.Protocol):
             return
         requests = self._server.requests
         if not requests.knows(frame.code):
-            self._answer(frame, refusal(frame, UnknownRequest(frame.code)))
+            self._answer(frame, unknown(frame))
         elif not self._server.has_room(size):
             self._answer(frame, busy(frame, "this proxy has as many bytes of requests under way as it may"))
         else:

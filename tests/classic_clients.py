@@ -16,6 +16,7 @@ from proxy_clients import CLIENTS, DRIVERS, fetch_jars, has_jars, jars_folder, j
 
 JAVA_VERSIONS = ("5.5.0", "4.9.8")
 JAVA_NAME = "rocketmq-client"
+TOOLS = "rocketmq-tools"
 CPP_CLIENT = "rocketmq==0.4.4"
 GO_CLIENT = "rocketmq-client-go-2.1.2"
 GO_DRIVER = DRIVERS / "go"
@@ -34,6 +35,16 @@ def has_java(version: str) -> bool:
 def java_command(version: str) -> list[str]:
     """Runs the driver."""
     return java_driver(JAVA_NAME, version, DRIVERS / "java" / "Scenario.java")
+
+
+def has_tools(version: str) -> bool:
+    """Whether RocketMQ's mqadmin is there, and Java to run it."""
+    return has_jars(TOOLS, version)
+
+
+def tools_command(version: str, namesrv: str) -> list[str]:
+    """Runs mqadmin, which takes its commands from the input."""
+    return [*java_driver(TOOLS, version, DRIVERS / "java" / "Tools.java"), namesrv]
 
 
 def cpp_python() -> Path | None:
@@ -62,6 +73,7 @@ def install() -> None:
         (folder / "installed").touch()
     for version in JAVA_VERSIONS:
         fetch_jars(JAVA_NAME, version)
+        fetch_jars(TOOLS, version)
 
 
 if __name__ == "__main__":

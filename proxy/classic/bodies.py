@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...model.errors import RemoteProtocolError
+from ...model.errors import InvalidParameter, RemoteProtocolError
+from ...model.sql92.parser import parse
+from ...model.subscription import ExpressionKind, Subscription
 from .frames import check_pairs
 
 JSON_BYTES_MAX: Final = 1024 * 1024
@@ -192,6 +194,16 @@ GROUP_SETTINGS: Final = frozenset(
 """Of a consumer group's document: what a client may set."""
 
 
+def subscription_of(row: ClassicSubscription) -> Subscription:
+    """Raises InvalidParameter, SqlSyntaxError."""
+    if row.kind == ExpressionKind.SQL92.value:
+        parse(row.expression)
+        return Subscription(row.topic, row.expression, kind=ExpressionKind.SQL92)
+    if row.kind not in ("", ExpressionKind.TAG.value):
+        raise InvalidParameter("expressionType", row.kind[:64], "TAG or SQL92")
+    return Subscription.parse(row.topic, row.expression)
+
+
 def _rows(document: dict[str, Any], name: str, count_max: int) -> list[dict[str, Any]]:
     rows = document.get(name)
     if rows is None:
@@ -292,21 +304,29 @@ def topic_statistics_body(topic: str, broker_name: str, queues: Iterable[Mapping
 
 
 def consume_statistics_body(broker_name: str, queues: Iterable[Mapping[str, Any]], topic: str) -> bytes:
-    """A group's offsets. `queues`: of GetConsumeStatistics; `topic`: only of this one, "" = of all."""
+    """A group's offsets: of a queue in which it has none, the one that it will begin at; 0 where nobody knows that.
+    `queues`: of GetConsumeStatistics; `topic`: only of this one, "" = of all."""
     rows = (
         (
             (str(row["topic"]), broker_name, int(row["queue_id"])),
             {
                 "brokerOffset": row["broker_queue_offset"],
-                "consumerOffset": row["consumer_queue_offset"] if row["consumer_queue_offset"] is not None else -1,
+                "consumerOffset": _goes_on_at(row),
                 "lastTimestamp": 0,
-                "pullOffset": row["consumer_queue_offset"] if row["consumer_queue_offset"] is not None else -1,
+                "pullOffset": _goes_on_at(row),
             },
         )
         for row in queues
         if topic in ("", row["topic"])
     )
     return b'{"consumeTps":0.0,"offsetTable":' + map_by_queue(rows) + b"}"
+
+
+def _goes_on_at(row: Mapping[str, Any]) -> int:
+    committed, lag = row["consumer_queue_offset"], row["lag"]
+    if committed is not None:
+        return int(committed)
+    return int(row["broker_queue_offset"]) - lag if lag is not None else 0
 
 
 def reset_body(topic: str, broker_name: str, offsets: Iterable[tuple[int, int]], *, as_list: bool) -> bytes:

@@ -14,13 +14,12 @@ from ...model.handles.transaction import TransactionId
 from ...model.ids import HostAddress, offset_message_id
 from ...model.queue import PhysicalOffset
 from ...model.redelivery import is_retry_topic
-from ...model.sql92.parser import parse
-from ...model.subscription import ExpressionKind, Subscription
+from ...model.subscription import Subscription
 from ...record.kernel import StoredMessage, decode_record
 from ...remoting.commands import CheckTransaction, OffsetsReset, PushReply
 from ..back.foreign_client import ForeignClient
 from ..back.parts import Back
-from .bodies import ClassicHeartbeat, ClassicSubscription, reset_body
+from .bodies import ClassicHeartbeat, reset_body, subscription_of
 from .calls import BrokerPorts, ClassicCall, ClassicLink
 from .codes import ClassicCode
 from .frames import IS_ONE_WAY, ClassicFrame
@@ -220,13 +219,3 @@ class ClassicClients:
             members.pop(client.heartbeat.client_id, None)
             if not members:
                 self._groups.pop(consumer.group, None)
-
-
-def subscription_of(row: ClassicSubscription) -> Subscription:
-    """Raises InvalidParameter, SqlSyntaxError."""
-    if row.kind == ExpressionKind.SQL92.value:
-        parse(row.expression)
-        return Subscription(row.topic, row.expression, kind=ExpressionKind.SQL92)
-    if row.kind not in ("", ExpressionKind.TAG.value):
-        raise InvalidParameter("expressionType", row.kind[:64], "TAG or SQL92")
-    return Subscription.parse(row.topic, row.expression)

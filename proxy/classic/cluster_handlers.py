@@ -59,6 +59,7 @@ class ClusterHandlers:
             ClassicCode.GET_ROUTEINFO_BY_TOPIC: self.on_route,
             ClassicCode.GET_BROKER_CLUSTER_INFO: self.on_cluster,
             ClassicCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.on_topics,
+            ClassicCode.GET_TOPICS_BY_CLUSTER: self.on_topics,
             ClassicCode.UPDATE_AND_CREATE_TOPIC: self.on_create_topic,
             ClassicCode.DELETE_TOPIC_IN_BROKER: self.on_delete_topic,
             ClassicCode.DELETE_TOPIC_IN_NAMESRV: self.on_delete_route,
@@ -78,9 +79,13 @@ class ClusterHandlers:
         deadline_ms = min(call.deadline_ms, monotonic_ms() + ROUTE_MS)
         topic = call.fields.text("topic")
         if topic.endswith(REPLY_TOPIC_SUFFIX):
-            route = replies_route(topic, await call.back.backend.cluster(deadline_ms=deadline_ms))
+            cluster = topic.removesuffix(REPLY_TOPIC_SUFFIX)
+            route = cluster_route(topic, cluster, await call.back.backend.cluster(deadline_ms=deadline_ms))
         else:
-            route = await call.back.backend.route(topic, deadline_ms=deadline_ms)
+            try:
+                route = await call.back.backend.route(topic, deadline_ms=deadline_ms)
+            except TopicNotFound:  # tools ask for the brokers of a cluster, and for one, by the name
+                route = cluster_route(topic, topic, await call.back.backend.cluster(deadline_ms=call.deadline_ms))
         await self._learn(call, {broker.broker_name for broker in route.brokers})
         return ClassicAnswer(body=route_body(route, self._ports.addresses))
 
@@ -100,7 +105,7 @@ class ClusterHandlers:
             raise RemoteProtocolError("what a name server tells of the cluster cannot be read") from error
 
     async def on_topics(self, call: ClassicCall) -> ClassicAnswer:
-        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
+        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER, and GET_TOPICS_BY_CLUSTER: name servers are of one cluster."""
         topics: list[str] = []
         while len(topics) < TOPICS_MAX:
             request = GetTopicList(topics[-1] if topics else "", TOPICS_PAGE)
@@ -213,14 +218,16 @@ class ClusterHandlers:
         return ClassicAnswer(answer.code, answer.fields, answer.body, answer.remark)
 
 
-def replies_route(topic: str, document: dict[str, Any]) -> TopicRoute:
-    """Of the topic of a cluster's replies: each broker takes them, whatever name servers know. `document`: of GetClusterInfo.
-    Pure. Raises TopicNotFound where there is no such cluster."""
-    cluster = topic.removesuffix(REPLY_TOPIC_SUFFIX)
-    names = sorted({row["broker_name"] for row in document["brokers"] if row["cluster"] == cluster})
+def cluster_route(topic: str, cluster: str, document: dict[str, Any]) -> TopicRoute:
+    """Of a topic that each broker of a cluster has at RocketMQ, whatever name servers know here: that of its replies, and that
+    of its name; a broker has one of its own name, too. `document`: of GetClusterInfo. Pure. Raises TopicNotFound where neither
+    a cluster nor a broker has the name."""
+    rows = document["brokers"]
+    found = {row["broker_name"]: row["cluster"] for row in rows if cluster in (row["cluster"], row["broker_name"])}
+    names = sorted(found)
     if not names:
         raise TopicNotFound(topic)
-    brokers = tuple(BrokerData(cluster, name, {}) for name in names)
+    brokers = tuple(BrokerData(found[name], name, {}) for name in names)
     return TopicRoute(topic, tuple(QueueData(name, 1, 1, PERMISSION_READ_WRITE) for name in names), brokers)
 
 

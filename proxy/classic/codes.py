@@ -78,6 +78,9 @@ class ClassicCode(enum.IntEnum):
     QUERY_CONSUMER_OFFSET = 14
     UPDATE_CONSUMER_OFFSET = 15
     UPDATE_AND_CREATE_TOPIC = 17
+    GET_ALL_TOPIC_CONFIG = 21
+    GET_BROKER_CONFIG = 26
+    GET_BROKER_RUNTIME_INFO = 28
     SEARCH_OFFSET_BY_TIMESTAMP = 29
     GET_MAX_OFFSET = 30
     GET_MIN_OFFSET = 31
@@ -96,7 +99,9 @@ class ClassicCode(enum.IntEnum):
     GET_ROUTEINFO_BY_TOPIC = 105
     GET_BROKER_CLUSTER_INFO = 106
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
     GET_TOPIC_STATS_INFO = 202
+    GET_CONSUMER_CONNECTION_LIST = 203
     GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
     DELETE_SUBSCRIPTIONGROUP = 207
     GET_CONSUME_STATS = 208
@@ -104,6 +109,10 @@ class ClassicCode(enum.IntEnum):
     DELETE_TOPIC_IN_NAMESRV = 216
     RESET_CONSUMER_CLIENT_OFFSET = 220
     INVOKE_BROKER_TO_RESET_OFFSET = 222
+    GET_TOPICS_BY_CLUSTER = 224
+    QUERY_TOPIC_CONSUME_BY_WHO = 300
+    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304
+    GET_SYSTEM_TOPIC_LIST_FROM_BROKER = 305
     GET_CONSUMER_RUNNING_INFO = 307
     CONSUME_MESSAGE_DIRECTLY = 309
     SEND_MESSAGE_V2 = 310
@@ -111,12 +120,65 @@ class ClassicCode(enum.IntEnum):
     SEND_REPLY_MESSAGE = 324
     SEND_REPLY_MESSAGE_V2 = 325
     PUSH_REPLY_MESSAGE_TO_CLIENT = 326
+    QUERY_TOPICS_BY_CONSUMER = 343
+    QUERY_SUBSCRIPTION_BY_CONSUMER = 345
+    GET_TOPIC_CONFIG = 351
+    GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361
     RECALL_MESSAGE = 370
     QUERY_ASSIGNMENT = 400
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     CHANGE_MESSAGE_INVISIBLETIME = 200053
+
+
+INSTEAD: Final[dict[int, str]] = {
+    18: "zenit topic create",
+    22: "zenit topic list",
+    25: "zenit config and the broker's settings file",
+    27: "zenit broker stats: a broker deletes expired files by itself",
+    100: "zenit topic update",
+    102: "zenit topic update",
+    204: "zenit broker stats",
+    205: "zenit topic update",
+    223: "zenit group describe",
+    225: "zenit group create",
+    303: "zenit group describe",
+    306: "zenit broker stats: a broker deletes expired files by itself",
+    314: "zenit group clone-offsets",
+    315: "zenit top",
+    316: "zenit topic delete",
+    317: "zenit group describe",
+    318: "zenit config and the name server's settings file",
+    319: "zenit config",
+    321: "zenit message",
+    323: "zenit transaction",
+    327: "zenit topic update",
+    328: "zenit broker stats",
+    329: "zenit broker stats: a broker deletes expired files by itself",
+    353: "zenit group update",
+    401: "a client that pops by itself, such as a SimpleConsumer: push consumers pull here",
+    513: "zenit topic create",
+    907: "zenit status",
+    1002: "zenit broker promote",
+    1005: "zenit controller",
+    1006: "zenit status",
+    1007: "zenit status",
+    1009: "zenit config and the controller's settings file",
+    1010: "zenit config",
+    1011: "zenit controller",
+    3001: "zenit user create",
+    3002: "zenit user",
+    3003: "zenit user delete",
+    3004: "zenit user show",
+    3005: "zenit user list",
+    3006: "zenit policy allow",
+    3007: "zenit policy",
+    3008: "zenit policy remove",
+    3009: "zenit policy list",
+    3010: "zenit policy list",
+}
+"""{a request of RocketMQ's tools that is not served: what does that here}."""
 
 
 class ClassicStatus(enum.IntEnum):
@@ -189,6 +251,12 @@ STATUSES: Final[tuple[tuple[type[ZenitError], ClassicStatus], ...]] = (
     (RequesterGone, ClassicStatus.SYSTEM_ERROR),
 )
 """How an error of ours is told. A client takes 10 to 12 for "stored", so a send whose outcome is not known is none of these."""
+
+
+def not_served(code: int) -> str:
+    """Why a request is not served, and what to do."""
+    instead = INSTEAD.get(code, "")
+    return f"a proxy of ZenitMQ does not serve RocketMQ's request {code}" + (f"; use {instead}" if instead else "")
 
 
 def status_of(error: ZenitError) -> ClassicStatus:

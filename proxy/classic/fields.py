@@ -194,6 +194,19 @@ ROWS: Final[dict[int, ClassicRow]] = {
     ClassicCode.CONSUME_MESSAGE_DIRECTLY: ClassicRow(
         (_GROUP, _text("clientId"), _text("msgId"), _text("brokerName", ""), _text("topic", ""), BROKER)
     ),
+    ClassicCode.GET_ALL_TOPIC_CONFIG: ClassicRow((BROKER,)),
+    ClassicCode.GET_TOPIC_CONFIG: ClassicRow((_TOPIC, BROKER)),
+    ClassicCode.GET_TOPICS_BY_CLUSTER: ClassicRow((_text("cluster"),)),
+    ClassicCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: ClassicRow((BROKER,)),
+    ClassicCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: ClassicRow((BROKER,)),
+    ClassicCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ClassicRow((BROKER,)),
+    ClassicCode.GET_SUBSCRIPTIONGROUP_CONFIG: ClassicRow((_text("group"), BROKER)),
+    ClassicCode.QUERY_TOPIC_CONSUME_BY_WHO: ClassicRow((_TOPIC, BROKER)),
+    ClassicCode.QUERY_TOPICS_BY_CONSUMER: ClassicRow((_text("group"), BROKER)),
+    ClassicCode.QUERY_SUBSCRIPTION_BY_CONSUMER: ClassicRow((_text("group"), _TOPIC, BROKER)),
+    ClassicCode.GET_CONSUMER_CONNECTION_LIST: ClassicRow((_GROUP, BROKER)),
+    ClassicCode.GET_BROKER_CONFIG: ClassicRow((BROKER,)),
+    ClassicCode.GET_BROKER_RUNTIME_INFO: ClassicRow((BROKER,)),
     ClassicCode.GET_TOPIC_STATS_INFO: ClassicRow((_TOPIC, BROKER)),
     ClassicCode.GET_CONSUME_STATS: ClassicRow((_GROUP, _text("topic", ""), BROKER)),
     ClassicCode.INVOKE_BROKER_TO_RESET_OFFSET: ClassicRow(

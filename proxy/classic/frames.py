@@ -21,7 +21,8 @@ from ...model.errors import RemoteProtocolError
 from .codes import LANGUAGES, OUR_VERSION
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
-HEADER_BYTES_MAX: Final = 64 * 1024
+HEADER_BYTES_MAX: Final = 256 * 1024
+"""A message's properties are in it: those that are too many are refused by an answer, not by the end of the connection."""
 FIELDS_MAX: Final = 512
 LENGTH_BYTES: Final = 4
 IS_REPLY: Final = 1

@@ -33,9 +33,10 @@ from .bodies import (
     read_client_check,
     read_heartbeat,
     read_lock,
+    subscription_of,
 )
 from .calls import DONE, ClassicAnswer, ClassicCall, ClassicHandler
-from .clients import ClassicClients, subscription_of
+from .clients import ClassicClients
 from .codes import ClassicCode, ClassicStatus
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from ...model.properties import encode_properties
 from ...record.kernel import decode_batch
 from ...remoting.commands import PopMessages, PullMessages, PullReply, QueryMessages, ViewMessage
 from ..back.pops import PoppedMessage
-from .bodies import ClassicSubscription
+from .bodies import ClassicSubscription, subscription_of
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
-from .clients import ClassicClients, subscription_of
+from .clients import ClassicClients
 from .codes import ClassicCode, ClassicStatus
 from .records import ReadableRecords, readable, readable_records, rewritten
 from .told_subscriptions import ToldSubscriptions

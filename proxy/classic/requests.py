@@ -12,12 +12,13 @@ from ..back.backs import Backs
 from .calls import CALL_MS, SEND_MS, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler, ClassicLink
 from .clients import ClassicClients
 from .cluster_handlers import ClusterHandlers
-from .codes import ClassicCode, ClassicStatus, status_of
+from .codes import ClassicCode, ClassicStatus, not_served, status_of
 from .fields import BROKER, ROWS, read_fields
 from .frames import IS_REPLY, ClassicFrame
 from .group_handlers import GroupHandlers
 from .read_handlers import ReadHandlers
 from .send_handlers import SendHandlers
+from .tool_handlers import ToolHandlers
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class ClassicRequests:
             **GroupHandlers(self.clients).handlers(),
             **ReadHandlers(ports, self.clients).handlers(),
             **SendHandlers(ports).handlers(),
+            **ToolHandlers().handlers(),
         }
 
     def knows(self, code: int) -> bool:
@@ -112,6 +114,12 @@ def answer_frame(request: ClassicFrame, answer: ClassicAnswer) -> ClassicFrame:
 def refusal(request: ClassicFrame, error: ZenitError) -> ClassicFrame:
     """The answer that tells an error. Pure."""
     return answer_frame(request, ClassicAnswer(status_of(error), remark=str(error)))
+
+
+def unknown(request: ClassicFrame) -> ClassicFrame:
+    """The answer to a request that is not served. Pure."""
+    answer = ClassicAnswer(ClassicStatus.REQUEST_CODE_NOT_SUPPORTED, remark=not_served(request.code))
+    return answer_frame(request, answer)
 
 
 def busy(request: ClassicFrame, what: str) -> ClassicFrame:

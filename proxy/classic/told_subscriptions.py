@@ -10,8 +10,7 @@ from ...model.subscription import Subscription
 from ...remoting.commands import GetGroupClients
 from ..back.parts import Back
 from ..back.recent_answers import RecentAnswers
-from .bodies import ClassicSubscription
-from .clients import subscription_of
+from .bodies import ClassicSubscription, subscription_of
 
 KNOWN_MS: Final = 2_000
 GROUPS_MAX: Final = 10_000

@@ -23,7 +23,7 @@ from zenitmq.model.ids import HostAddress
 from zenitmq.proxy.back.pops import PoppedMessage
 from zenitmq.proxy.classic.bodies import NODES_MAX, read_heartbeat, read_json, read_lock
 from zenitmq.proxy.classic.calls import BrokerPorts
-from zenitmq.proxy.classic.cluster_handlers import replies_route, topic_attributes
+from zenitmq.proxy.classic.cluster_handlers import cluster_route, topic_attributes
 from zenitmq.proxy.classic.codes import STATUSES, ClassicStatus, status_of
 from zenitmq.proxy.classic.fields import ROWS, read_fields
 from zenitmq.proxy.classic.frames import (
@@ -276,10 +276,13 @@ def test_attributes_of_a_topic() -> None:
 
 def test_the_route_of_replies_is_each_broker_of_the_cluster() -> None:
     rows = [{"cluster": "c", "broker_name": name} for name in ("b", "a", "a")] + [{"cluster": "d", "broker_name": "x"}]
-    route = replies_route("c_REPLY_TOPIC", {"brokers": rows})
+    route = cluster_route("c_REPLY_TOPIC", "c", {"brokers": rows})
     assert [data.broker_name for data in route.queues] == ["a", "b"]
+    assert [(data.broker_name, data.cluster) for data in cluster_route("x", "x", {"brokers": rows}).brokers] == [
+        ("x", "d")
+    ]
     with pytest.raises(TopicNotFound):
-        replies_route("e_REPLY_TOPIC", {"brokers": rows})
+        cluster_route("e_REPLY_TOPIC", "e", {"brokers": rows})
 
 
 def test_subscriptions_as_brokers_tell_them() -> None:

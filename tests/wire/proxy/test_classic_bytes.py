@@ -159,12 +159,15 @@ def test_bodies_of_answers() -> None:
     assert topic_statistics_body("trades", "broker-a", [statistics]) == (
         b'{"offsetTable":{' + queue + b':{"lastUpdateTimestamp":0,"maxOffset":9,"minOffset":2}}}'
     )
-    offsets = {"topic": "trades", "queue_id": 1, "broker_queue_offset": 9, "consumer_queue_offset": None}
+    offsets = {"topic": "trades", "queue_id": 1, "broker_queue_offset": 9, "consumer_queue_offset": None, "lag": 4}
     assert consume_statistics_body("broker-a", [offsets, {**offsets, "topic": "other"}], "trades") == (
         b'{"consumeTps":0.0,"offsetTable":{'
         + queue
-        + b':{"brokerOffset":9,"consumerOffset":-1,"lastTimestamp":0,"pullOffset":-1}}}'
+        + b':{"brokerOffset":9,"consumerOffset":5,"lastTimestamp":0,"pullOffset":5}}}'
     )
+    for more, expected in (({"consumer_queue_offset": 7}, 7), ({"lag": None}, 0)):
+        body = consume_statistics_body("broker-a", [{**offsets, **more}], "")
+        assert b'"consumerOffset":%d,' % expected in body
 
 
 MADE_RESET = b'{"offsetTable":{{"brokerName":"broker-a","queueId":1,"topic":"trades"}:5}}'
