@@ -2,6 +2,7 @@
 
 python tests/proxy_clients.py        fetches what is missing of gRPC's: needs the package index, and Maven's for Java
                                      (javac, mvn) and npm's for Node, where these are
+python tests/proxy_clients.py rust   compiles Rust's too, where there is cargo: minutes of a core
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ CLIENTS = Path(__file__).parents[1] / "build" / "clients"
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 JAVA_CLIENT = "rocketmq-client-java", "5.2.0"
 NODE_CLIENT = "rocketmq-client-nodejs", "1.0.8"
+RUST_CLIENT = "rocketmq-rust-5.0.0"
 DRIVERS = Path(__file__).parent / "proxy"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>zenitmq</groupId><artifactId>drivers</artifactId><version>1</version><dependencies><dependency>
@@ -85,6 +87,30 @@ def node_modules() -> Path | None:
     return folder / "node_modules" if is_there else None
 
 
+def rust_project() -> Path | None:
+    """The folder in which RocketMQ's Rust client is compiled; None if it is not, or there is no cargo."""
+    folder = CLIENTS / RUST_CLIENT
+    return folder if shutil.which("cargo") is not None and (folder / "installed").exists() else None
+
+
+def compile_rust(program: str, dependencies: str) -> Path:
+    """A program that uses it, compiled. `dependencies`: of its Cargo.toml."""
+    folder = CLIENTS / RUST_CLIENT
+    (folder / "src").mkdir(parents=True, exist_ok=True)
+    head = '[package]\nname = "orders"\nversion = "1.0.0"\nedition = "2021"\n\n'
+    (folder / "Cargo.toml").write_text(head + dependencies)
+    (folder / "src" / "main.rs").write_text(program)
+    subprocess.run(["cargo", "build", "--quiet"], cwd=folder, check=True)
+    return folder / "target" / "debug" / "orders"
+
+
+def _fetch_rust() -> None:
+    page = Path(__file__).parents[1] / "docs" / "guide" / "rocketmq-clients" / "rust.md"
+    dependencies = page.read_text("utf-8").partition("```toml\n")[2].partition("```")[0]
+    compile_rust("fn main() {}", dependencies)
+    (CLIENTS / RUST_CLIENT / "installed").touch()
+
+
 def _fetch_python() -> None:
     if python_client() is not None:
         return
@@ -110,10 +136,13 @@ def _fetch_node() -> None:
     (folder / "installed").touch()
 
 
-def install() -> list[str]:
-    """Fetches what is not there; what went wrong."""
+def install(*more: str) -> list[str]:
+    """Fetches what is not there; what went wrong. `more`: "rust"."""
     failed = []
-    for fetch in (_fetch_python, _fetch_java, _fetch_node):
+    fetches = [_fetch_python, _fetch_java, _fetch_node]
+    if "rust" in more:
+        fetches.append(_fetch_rust)
+    for fetch in fetches:
         try:
             fetch()
         except (OSError, subprocess.CalledProcessError) as error:
@@ -122,5 +151,5 @@ def install() -> list[str]:
 
 
 if __name__ == "__main__":
-    if errors := install():
+    if errors := install(*sys.argv[1:]):
         sys.exit("clients of RocketMQ are not installed: " + "; ".join(errors))

@@ -1,25 +1,42 @@
-"""docs/guide/rocketmq-clients.md: its programs run as they stand, but for the addresses."""
+"""docs/guide/rocketmq-clients/: the programs of these pages run as they stand, but for the addresses."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from classic_clients import has_java, java_folder
+from classic_clients import CPP_CLIENT, GO_CLIENT, GO_DRIVER, JAVA_NAME, cpp_python, go_driver, has_java
 from classic_kit import running_front
-from proxy_clients import python_client
+from proxy_clients import (
+    JAVA_CLIENT,
+    NODE_CLIENT,
+    PYTHON_CLIENT,
+    RUST_CLIENT,
+    compile_rust,
+    has_jars,
+    jars_folder,
+    needs_client,
+    node_modules,
+    python_client,
+    rust_project,
+)
 from proxy_kit import running_proxy
 
 from zenitmq.testing import LocalCluster
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "rocketmq-clients.md"
+PAGES = Path(__file__).parents[2] / "docs" / "guide" / "rocketmq-clients"
 JAVA = "5.5.0"
+Command = Callable[[str, Path], list[str]]
 
 
-def program(language: str) -> str:
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+def program(page: str, language: str) -> str:
+    text = (PAGES / f"{page}.md").read_text("utf-8")
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
@@ -29,26 +46,96 @@ def orders(cluster: LocalCluster) -> LocalCluster:
     return cluster
 
 
-@pytest.mark.skipif(python_client() is None, reason="python tests/proxy_clients.py installs the client")
-def test_the_python_program(orders: LocalCluster, tmp_path: Path) -> None:
+def with_python(python: Path | None) -> Command:
+    def command(text: str, folder: Path) -> list[str]:
+        file = folder / "orders.py"
+        file.write_text(text)
+        return [str(python), str(file)]
+
+    return command
+
+
+def with_java(name: str, version: str) -> Command:
+    def command(text: str, folder: Path) -> list[str]:
+        file = folder / "Orders.java"
+        file.write_text(text)
+        classes = f"{jars_folder(name, version) / 'lib'}/*"
+        return ["java", "-XX:TieredStopAtLevel=1", f"-Duser.home={folder}", "-cp", classes, str(file)]
+
+    return command
+
+
+def with_go(text: str, folder: Path) -> list[str]:
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(GO_DRIVER / name, folder)
+    (folder / "main.go").write_text(text)
+    subprocess.run(
+        ["go", "build", "-o", "orders", "."], cwd=folder, check=True, env={**os.environ, "GOFLAGS": "-mod=mod"}
+    )
+    return [str(folder / "orders")]
+
+
+def with_node(text: str, folder: Path) -> list[str]:
+    file = folder / "orders.js"
+    file.write_text(text)
+    return ["env", f"NODE_PATH={node_modules()}", f"HOME={folder}", "node", str(file)]
+
+
+def with_rust(text: str, folder: Path) -> list[str]:
+    return [str(compile_rust(text, program("rust", "toml")))]
+
+
+GRPC = [
+    pytest.param(
+        "python",
+        "py",
+        with_python(python_client()),
+        marks=needs_client(PYTHON_CLIENT, is_there=python_client() is not None),
+    ),
+    pytest.param(
+        "java",
+        "java",
+        with_java(*JAVA_CLIENT),
+        marks=needs_client("-".join(JAVA_CLIENT), is_there=has_jars(*JAVA_CLIENT)),
+    ),
+    pytest.param(
+        "node", "js", with_node, marks=needs_client("-".join(NODE_CLIENT), is_there=node_modules() is not None)
+    ),
+    pytest.param("rust", "rust", with_rust, marks=needs_client(RUST_CLIENT, is_there=rust_project() is not None)),
+]
+CLASSIC = [
+    pytest.param(
+        "java-remoting",
+        "java",
+        with_java(JAVA_NAME, JAVA),
+        marks=needs_client(f"{JAVA_NAME}-{JAVA}", is_there=has_java(JAVA)),
+    ),
+    pytest.param("go", "go", with_go, marks=needs_client(GO_CLIENT, is_there=go_driver() is not None)),
+    pytest.param(
+        "cpp", "py", with_python(cpp_python()), marks=needs_client(CPP_CLIENT, is_there=cpp_python() is not None)
+    ),
+]
+
+
+def check(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line]
+    assert len(told) >= 2, told
+    assert "one order" in told[1:]
+
+
+@pytest.mark.parametrize(("page", "language", "command"), GRPC)
+def test_by_grpc(orders: LocalCluster, tmp_path: Path, page: str, language: str, command: Command) -> None:
     with running_proxy(orders.namesrv) as address:
-        file = tmp_path / "orders.py"
-        file.write_text(program("py").replace("127.0.0.1:8081", address))
-        done = subprocess.run(
-            [str(python_client()), str(file)], capture_output=True, text=True, timeout=60, check=False
-        )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "one order"
+        text = program(page, language)
+        assert "127.0.0.1:8081" in text
+        check(command(text.replace("127.0.0.1:8081", address), tmp_path))
 
 
-@pytest.mark.skipif(not has_java(JAVA), reason="python tests/classic_clients.py fetches the client")
-def test_the_java_program(orders: LocalCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "language", "command"), CLASSIC)
+def test_by_remoting(orders: LocalCluster, tmp_path: Path, page: str, language: str, command: Command) -> None:
     with running_front(orders.namesrv) as front:
-        file = tmp_path / "Orders.java"
-        file.write_text(program("java").replace("127.0.0.1:8080", front.address))
-        classes = f"{java_folder(JAVA) / 'lib'}/*"
-        command = ["java", "-XX:TieredStopAtLevel=1", f"-Duser.home={tmp_path}", "-cp", classes, str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line in ("SEND_OK", "one order")]
-    assert lines[:2] == ["SEND_OK", "one order"]
+        text = program(page, language)
+        assert "127.0.0.1:8080" in text
+        check(command(text.replace("127.0.0.1:8080", front.address), tmp_path))
