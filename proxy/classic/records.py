@@ -19,7 +19,12 @@ from ...model.plain_dataclass import dataclass
 from ...model.properties import (
     DELAY_LEVEL,
     ENTRY_SEPARATOR,
+    HALF_OFFSET,
+    HALF_SENDER,
+    NAME_SEPARATOR,
+    POP_LEASE,
     RETRY_TOPIC,
+    SEQUENCE,
     TIMER_DELAY_MS,
     TIMER_DELAY_SECONDS,
     TIMER_DELIVER_MS,
@@ -37,6 +42,7 @@ _HOST_AT: Final = 64
 _MORE_V6: Final = 12
 _V4_BYTES: Final = 8
 _DELAYS: Final = (DELAY_LEVEL, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SECONDS)
+_NOTED: Final = tuple(f"{name}{NAME_SEPARATOR}".encode() for name in (SEQUENCE, HALF_SENDER, HALF_OFFSET, POP_LEASE))
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 
@@ -80,7 +86,7 @@ def read_batch(body: bytes) -> list[BatchedMessage]:
         if len(messages) == BATCH_MAX:
             raise MessageIllegal(f"a batch of more than {BATCH_MAX} messages")
         properties = body[text_at + _SHORT.size : at + size]
-        messages.append(BatchedMessage(flag, body[at + _INNER.size : text_at], whole_properties(properties)))
+        messages.append(BatchedMessage(flag, body[at + _INNER.size : text_at], properties))
         at += size
     if not messages:
         raise MessageIllegal("a batch without messages")
@@ -91,6 +97,17 @@ def whole_properties(encoded: bytes) -> bytes:
     """Properties as records have them: clients leave the last separator out."""
     separator = ENTRY_SEPARATOR.encode()
     return encoded if not encoded or encoded.endswith(separator) else encoded + separator
+
+
+def sent_properties(encoded: bytes) -> bytes:
+    """Those of a message that a client sends. Clients send messages that they received as they are, to another topic or once
+    more to their group; what brokers of ours and their producers noted in these stays behind."""
+    encoded = whole_properties(encoded)
+    if not any(name in encoded for name in _NOTED):
+        return encoded
+    separator = ENTRY_SEPARATOR.encode()
+    entries = encoded.removesuffix(separator).split(separator)
+    return b"".join(entry + separator for entry in entries if not entry.startswith(_NOTED))
 
 
 def is_delayed(properties: dict[str, str]) -> bool:

@@ -23,7 +23,7 @@ from ...remoting.commands import CreateTopic, EndTransactions, RecallMessage, Se
 from ..back.ready_message import ReadyMessage, SendKind, Stored
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
 from .codes import ClassicCode, ClassicStatus
-from .records import is_delayed, is_half, read_batch, whole_properties
+from .records import is_delayed, is_half, read_batch, sent_properties
 
 KEPT_FLAGS: Final = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
 CLUSTER: Final = "CLUSTER"
@@ -151,7 +151,7 @@ class SendHandlers:
 
 def _message(call: ClassicCall, flag: int, body: bytes, encoded: bytes) -> ReadyMessage:
     """A message as it was sent; it gets an id if its client gave it none."""
-    encoded = whole_properties(encoded)
+    encoded = sent_properties(encoded)
     properties = decode_properties(encoded)
     message_id = properties.get(UNIQUE_KEY, "")
     if not message_id:

@@ -294,11 +294,22 @@ def test_a_consumers_own_retries_come_again_and_end_as_dead_letters(cluster: Loc
     """As ordered consumers of Java send them; the topics are made by that."""
     cluster.create_topic("bare-again")
     again = {"topic": "%RETRY%bare-again", "queueId": 0, "maxReconsumeTimes": 2, "bname": BROKER}
-    again |= {"properties": "DELAY\x011\x02RETRY_TOPIC\x01bare-again\x02UNIQ_KEY\x01A1"}
+    again |= {"properties": "PSEQ\x01x:0\x02DELAY\x011\x02RETRY_TOPIC\x01bare-again\x02UNIQ_KEY\x01A1"}
     assert client.ask(10, b"again", **again, reconsumeTimes=2).code == 0
     assert client.ask(10, b"enough", **again, reconsumeTimes=3).code == 0
     assert pulled(client, "%DLQ%bare-again") == [b"enough"]
     assert pulled(client, "%RETRY%bare-again") == [b"again"]
+
+
+def test_a_message_that_was_received_can_be_sent_on(cluster: LocalCluster, client: BareClient) -> None:
+    """With all the properties that it came with."""
+    topics = [cluster.create_topic(f"bare-on-{number}") for number in range(2)]
+    send(client, topics[0], b"on")
+    pull = {"consumerGroup": "g", "topic": topics[0], "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "bname": BROKER}
+    (one,) = decode_batch(client.ask(11, **pull, sysFlag=BY_TAGS, subscription="*").body)
+    assert one.properties.keys() > {"TAGS", "UNIQ_KEY"}
+    send(client, topics[1], one.body, i=one.properties_as_stored.decode())
+    assert pulled(client, topics[1]) == [b"on"]
 
 
 def test_a_message_is_sent_back_by_what_a_client_knows_of_it(cluster: LocalCluster, client: BareClient) -> None:

@@ -43,6 +43,7 @@ from zenitmq.proxy.classic.records import (
     read_batch,
     readable,
     readable_records,
+    sent_properties,
     whole_properties,
 )
 from zenitmq.proxy.classic.told_subscriptions import subscriptions_told
@@ -174,6 +175,15 @@ def test_batches_that_are_none(body: bytes) -> None:
 def test_properties_get_their_last_separator() -> None:
     assert whole_properties(b"") == b""
     assert whole_properties(b"a\x01b") == whole_properties(b"a\x01b\x02") == b"a\x01b\x02"
+
+
+def test_what_brokers_noted_in_a_message_is_not_sent_with_it_again() -> None:
+    assert sent_properties(b"") == b""
+    assert sent_properties(b"a\x01b") == b"a\x01b\x02"
+    assert (
+        sent_properties(b"PSEQ\x01x\x02a\x01PSEQ\x02HALF_OFFSET\x017\x02APSEQ\x01b") == b"a\x01PSEQ\x02APSEQ\x01b\x02"
+    )
+    assert sent_properties(b"PSEQ\x01x") == b""
 
 
 def test_which_messages_wait() -> None:
