@@ -14,6 +14,9 @@ from ..model.plain_dataclass import dataclass
 GRPC_PORT: Final = 8081
 REMOTING_PORT: Final = 8080
 BROKER_PORT: Final = 10911
+PORTS_APART: Final = 3
+"""Between the ports that stand for brokers."""
+PORT_MAX: Final = 65_535
 NO_PORT: Final = -1
 
 
@@ -73,6 +76,12 @@ class ProxyConfig:
         minimum=0,
         maximum=65_535,
     )
+    broker_names: tuple[str, ...] = setting(
+        (),
+        "broker names whose ports are these: the first one's is `broker_port`, each next one's is 3 higher, at each start. The"
+        " ports of others follow, in the order of their names. Add new names behind: clients keep ids of messages, which name"
+        " the port",
+    )
     processes: int = setting(
         1,
         "processes that share the gRPC ports; about one for each core. Connections are spread over them, not requests",
@@ -105,6 +114,12 @@ class ProxyConfig:
         """It is in no replica group."""
         return ""
 
+    def port_of(self, broker_name: str) -> int | None:
+        """The port that is set for a broker; None where none is."""
+        if broker_name not in self.broker_names:
+            return None
+        return self.broker_port + PORTS_APART * self.broker_names.index(broker_name)
+
     @property
     def bound_host(self) -> str:
         """Where it listens."""
@@ -126,6 +141,14 @@ class ProxyConfig:
             raise ConfigError("tls_certificate", "", "a file: there is a tls_port")
         if self.port == self.tls_port == self.remoting_port == NO_PORT:
             raise ConfigError("port", self.port, "a port, or one for TLS or remoting: nobody could come")
+        if len(set(self.broker_names)) < len(self.broker_names) or "" in self.broker_names:
+            raise ConfigError("broker_names", ",".join(self.broker_names), "broker names, each once")
+        if self.broker_names and not self.broker_port:
+            raise ConfigError("broker_names", ",".join(self.broker_names), "names only where broker_port is not 0")
+        if self.broker_port + PORTS_APART * len(self.broker_names) > PORT_MAX:
+            raise ConfigError(
+                "broker_port", self.broker_port, f"a port with room for {len(self.broker_names)} behind it"
+            )
         taken = [port for port in (self.port, self.tls_port, self.remoting_port) if port > 0]
         if len(set(taken)) < len(taken):
             raise ConfigError("port", self.port, "another port than tls_port and remoting_port")

@@ -24,7 +24,7 @@ from .back.backs import Backs
 from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from .classic.requests import POLLS, ClassicRequests, busy, too_large, unknown
-from .config import ProxyConfig
+from .config import PORTS_APART, ProxyConfig
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,6 @@ QUESTIONS_MAX: Final = 256
 MASTERS_MS: Final = 3_000
 LAST_BYTES_MS: Final = 1_000
 """So long the last answers of a drain may take to go out."""
-PORTS_APART: Final = 3
 VIP_BELOW: Final = 2
 BACKLOG: Final = 1024
 TRIES: Final = 20
@@ -262,7 +261,7 @@ class RemotingServer:
         self._doors: list[_Door] = []
         self._opening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
-        self._next_port = config.broker_port
+        self._next_port = config.broker_port + PORTS_APART * len(config.broker_names)
         self.links: dict[RemotingLink, None] = {}
         self.bytes_in_flight = 0
         """Of requests that are being handled."""
@@ -328,7 +327,11 @@ class RemotingServer:
         """Raises OSError."""
         if not self._config.broker_port:
             return self._open_free_pair(broker_name)
-        port = self._listen_next(broker_name)
+        port = self._config.port_of(broker_name)
+        if port is None:
+            port = self._listen_next(broker_name)
+        else:
+            self._listen(port, broker_name)
         with suppress(OSError):  # only clients up to 4.2 miss it
             self._listen(port - VIP_BELOW, broker_name)
         log.info("stands for a broker broker=%s port=%d", broker_name, port)

@@ -218,6 +218,16 @@ def test_the_broker_has_to_be_said_where_there_are_several(cluster: LocalCluster
     assert client.ask(30, topic=topic, queueId=0).fields == {"offset": "0"}
 
 
+def test_a_broker_that_is_named_has_the_port_of_its_place(cluster: LocalCluster) -> None:
+    """Whoever came before it, and at each start: ids that clients keep name the port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        first = free.getsockname()[1]
+    names = ("broker-z", BROKER)
+    for _ in range(2):
+        with running_front(cluster.namesrv, broker_port=first, broker_names=names) as front:
+            assert broker_port(front) == first + 3
+
+
 def test_old_clients_come_by_the_port_two_below(cluster: LocalCluster, front: RunningFront) -> None:
     topic = cluster.create_topic("bare-vip")
     with BareClient(broker_port(front) - 2) as client:

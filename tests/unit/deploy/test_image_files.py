@@ -71,7 +71,8 @@ def test_a_proxy_publishes_the_ports_that_it_serves_under_the_same_numbers() -> 
     assert {host for host, _, _ in published} == {config.host} == {"127.0.0.1"}
     assert all(outside == inside for _, outside, inside in published)
     groups = sorted({config_of(name).name for name in SERVERS if name.startswith("broker")})
-    of_brokers = [config.broker_port + 3 * number for number in range(len(groups))]
+    assert sorted(config.broker_names) == groups
+    of_brokers = [config.port_of(name) for name in groups]
     wanted = [config.remoting_port, config.port, *of_brokers, *(port - 2 for port in of_brokers)]
     assert sorted(int(inside) for _, _, inside in published) == sorted(wanted)
 

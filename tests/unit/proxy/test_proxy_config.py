@@ -21,6 +21,11 @@ def test_a_proxy_for_one_protocol_is_named_by_its_port() -> None:
     assert ProxyConfig(port=-1).node == "127.0.0.1:8080"
 
 
+def test_brokers_that_are_named_have_their_ports_for_ever() -> None:
+    config = load_config(ProxyConfig, "proxy", overrides=["broker_names=broker-b,broker-a", "broker_port=12000"])
+    assert [config.port_of(name) for name in ("broker-a", "broker-b", "broker-c")] == [12_003, 12_000, None]
+
+
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
@@ -33,6 +38,10 @@ def test_a_proxy_for_one_protocol_is_named_by_its_port() -> None:
         ({"port": 8080}, "port"),
         ({"port": 70_000}, "port"),
         ({"processes": 0}, "processes"),
+        ({"broker_names": ("a", "b", "a")}, "broker_names"),
+        ({"broker_names": ("a", "")}, "broker_names"),
+        ({"broker_names": ("a",), "broker_port": 0}, "broker_names"),
+        ({"broker_names": ("a", "b"), "broker_port": 65_533}, "broker_port"),
         ({"signatures": "no"}, "signatures"),
     ],
 )
