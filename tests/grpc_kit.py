@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -36,12 +37,13 @@ class Caller:
             return list(call(request, metadata=self.headers(), timeout=timeout))
         return self.channel.unary_unary(path, write, read)(request, metadata=self.headers(), timeout=timeout)
 
-    def telemetry(self, *commands: Any) -> Any:
+    def telemetry(self, *told: Any, commands: Iterator[Any] | None = None) -> Any:
+        """The stream's commands: those that are told, and then it ends; or those of an iterator."""
         method = METHODS["Telemetry"]
         call = self.channel.stream_stream(
             f"/{SERVICE}/Telemetry", method.request.SerializeToString, method.response.FromString
         )
-        return call(iter(commands), metadata=self.headers(), timeout=10)
+        return call(iter(told) if commands is None else commands, metadata=self.headers(), timeout=10)
 
 
 def request(name: str, **fields: Any) -> Any:

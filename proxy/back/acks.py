@@ -12,10 +12,13 @@ from ...client.consuming.simple.lease import Lease, LeasedPart
 from ...model.clock import monotonic_ms, now_ms
 from ...model.errors import HandleRefused, RequestTimeout, ZenitError
 from ...model.handles.receipt_handle import ReceiptHandle, split_index, with_index
-from ...remoting.commands import ChangeInvisible, ForwardDeadLetter
+from ...remoting.commands import ChangeInvisible, ForwardDeadLetter, SuspendLite
 from .backend import Backend
+from .lite_receipt import LiteReceipt
 
 GROUPS_MAX: Final = 10_000
+LITE_TRY_MS: Final = 60_000
+"""So long an acknowledgement of a lite topic's message is tried."""
 
 
 class _Settling:
@@ -101,7 +104,19 @@ class Acks:
         part = lease.part
         request = ChangeInvisible(group, part.topic, part.handle, lease.index, invisible_ms, renews=False)
         reply, _ = await self._backend.call(part.topic, part.broker_name, request, deadline_ms=deadline_ms)
-        return with_index(reply.handle, 0) if reply.handle else ""
+        if not reply.handle:
+            return ""
+        if LiteReceipt.parse(handle) is not None:
+            return LiteReceipt(reply.handle, 0, part.broker_name, group, part.topic).text()
+        return with_index(reply.handle, 0)
+
+    async def suspend(self, group: str, handle: str, delay_ms: int, *, deadline_ms: int) -> None:
+        """A message of a lite topic, and those behind it that came with it, come again after a while; that is no attempt.
+        Raises as `change_invisible` does."""
+        lease = self._lease(group, handle)
+        part = lease.part
+        request = SuspendLite(group, part.topic, part.handle, lease.index, delay_ms)
+        await self._backend.call(part.topic, part.broker_name, request, deadline_ms=deadline_ms)
 
     async def dead_letter(self, group: str, handle: str, reason: str, *, deadline_ms: int) -> None:
         """Moves a message to the group's dead letters. Raises as `change_invisible` does."""
@@ -119,6 +134,12 @@ class Acks:
     @staticmethod
     def _lease(group: str, handle: str) -> Lease:
         """Raises HandleRefused."""
+        receipt = LiteReceipt.parse(handle)
+        if receipt is not None:
+            if receipt.group != group:
+                raise HandleRefused("of another group")
+            until_ms = monotonic_ms() + LITE_TRY_MS  # the handle does not say for how long it is
+            return Lease(LeasedPart(group, receipt.broker_name, receipt.topic, receipt.part, until_ms), receipt.index)
         of_all, index = split_index(handle)
         named = _read(of_all)
         if named.group != group:

@@ -10,6 +10,7 @@ from ...model.errors import ZenitError
 from .acks import Acks
 from .backend import Backend
 from .cluster_settings import ClusterSettings
+from .lite_pops import ForeignLitePops
 from .pops import Pops
 from .presence import Presence
 from .sends import SendBudget, Sends
@@ -29,6 +30,7 @@ class Back:
         self.sends = Sends(self.backend, budget)
         self.acks = Acks(self.backend)
         self.pops = Pops(self.backend, self.acks)
+        self.lite_pops = ForeignLitePops(self.backend, self.acks)
         self.presence = Presence(self.backend)
         self.settings = ClusterSettings(self.backend)
 

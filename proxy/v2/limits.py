@@ -113,6 +113,12 @@ def check_invisible(duration_ms: int) -> int:
     return duration_ms
 
 
+def check_delay(delay_ms: int) -> None:
+    """Of a lite topic that is suspended. Raises CallRefused."""
+    if not 0 <= delay_ms <= INVISIBLE_MS_MAX:
+        raise CallRefused(Code.ILLEGAL_INVISIBLE_TIME, f"suspended for {delay_ms} ms: 0 to {INVISIBLE_MS_MAX}")
+
+
 def wait_ms(wanted_ms: int, left_ms: int | None) -> int:
     """How long a receive waits for messages. `left_ms`: until the client gives up; None = it does not. Raises CallRefused."""
     if wanted_ms < 0:

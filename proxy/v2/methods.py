@@ -15,6 +15,7 @@ from ..schema import Method, methods
 from .asking import get_offset, query_assignment, query_offset, query_route, update_offset
 from .authorization import caller_of
 from .calls import Answers, ClientCall
+from .lite import LiteMethods
 from .receiving import ReceivingMethods
 from .sending import end_transaction, recall_message, send_message
 from .sessions import Sessions
@@ -65,7 +66,7 @@ class MessagingMethods:
             "NotifyClientTermination": self._telemetry.notify_client_termination,
             "ChangeInvisibleDuration": change_invisible_duration,
             "RecallMessage": recall_message,
-            "SyncLiteSubscription": _not_implemented,
+            "SyncLiteSubscription": LiteMethods(self.sessions).sync_lite_subscription,
         }
         self._streams: dict[str, Callable[[ClientCall, Any, Answers], Awaitable[None]]] = {
             "ReceiveMessage": self._receiving.receive_message,
@@ -157,8 +158,3 @@ def _failed(method: Method, error: CallRefused | ZenitError | None) -> Any:
     response.status.code = Code.INTERNAL_SERVER_ERROR if error is None else code_of(error)
     response.status.message = "internal error: the proxy's log says more" if error is None else str(error)
     return response
-
-
-async def _not_implemented(call: ClientCall, request: Any) -> Any:  # noqa: ARG001
-    """Raises CallRefused."""
-    raise CallRefused(Code.NOT_IMPLEMENTED, "lite topics are served to zenitmq's own clients only")

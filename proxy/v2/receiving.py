@@ -12,6 +12,7 @@ from ...model.errors import CorruptRecordError
 from ...model.get_status import GetStatus
 from ...record.kernel import decode_batch
 from ...remoting.commands import PullMessages
+from ..back.lite_pops import LiteClient
 from ..back.pops import PoppedMessage, Wanted
 from ..schema import message_class
 from .calls import Answers, ClientCall
@@ -64,7 +65,11 @@ class ReceivingMethods:
             queue.broker.name if queue.id == ANY_QUEUE else "",
         )
         with self._poll(waits_ms) as waits_ms:
-            messages = await back.pops.pop(wanted, count, invisible_ms=invisible_ms, wait_ms=waits_ms)
+            lite = LiteClient(call.caller.client_id, group, topic)
+            if back.lite_pops.knows(lite) or self._sessions.of(call).is_lite:
+                messages = await back.lite_pops.pop(lite, count, invisible_ms=invisible_ms, wait_ms=waits_ms)
+            else:
+                messages = await back.pops.pop(wanted, count, invisible_ms=invisible_ms, wait_ms=waits_ms)
         written = 0
         try:
             await answers.write(_status_of(_ReceiveResponse(), len(messages)))

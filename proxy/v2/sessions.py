@@ -22,7 +22,7 @@ from ..schema import message_class
 from .authorization import Caller
 from .calls import Answers, ClientCall
 from .mapping import fill_message
-from .settings import ToldSettings
+from .settings import LITE_CONSUMERS, ToldSettings
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,11 @@ class Session:
         """(group, topic): what a client without settings receives."""
         self._waiting: deque[Any] = deque()
         self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def is_lite(self) -> bool:
+        """It said that it receives lite topics."""
+        return self.told is not None and self.told.client_type in LITE_CONSUMERS
 
     def tell(self, command: Any) -> None:
         """Sends a command, after those before; not if the client has no stream, or reads none."""
@@ -176,6 +181,7 @@ class Sessions:
         """The client says good-bye."""
         session = self._sessions.pop((call.back.user, call.caller.client_id), None)
         if session is not None:
+            call.back.lite_pops.forget(call.caller.client_id)
             await call.back.presence.leave(call.caller.client_id)
 
     async def look(self) -> None:
@@ -184,6 +190,7 @@ class Sessions:
         for key, session in list(self._sessions.items()):
             if session.stream is None and session.heard_ms < oldest_ms:
                 del self._sessions[key]
+                session.back.lite_pops.forget(key[1])
                 await session.back.presence.leave(key[1], session)
 
     def _join(self, session: Session) -> None:

@@ -51,6 +51,7 @@ PRODUCER, PUSH_CONSUMER, SIMPLE_CONSUMER, PULL_CONSUMER, LITE_PUSH_CONSUMER, LIT
         "LITE_SIMPLE_CONSUMER",
     )
 )
+LITE_CONSUMERS: Final = frozenset({LITE_PUSH_CONSUMER, LITE_SIMPLE_CONSUMER})
 CONSUMERS: Final = frozenset({PUSH_CONSUMER, SIMPLE_CONSUMER, PULL_CONSUMER, LITE_PUSH_CONSUMER, LITE_SIMPLE_CONSUMER})
 
 _SQL: Final = enum_value("FilterType", "SQL")
@@ -114,6 +115,11 @@ def subscription_of(topic: str, expression: Any) -> Subscription:
         raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION, str(error)) from None
 
 
+def subscription_of_all(topic: str) -> Subscription:
+    """To all messages."""
+    return Subscription.parse(topic, "*")
+
+
 def answered_settings(settings: Any, told: ToldSettings, rules: GroupRules) -> Any:
     """The client's own settings, and what is the server's to say. `rules`: of its group."""
     answer = _Settings()
@@ -127,7 +133,7 @@ def answered_settings(settings: Any, told: ToldSettings, rules: GroupRules) -> A
         for delay_ms in rules.backoff_ms:
             fill_duration(policy.customized_backoff.next.add(), delay_ms)
         subscription = answer.subscription
-        subscription.fifo = rules.is_ordered
+        subscription.fifo = rules.is_ordered or told.client_type in LITE_CONSUMERS
         subscription.receive_batch_size = POP_MAX
         fill_duration(subscription.long_polling_timeout, POLL_MS)
         subscription.lite_subscription_quota = LITE_QUOTA

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ...model.errors import ZenitError
 from ..schema import message_class
 from .calls import ClientCall
-from .limits import check_count, check_invisible, duration_ms
+from .limits import check_count, check_delay, check_invisible, duration_ms
 from .resources import group_of, topic_of
 from .sending import overall
 from .status import CallRefused, Code, code_of
@@ -37,12 +37,17 @@ async def ack_message(call: ClientCall, request: Any) -> Any:
 
 async def change_invisible_duration(call: ClientCall, request: Any) -> Any:
     """The message's new handle; the one that came where nothing changed: clients go on with what they get. 0 = the message
-    comes again at once."""
+    comes again at once. `suspend`, of a lite topic's message: it comes again then with those behind it; that is no attempt."""
     response = _ChangeResponse()
     response.receipt_handle = request.receipt_handle
     try:
         group = group_of(request.group)
         invisible_ms = duration_ms(request.invisible_duration)
+        if request.suspend and request.lite_topic:
+            check_delay(invisible_ms)
+            await call.back.acks.suspend(group, request.receipt_handle, invisible_ms, deadline_ms=call.deadline_ms)
+            response.status.code, response.status.message = Code.OK, "OK"
+            return response
         if invisible_ms:
             check_invisible(invisible_ms)
         handle = await call.back.acks.change_invisible(

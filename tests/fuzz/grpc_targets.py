@@ -6,8 +6,9 @@ import json
 from random import Random
 from typing import Any
 
-from zenitmq.model.errors import MessageIllegal, MessageTooLarge, RemoteProtocolError
+from zenitmq.model.errors import HandleRefused, MessageIllegal, MessageTooLarge, RemoteProtocolError
 from zenitmq.proxy.back.group_rules import GroupRules, group_rules
+from zenitmq.proxy.back.lite_receipt import LiteReceipt
 from zenitmq.proxy.schema import decoder, message_class
 from zenitmq.proxy.v2.authorization import Caller, caller_of
 from zenitmq.proxy.v2.mapping import check_type, fill_message, ready_message
@@ -115,10 +116,34 @@ def check_metadata(data: bytes, _: Random) -> None:
     assert caller.access_key or not caller.signature
 
 
+def _lite_receipt(draw: Random) -> bytes:
+    words = [
+        "lite",
+        draw.choice(("a", *_TEXTS)),
+        str(draw.choice(_NUMBERS)),
+        str(draw.randrange(40)),
+        "1",
+        "2",
+        "b",
+        "g",
+        "t",
+    ]
+    if draw.randrange(2):
+        words[draw.randrange(len(words))] = draw.choice(_TEXTS)
+    return " ".join(words).encode(errors="replace")
+
+
+def check_lite_receipt(data: bytes, _: Random) -> None:
+    """What is taken names the same message again."""
+    receipt = LiteReceipt.parse(data.decode(errors="replace"))
+    assert receipt is None or LiteReceipt.parse(receipt.text()) == receipt
+
+
 GRPC_TARGETS = (
     Target(
         "grpc-message", _message, check_message, (RemoteProtocolError, CallRefused, MessageIllegal, MessageTooLarge)
     ),
     Target("grpc-settings", _settings, check_settings, (RemoteProtocolError, CallRefused)),
     Target("grpc-metadata", _metadata, check_metadata, (CallRefused,)),
+    Target("grpc-lite-receipt", _lite_receipt, check_lite_receipt, (HandleRefused,)),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -31,6 +33,113 @@ def address(cluster: LocalCluster) -> Iterator[str]:
 def caller(address: str) -> Iterator[Caller]:
     with grpc.insecure_channel(address) as channel:
         yield Caller(channel)
+
+
+def lite_of(action: str, *names: str, topic: str = "sessions") -> Any:
+    made = request("SyncLiteSubscription", group="agents", topic=topic)
+    made.action = enum_value("LiteSubscriptionAction", action)
+    made.lite_topic_set.extend(names)
+    return made
+
+
+def received(caller: Caller, topic: str = "sessions") -> list[Any]:
+    made = request("ReceiveMessage", group="agents", queue=(topic, "", -1), batch_size=32, long_polling_timeout_ms=3000)
+    status, *rest = caller.ask("ReceiveMessage", made)
+    return [one.message for one in rest if one.HasField("message")] if status.status.code == Code.OK else []
+
+
+def acked(caller: Caller, message: Any) -> int:
+    ack = request("AckMessage", group="agents", topic=message.topic.name)
+    system = message.system_properties
+    ack.entries.add(message_id=system.message_id, receipt_handle=system.receipt_handle)
+    return int(caller.ask("AckMessage", ack).status.code)
+
+
+def test_lite_topics_are_subscribed_to_and_come_in_their_order(cluster: LocalCluster, caller: Caller) -> None:
+    """One that was suspended comes again with those behind it, and that was no attempt."""
+    with Admin(cluster.namesrv) as admin:
+        admin.create_topic("sessions", attributes={"message.type": "LITE", "lite.topic.expiration": "1440"})
+    caller.metadata["x-mq-client-id"] = "lite-caller"
+    assert caller.ask("SyncLiteSubscription", lite_of("COMPLETE_ADD", "one", "two")).status.code == Code.OK
+    for name in ("one", "two", "other"):
+        for number in range(3):
+            send = send_of("sessions", f"{name}-{number}".encode())
+            send.messages[0].system_properties.lite_topic = name
+            assert caller.ask("SendMessage", send).status.code == Code.OK
+    first: list[Any] = []
+    while len(first) < 6:
+        first += received(caller)
+    for name in ("one", "two"):
+        of_name = [one.body for one in first if one.system_properties.lite_topic == name]
+        assert of_name == [f"{name}-{number}".encode() for number in range(3)]
+    named = {one.body: one for one in first}
+    suspend = request("ChangeInvisibleDuration", group="agents", topic="sessions", suspend=True)
+    suspend.receipt_handle, suspend.lite_topic = named[b"two-1"].system_properties.receipt_handle, "two"
+    suspend.invisible_duration.nanos = 50_000_000
+    for body in (b"one-0", b"one-1", b"one-2", b"two-0"):
+        assert acked(caller, named[body]) == Code.OK
+    assert caller.ask("ChangeInvisibleDuration", suspend).status.code == Code.OK
+    again = received(caller)
+    assert [(one.body, one.system_properties.delivery_attempt) for one in again] == [(b"two-1", 1), (b"two-2", 1)]
+    assert [acked(caller, one) for one in again] == [Code.OK, Code.OK]
+    assert caller.ask("SyncLiteSubscription", lite_of("COMPLETE_ADD", "other")).status.code == Code.OK
+    other = received(caller)[0]
+    assert other.body == b"other-0"
+    change = request("ChangeInvisibleDuration", group="agents", topic="sessions", invisible_duration_ms=10_000)
+    change.receipt_handle = other.system_properties.receipt_handle
+    changed = caller.ask("ChangeInvisibleDuration", change)
+    assert changed.status.code == Code.OK
+    assert changed.receipt_handle != change.receipt_handle
+    dead = request("ForwardMessageToDeadLetterQueue", group="agents", topic="sessions")
+    dead.receipt_handle = changed.receipt_handle
+    assert caller.ask("ForwardMessageToDeadLetterQueue", dead).status.code == Code.OK
+    assert caller.ask("SyncLiteSubscription", lite_of("COMPLETE_REMOVE")).status.code == Code.OK
+    assert received(caller) == []
+
+
+def test_who_loses_a_lite_topic_to_another_member_is_told(cluster: LocalCluster, address: str) -> None:
+    with Admin(cluster.namesrv) as admin:
+        admin.create_topic("owned", attributes={"message.type": "LITE", "lite.topic.expiration": "1440"})
+        admin.create_group("agents-alone", {"lite.bind.topic": "owned", "lite.sub.model": "Exclusive"})
+    ends = threading.Event()
+
+    def nothing() -> Iterator[Any]:
+        ends.wait(20)
+        yield from ()
+
+    sync = lite_of("PARTIAL_ADD", "mine", topic="owned")
+    sync.group.name = "agents-alone"
+    pop = request(
+        "ReceiveMessage", group="agents-alone", queue=("owned", "", -1), batch_size=1, long_polling_timeout_ms=1000
+    )
+    with grpc.insecure_channel(address) as one, grpc.insecure_channel(address) as other:
+        first, second = Caller(one), Caller(other)
+        first.metadata["x-mq-client-id"], second.metadata["x-mq-client-id"] = "lite-first", "lite-second"
+        stream = first.telemetry(commands=nothing())
+        stream.initial_metadata()
+        assert first.ask("SyncLiteSubscription", sync).status.code == Code.OK
+        assert second.ask("SyncLiteSubscription", sync).status.code == Code.OK
+        first.ask("ReceiveMessage", pop)
+        assert next(stream).notify_unsubscribe_lite_command.lite_topic == "mine"
+        ends.set()
+        stream.cancel()
+
+
+def test_what_is_wrong_with_a_lite_subscription_is_told(cluster: LocalCluster, caller: Caller) -> None:
+    caller.metadata["x-mq-client-id"] = "lite-wrong"
+
+    def code(made: Any) -> Code:
+        return Code(caller.ask("SyncLiteSubscription", made).status.code)
+
+    assert code(lite_of("PARTIAL_ADD", "a", topic="calls")) == Code.ILLEGAL_LITE_TOPIC
+    assert code(lite_of("PARTIAL_ADD", "a", topic="nowhere")) == Code.TOPIC_NOT_FOUND
+    assert code(lite_of("PARTIAL_ADD", "a/b")) == Code.ILLEGAL_LITE_TOPIC
+    assert (
+        code(lite_of("PARTIAL_ADD", *(f"n{number}" for number in range(3000)))) == Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
+    )
+    late = lite_of("PARTIAL_ADD", "a")
+    late.offset_option.timestamp = 5
+    assert code(late) == Code.BAD_REQUEST
 
 
 def test_messages_are_pulled_from_an_offset_on_and_offsets_are_kept(cluster: LocalCluster, caller: Caller) -> None:
@@ -107,7 +216,7 @@ def test_what_cannot_be_done_is_told_by_its_code(caller: Caller) -> None:
     recall = request("RecallMessage", topic="calls", recall_handle="none")
     assert ask("RecallMessage", recall).status.code == Code.BAD_REQUEST
     lite = METHODS["SyncLiteSubscription"].request()
-    assert ask("SyncLiteSubscription", lite).status.code == Code.NOT_IMPLEMENTED
+    assert ask("SyncLiteSubscription", lite).status.code == Code.ILLEGAL_CONSUMER_GROUP
     receive = request("ReceiveMessage", group="g", queue=("calls", "", 0), batch_size=0)
     assert ask("ReceiveMessage", receive)[0].status.code == Code.BAD_REQUEST
     receive.batch_size = 1

@@ -142,6 +142,19 @@ def test_transactions_are_ended_by_their_producer_or_by_its_check(
 
 
 @needs_java
+def test_java_receives_lite_topics_in_their_order(cluster: LocalCluster, proxy: str) -> None:
+    with Admin(cluster.namesrv) as admin:
+        admin.create_topic("java-lite", attributes={"message.type": "LITE", "lite.topic.expiration": "1440"})
+        admin.create_group("java-lite", {"lite.bind.topic": "java-lite"})
+    facts = java_scenario(proxy, "lite", topic="java-lite", group="java-lite", names="a,b", count=10).facts()
+    assert told(facts, "left") == [["0"]]
+    got = told(facts, "got")
+    for name in "ab":
+        assert [words[0] for words in got if words[7] == name] == [f"{name}-{number}" for number in range(5)]
+    assert len(got) == 10
+
+
+@needs_java
 def test_java_comes_by_tls_and_signs(tmp_path: Path) -> None:
     """Its default is TLS; it may what its user may."""
     certificate, key = new_certificate(tmp_path)
