@@ -2,7 +2,8 @@
 
 Clients get the shared port as their name server's. Each broker name has a port, of which routes tell, and one two below it,
 where clients up to 4.2 go with sends. A connection's requests are answered as they are done, in any order. What is under way is
-bounded for each connection and for all; a connection whose client does not read is not read from either.
+bounded for each connection and for all; a connection whose client does not read is not read from either, and is ended once what
+it has not read is too much.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ REQUESTS_MAX: Final = 4_096
 LINK_BYTES_MAX: Final = 64 * 1024 * 1024
 PUSH_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """A client that has not read so much gets no pushes: it asks again by itself."""
+LINK_BACKLOG_BYTES: Final = 64 * 1024 * 1024
+"""A client that has not read so much is cut off: small requests can have large answers."""
 QUESTIONS_MAX: Final = 256
 MASTERS_MS: Final = 3_000
 LAST_BYTES_MS: Final = 1_000
@@ -61,6 +64,7 @@ class RemotingLink(asyncio.Protocol):
         self._opaques = count(1)
         self._is_full = False
         self._is_unread = False
+        self._backlog_bytes = 0
         self.requests = 0
         self.bytes_in_flight = 0
         self.moved_ms = monotonic_ms()
@@ -87,6 +91,7 @@ class RemotingLink(asyncio.Protocol):
                 question.set_exception(ConnectionLost(str(self.peer)))
         self._server.buffered_bytes -= len(self._buffer)
         self._buffer.clear()
+        self._set_backlog(0)
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -96,6 +101,8 @@ class RemotingLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self._is_unread = False
+        if self._transport is not None:
+            self._set_backlog(self._transport.get_write_buffer_size())
         self._take()
 
     def data_received(self, data: bytes) -> None:
@@ -203,6 +210,21 @@ class RemotingLink(asyncio.Protocol):
         if unsent and self._transport is not None and not self._transport.is_closing():
             self.moved_ms = monotonic_ms()
             self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+            self._bound_backlog(self._transport)
+
+    def _bound_backlog(self, transport: asyncio.Transport) -> None:
+        """Cuts the client off if it leaves too much unread."""
+        backlog_bytes = transport.get_write_buffer_size()
+        self._set_backlog(backlog_bytes)
+        if backlog_bytes > LINK_BACKLOG_BYTES or (
+            backlog_bytes > PUSH_BACKLOG_BYTES and self._server.is_backlog_over()
+        ):
+            log.warning("cut a client off that does not read client=%s unread_bytes=%s", self.peer, backlog_bytes)
+            transport.abort()
+
+    def _set_backlog(self, size_bytes: int) -> None:
+        self._server.backlog_bytes += size_bytes - self._backlog_bytes
+        self._backlog_bytes = size_bytes
 
     # ---- for handlers
 
@@ -267,6 +289,8 @@ class RemotingServer:
         """Of requests that are being handled."""
         self.buffered_bytes = 0
         """Of requests that have not come as a whole, or wait to be handled."""
+        self.backlog_bytes = 0
+        """Of answers that clients have not read."""
         self.ports = BrokerPorts(config.host, _address_of(config.host), self._open_broker_port)
         self.requests = ClassicRequests(backs, self.ports, polls_max=config.limits.polls)
         self.port = self._open("remoting_port", config.remoting_port, "")
@@ -278,6 +302,10 @@ class RemotingServer:
     def is_over(self) -> bool:
         """Whether parts of requests take more memory than all requests may."""
         return self.buffered_bytes > self._config.limits.bytes_in_flight
+
+    def is_backlog_over(self) -> bool:
+        """Whether answers that clients do not read take more memory than all requests may."""
+        return self.backlog_bytes > self._config.limits.bytes_in_flight
 
     def on_closed(self, link: RemotingLink) -> None:
         """A connection has ended."""

@@ -273,6 +273,63 @@ def test_many_requests_of_one_connection_are_held_back_not_refused(
     assert offsets == list(range(200))
 
 
+@pytest.mark.parametrize("bound", ["one", "all"])
+def test_a_client_that_asks_for_much_and_reads_nothing_is_cut_off(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """Whether its own answers are too many, or those of all clients. Others go on, and nothing of it is left."""
+    topic = cluster.create_topic(f"bare-unread-{bound}")
+    with running_front(cluster.namesrv) as front, BareClient(front.server.port) as good:
+        server = front.server
+        send(good, topic, bytes(300_000))
+        if bound == "one":
+            monkeypatch.setattr(tcp_server, "LINK_BACKLOG_BYTES", 1 << 20)
+        else:
+            monkeypatch.setattr(server, "is_backlog_over", lambda: server.backlog_bytes > 1 << 20)
+            monkeypatch.setattr(tcp_server, "PUSH_BACKLOG_BYTES", 1 << 19)
+        pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "bname": BROKER}
+        with BareClient(server.port) as bad:
+            with suppress(OSError):
+                for _ in range(300):
+                    bad.send(11, **pull, sysFlag=BY_TAGS, subscription="*")
+            until = time.monotonic() + 20
+            while front.on_loop(lambda: len(server.links)) > 1:
+                assert time.monotonic() < until
+            assert front.on_loop(lambda: server.backlog_bytes) == 0
+        assert good.ask(106).code == 0
+        assert front.on_loop(lambda: (server.bytes_in_flight, server.buffered_bytes)) == (0, 0)
+
+
+def test_bombs_are_refused_and_others_served(front: RunningFront) -> None:
+    """Nested without an end, many objects, and numbers without an end, in bodies and in headers."""
+    with BareClient(front.server.port) as good:
+        for body in (
+            b"[" * 100_000,
+            b'{"a":' * 50_000,
+            b"{" + b'"a":[],' * 120_000,
+            b'{"clientID":' + b"9" * 900_000 + b"}",
+        ):
+            answer = good.ask(34, body)
+            assert (answer.code, bool(answer.remark)) == (29, True)
+        for header in (
+            b'{"extFields":' + b"[" * 60_000,
+            b'{"code":34,"extFields":{' + b'"a":' * 60_000,
+            b'{"code":1e999}',
+        ):
+            with BareClient(front.server.port) as bad:
+                bad.socket.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
+                assert bad.socket.recv(1) == b""
+        assert good.ask(106).code == 0
+
+
+def test_a_connection_that_ends_within_a_request_is_closed(front: RunningFront) -> None:
+    with BareClient(front.server.port) as half:
+        half.socket.sendall(b"\0\0\1\0" + bytes(100))
+        half.socket.shutdown(socket.SHUT_WR)
+        assert half.socket.recv(1) == b""
+    assert front.on_loop(lambda: front.server.buffered_bytes) == 0
+
+
 def test_idle_connections_are_closed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp_server, "IDLE_MS", 50)
     monkeypatch.setattr(tcp_server, "LOOK_S", 0.05)
