@@ -23,6 +23,8 @@ from ...remoting.commands import (
     GetGroupClients,
     Heartbeat,
     HeartbeatReply,
+    KeepClients,
+    KeepClientsReply,
     UnregisterClient,
 )
 from ...remoting.server import Call, RequestLoop
@@ -30,7 +32,7 @@ from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
 from ..filter.condition_cache import ConditionCache
 from ..json_reply import reply_json
-from ..state.client_registry import ClientInfo, ClientOwner, ClientRegistry
+from ..state.client_registry import Client, ClientInfo, ClientOwner, ClientRegistry
 from ..state.redelivery_topics import wanted_retry_topic
 from ..state.state_log import GROUPS, TOPICS, StateLog
 from .lock_handler import CLIENT_ID_LENGTH_MAX, LockHandler
@@ -39,12 +41,15 @@ log = logging.getLogger(__name__)
 
 INFO_LENGTH_MAX: Final = 255
 NUMBER_MAX: Final = 1 << 62
+KEPT_MAX: Final = 1_000
+CONFLICTS_MAX: Final = 100
+"""Of one answer for many clients; the others are told when those are mended."""
 SETTLED_AFTER: Final = 2
 """The number of heartbeat intervals after which all clients of the former master have sent one to this broker."""
 
 
 class HeartbeatHandler:
-    """Heartbeat, UnregisterClient, GetConsumerList, GetGroupClients; removes silent clients."""
+    """Heartbeat, KeepClients, UnregisterClient, GetConsumerList, GetGroupClients; removes silent clients."""
 
     def __init__(
         self,
@@ -114,6 +119,27 @@ class HeartbeatHandler:
             end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_set(config))
         self._acknowledgements.staged.append((call, reply, end, ()))
         return None
+
+    def on_keep(self, call: Call[KeepClients]) -> KeepClientsReply:
+        """Renews clients that this connection has told of. Those whose retry topic is gone send a heartbeat of their own,
+        which makes it. Raises InvalidParameter."""
+        client_ids = call.request.client_ids
+        if len(client_ids) > KEPT_MAX:
+            raise InvalidParameter("client_ids", len(client_ids), f"at most {KEPT_MAX}")
+        now_ms = self._clock.monotonic_ms()
+        owner = ClientOwner(call.user, call.key, call.address)
+        unknown: list[str] = []
+        conflicts: list[tuple[str, str, str]] = []
+        for client_id in client_ids:
+            client = self._registry.kept(client_id, call.identity, owner)
+            if client is None or self._missing_retry_topics(client):
+                unknown.append(client_id)
+                continue
+            self._registry.keep(client, now_ms, owner)
+            self._on_client(client_id)
+            if client.consumers and len(conflicts) < CONFLICTS_MAX:
+                conflicts += self._registry.others(client_id)
+        return KeepClientsReply(self._registry.heartbeat_ms, tuple(unknown), tuple(conflicts[:CONFLICTS_MAX]))
 
     def on_unregister(self, call: Call[UnregisterClient]) -> Done | None:
         """A client leaves all its groups, and all queues that it had locked."""
@@ -191,7 +217,7 @@ class HeartbeatHandler:
             self._led_since_ms = now_ms
         return self._led_since_ms
 
-    def _missing_retry_topics(self, request: Heartbeat) -> list[TopicConfig]:
+    def _missing_retry_topics(self, request: Heartbeat | Client) -> list[TopicConfig]:
         """Creates the group's retry topic before the first failure, so that its members can subscribe to it."""
         state = self._state
         wanted = [

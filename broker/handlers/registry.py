@@ -114,6 +114,7 @@ class PlainHandlers:
             row(commands.GetLeases, self._acks.on_list),
             row(commands.ViewMessage, self._queries.on_view),
             row(commands.Heartbeat, self._heartbeats.on_heartbeat),
+            row(commands.KeepClients, self._heartbeats.on_keep),
             row(commands.UnregisterClient, self._heartbeats.on_unregister),
             row(commands.GetConsumerList, self._heartbeats.on_consumer_list),
             row(commands.GetGroupClients, self._heartbeats.on_group_clients),

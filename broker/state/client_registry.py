@@ -6,7 +6,7 @@ Each change returns the groups whose membership or subscriptions changed; the sh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ...model.errors import AllocationConflict, BrokerBusy, DuplicateClient, GroupConsumedOtherwise
@@ -135,6 +135,16 @@ class ClientRegistry:
         for group in left:
             self._leave(group, client_id)
         return sorted(changed | left)
+
+    def kept(self, client_id: str, identity: bytes, owner: ClientOwner) -> Client | None:
+        """The client of that id, if its last heartbeat came by that connection, and from that user."""
+        client = self._clients.get(client_id)
+        is_same = client is not None and client.identity == identity and client.owner.user == owner.user
+        return client if is_same else None
+
+    def keep(self, client: Client, now_ms: int, owner: ClientOwner) -> None:
+        """It lives, and says what it said."""
+        self._clients[client.client_id] = replace(client, seen_ms=now_ms, owner=owner)
 
     def _check_kind(self, group: str, model: str, client_id: str) -> None:
         """A group is popped from, or its queues are consumed: the first kind stays, as with ids."""

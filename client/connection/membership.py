@@ -1,7 +1,8 @@
 """Heartbeats of every producer and consumer of this process to the brokers, and the notices that come back.
 
 Heartbeats use the shared channel of each broker, since a broker sends `ConsumersChanged` back on the channel of
-a group's heartbeat. They are sent at once when a member joins, and then at the broker's interval.
+a group's heartbeat. They are sent at once when a member joins, and then at the broker's interval. A process with many members,
+such as a proxy, tells a broker then only that they live, many in one request, as far as that broker has taken their heartbeats.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from ...model.clock import monotonic_ms
-from ...model.errors import ClientClosed, SubscriptionConflict, ZenitError
+from ...model.errors import ClientClosed, SubscriptionConflict, UnknownRequest, ZenitError
 from ...model.handles.transaction import client_of
 from ...model.plain_dataclass import dataclass
 from ...remoting.client import RemotingClient
@@ -23,6 +24,8 @@ from ...remoting.commands import (
     Done,
     Heartbeat,
     HeartbeatReply,
+    KeepClients,
+    KeepClientsReply,
     OffsetsReset,
     PushReply,
     Reply,
@@ -42,6 +45,9 @@ TIMEOUT_MS: Final = 3_000
 LEAVE_MS: Final = 1_000
 CONFLICTS_MAX: Final = 1_000
 REFUSALS_MAX: Final = 10_000
+KEPT_MIN: Final = 16
+"""A process with fewer members sends the heartbeat of each."""
+KEPT_AT_A_TIME: Final = 500
 
 OnCheck = Callable[[CheckTransaction, bytes], None]
 """(which transaction, the record of its message). It must not block."""
@@ -96,6 +102,8 @@ class Membership:
         self._checkers: dict[str, dict[str, OnCheck]] = {}
         self._known: frozenset[str] = frozenset()  # addresses of brokers that are in no route
         self._due_ms: dict[str, int] = {}
+        self._taken: dict[str, dict[str, Member]] = {}  # by broker: as its members' heartbeats were taken
+        self._singly: set[str] = set()  # older brokers, which know no KeepClients
         self._conflicts: set[tuple[str, str, str]] = set()  # told already
         self._refusals: dict[tuple[str, str], str] = {}  # (broker, client id): why, told already
         self._lock = threading.Lock()
@@ -248,23 +256,74 @@ class Membership:
                 self._beat(address)
 
     def _beat(self, address: str) -> None:
+        self._beat_each(address, self._keep(address))
+
+    def _beat_each(self, address: str, members: Iterable[Member]) -> None:
+        """I/O thread: the heartbeat of each."""
+
         def on_reply(member: Member, reply: HeartbeatReply | None, _payload: bytes, error: ZenitError | None) -> None:
             if reply is not None and reply.heartbeat_ms > 0:
                 self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
                 self._note_conflicts(reply)
+                self._taken.setdefault(address, {})[member.client_id] = member
                 self._refusals.pop((address, member.client_id), None)
             elif error is not None:
                 self._due_ms[address] = monotonic_ms() + TICK_MS  # it is starting, or becoming master, perhaps
                 self._note_refusal(address, member, error)
 
-        with self._lock:
-            members = list(self._members.values())
         for member in members:
             told = partial(on_reply, member)
             try:
                 self._remoting.send_nowait(address, self._heartbeat(member), None, timeout_ms=TIMEOUT_MS, on_reply=told)
             except ZenitError as error:
                 told(None, b"", error)
+
+    def _keep(self, address: str) -> list[Member]:
+        """I/O thread: tells a broker of the members whose heartbeats it has taken, many at a time; returns the others."""
+        with self._lock:
+            members = list(self._members.values())
+            known = self._members.keys()
+        if len(members) < KEPT_MIN or address in self._singly:
+            return members
+        before = self._taken.get(address, {})
+        taken = self._taken[address] = {one: member for one, member in before.items() if one in known}
+        kept = [member.client_id for member in members if taken.get(member.client_id) is member]
+        for begin in range(0, len(kept), KEPT_AT_A_TIME):
+            client_ids = tuple(kept[begin : begin + KEPT_AT_A_TIME])
+            told = partial(self._on_kept, address, client_ids)
+            try:
+                request = KeepClients(client_ids)
+                self._remoting.send_nowait(address, request, None, timeout_ms=TIMEOUT_MS, on_reply=told)
+            except ZenitError as error:
+                told(None, b"", error)
+        return [member for member in members if taken.get(member.client_id) is not member]
+
+    def _on_kept(
+        self,
+        address: str,
+        client_ids: tuple[str, ...],
+        reply: KeepClientsReply | None,
+        _payload: bytes,
+        error: ZenitError | None,
+    ) -> None:
+        """I/O thread: those that the broker does not know send a heartbeat of their own."""
+        taken = self._taken.get(address, {})
+        if reply is not None and reply.heartbeat_ms > 0:
+            self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
+            self._note_conflicts(reply)
+            for client_id in reply.unknown:
+                taken.pop(client_id, None)
+            with self._lock:
+                unknown = [self._members[one] for one in reply.unknown if one in self._members]
+            self._beat_each(address, unknown)
+            return
+        if isinstance(error, UnknownRequest):
+            self._singly.add(address)
+        if error is not None and not error.retriable:
+            for client_id in client_ids:
+                taken.pop(client_id, None)
+        self._due_ms[address] = monotonic_ms() + TICK_MS
+        log.debug("clients are not kept broker=%s error=%s", address, error)
 
     def _note_refusal(self, address: str, member: Member, error: ZenitError) -> None:
         """I/O thread: warns of what a retry does not mend once, and again when the reason changes or the member was taken."""
@@ -278,7 +337,7 @@ class Membership:
             self._refusals[address, member.client_id] = why
             log.warning("heartbeat failed broker=%s client=%s error=%s", address, member.client_id, error)
 
-    def _note_conflicts(self, reply: HeartbeatReply) -> None:
+    def _note_conflicts(self, reply: HeartbeatReply | KeepClientsReply) -> None:
         """Logs each finding of a broker about a group's members once; limited, as the members may be many."""
         fresh = set(reply.conflicts) - self._conflicts
         if len(self._conflicts) + len(fresh) > CONFLICTS_MAX:
@@ -314,6 +373,8 @@ class Membership:
 
     def _on_lost(self, address: str) -> None:
         """I/O thread: a broker that comes back knows nobody; the next tick sends it heartbeats."""
+        self._taken.pop(address, None)
+        self._singly.discard(address)
         if address in self._due_ms:
             self._due_ms[address] = 0
 

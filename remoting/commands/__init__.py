@@ -66,6 +66,8 @@ from .groups import GetGroupClients as GetGroupClients
 from .groups import GetGroups as GetGroups
 from .groups import Heartbeat as Heartbeat
 from .groups import HeartbeatReply as HeartbeatReply
+from .groups import KeepClients as KeepClients
+from .groups import KeepClientsReply as KeepClientsReply
 from .groups import UnregisterClient as UnregisterClient
 from .lite import GetLightQueues as GetLightQueues
 from .lite import GetLiteGroup as GetLiteGroup

@@ -42,6 +42,25 @@ class Heartbeat(RequestFor[HeartbeatReply]):
     allocation: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class KeepClientsReply(Reply):
+    """`heartbeat_ms`, `conflicts`: as in HeartbeatReply, for all of them. unknown: those whose own heartbeat is wanted."""
+
+    heartbeat_ms: int
+    unknown: tuple[str, ...] = ()
+    conflicts: tuple[tuple[str, str, str], ...] = ()
+
+
+@request(9026, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=())
+@dataclass(frozen=True, slots=True)
+class KeepClients(RequestFor[KeepClientsReply]):
+    """These clients live, and say what they said in their last heartbeats, which came by the same connection and of the same
+    user: at most 1,000, for a process that has very many.
+    """
+
+    client_ids: tuple[str, ...]
+
+
 @request(35, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
 class UnregisterClient(RequestFor[Done]):

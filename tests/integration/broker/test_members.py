@@ -10,6 +10,7 @@ import pytest
 
 from zenitmq.model.errors import DuplicateClient, GroupNotFound, InvalidParameter
 from zenitmq.remoting import commands
+from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetConsumerList, GetConsumeStatistics, GetGroupClients, Heartbeat
 
 TAKES_PART = (("g", "CLUSTERING", (("trades", "TAG", "*"),)),)
@@ -134,3 +135,21 @@ def test_no_commit_of_an_era_before_undoes_a_reset(broker: Any, record: Callable
     assert commit(2, begin.eras[0]) == ((), 2)
     with pytest.raises(InvalidParameter):
         broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, 1),), "", True, (), (1, 2)))
+
+
+def test_clients_are_kept_by_the_connection_that_told_of_them(serve: Callable[..., Any]) -> None:
+    broker = serve(heartbeat_ms=300)
+    for name in ("a", "b"):
+        beat(broker, name, host="h", pid=1, started_at_ms=5)
+    with RemotingClient() as other:
+        reply, _ = other.call(broker.address, commands.KeepClients(("a",)), timeout_ms=5_000)
+        assert reply.unknown == ("a",)
+    for _ in range(20):
+        reply, _ = broker.call(commands.KeepClients(("a", "nobody")))
+        assert (reply.heartbeat_ms, reply.unknown) == (300, ("nobody",))
+        if sharers(broker, "trades") == ("a",):  # nobody spoke for b
+            break
+        threading.Event().wait(0.1)
+    assert sharers(broker, "trades") == ("a",)
+    with pytest.raises(InvalidParameter, match="at most 1000"):
+        broker.call(commands.KeepClients(("a",) * 1001))

@@ -110,6 +110,7 @@ def test_whatever_stores_sends_or_pulls_needs_a_right() -> None:
     # sender has given, or was given, what they name.
     assert free == {
         "UnregisterClient",
+        "KeepClients",
         "RenewHold",
         "ReleaseHold",
         "GetServerKeys",

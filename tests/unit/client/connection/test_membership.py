@@ -1,4 +1,4 @@
-"""What heartbeats that a broker refuses leave in the log: a line a reason, not one a second."""
+"""What heartbeats that a broker refuses leave in the log: a line a reason, not one a second. How many are sent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from zenitmq.client.connection import membership as module
 from zenitmq.client.connection.membership import Member, Membership
-from zenitmq.model.errors import AccessDenied, BrokerBusy, ZenitError
-from zenitmq.remoting.commands import Heartbeat, HeartbeatReply
+from zenitmq.model.errors import AccessDenied, BrokerBusy, UnknownRequest, ZenitError
+from zenitmq.remoting.commands import Heartbeat, HeartbeatReply, KeepClients, KeepClientsReply
 
 BROKER = "127.0.0.1:10911"
 READS = Member("reader-1", consumer=("readers", "CLUSTERING", (("trades", "TAG", "*"),)))
@@ -84,3 +84,99 @@ def test_each_member_has_its_own_refusals(remoting: Remoting, caplog: pytest.Log
     for _ in range(3):
         remoting.tick()
     assert len(warnings(caplog)) == 2
+
+
+class CountingBroker(Remoting):
+    """Takes heartbeats, many in one if `keeps`; counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeps = True
+        self.known: set[str] = set()
+        self.beats: list[str] = []
+        self.kept: list[str] = []
+        self.lose: Callable[[str], None] = lambda _: None
+
+    def on_lost(self, lose: Any) -> None:
+        self.lose = lose
+
+    def send_nowait(
+        self, _address: str, request: Heartbeat | KeepClients, _: None, *, timeout_ms: int, on_reply: Any
+    ) -> None:
+        if isinstance(request, Heartbeat):
+            self.beats.append(request.client_id)
+            self.known.add(request.client_id)
+            on_reply(HeartbeatReply(1000), b"", None)
+        elif self.keeps:
+            self.kept += request.client_ids
+            unknown = tuple(one for one in request.client_ids if one not in self.known)
+            on_reply(KeepClientsReply(1000, unknown), b"", None)
+        else:
+            on_reply(None, b"", UnknownRequest(KeepClients.code))
+
+    def told(self) -> tuple[list[str], list[str]]:
+        """(whose own heartbeat came, who was kept) since the last call."""
+        told = sorted(self.beats), sorted(self.kept)
+        self.beats, self.kept = [], []
+        return told
+
+
+MANY = [Member(f"client-{number:02}", producer_group="senders") for number in range(20)]
+IDS = [member.client_id for member in MANY]
+
+
+@pytest.fixture
+def crowd(monkeypatch: pytest.MonkeyPatch) -> tuple[CountingBroker, Membership]:
+    now = iter(range(0, 10**9, 10_000))
+    monkeypatch.setattr(module, "monotonic_ms", lambda: next(now))
+    broker = CountingBroker()
+    members = Membership(broker, lambda: {"broker-a": BROKER})  # type: ignore[arg-type]
+    for member in MANY:
+        members.join(member)
+    return broker, members
+
+
+def test_many_members_share_a_request_once_their_own_was_taken(crowd: tuple[CountingBroker, Membership]) -> None:
+    broker, members = crowd
+    broker.tick()
+    assert broker.told() == (IDS, [])
+    broker.tick()
+    assert broker.told() == ([], IDS)
+    members.join(Member(IDS[3], producer_group="others"))  # it says something else now
+    broker.tick()
+    assert broker.told() == ([IDS[3]], [one for one in IDS if one != IDS[3]])
+    members.forget(IDS[0])
+    broker.tick()
+    assert broker.told() == ([], IDS[1:])
+
+
+def test_whom_the_broker_has_forgotten_sends_a_heartbeat_again(crowd: tuple[CountingBroker, Membership]) -> None:
+    broker, _ = crowd
+    broker.tick()
+    broker.known.remove(IDS[5])
+    broker.told()
+    broker.tick()
+    assert broker.told() == ([IDS[5]], IDS)
+    broker.tick()
+    assert broker.told() == ([], IDS)
+    broker.lose(BROKER)
+    broker.tick()
+    assert broker.told() == (IDS, [])
+
+
+def test_a_broker_that_cannot_keep_many_gets_the_heartbeat_of_each(crowd: tuple[CountingBroker, Membership]) -> None:
+    broker, members = crowd
+    broker.keeps = False
+    broker.tick()
+    broker.tick()
+    broker.told()
+    for _ in range(2):
+        broker.tick()
+        assert broker.told() == (IDS, [])
+    for client_id in IDS[10:]:
+        members.forget(client_id)
+    broker.keeps = True
+    broker.lose(BROKER)
+    for _ in range(2):
+        broker.tick()
+        assert broker.told() == (IDS[:10], [])  # few of them need none
