@@ -409,7 +409,19 @@ CANARY_FAILED: Final = _counter(
 
 PROXY_CLIENTS: Final = _gauge("zenit_proxy_clients", "RocketMQ's clients that live, by their heartbeats", (), _PROXY)
 PROXY_USERS: Final = _gauge("zenit_proxy_users", "Users in whose name it asks brokers, its own among them", (), _PROXY)
-PROXY_POLLS: Final = _gauge("zenit_proxy_polls", "Receives that wait for messages", (), _PROXY)
+PROXY_POLLS: Final = _gauge("zenit_proxy_polls", "Receives and pulls that may wait for messages", ("protocol",), _PROXY)
+PROXY_SECONDS: Final = _histogram(
+    "zenit_proxy_request_seconds",
+    "From a request's decoding to its answer; of receives and pulls with the time for which they wait",
+    ("protocol", "method"),
+    _PROXY,
+)
+PROXY_ERRORS: Final = _counter(
+    "zenit_proxy_errors_total",
+    "Requests that were answered with an error, by its name in the protocol",
+    ("protocol", "method", "code"),
+    _PROXY,
+)
 
 # ---- a backup
 

@@ -17,7 +17,7 @@ from grpc import aio
 from ..model.errors import ConfigError, ZenitError
 from .back.backs import Backs
 from .config import NO_PORT, ProxyConfig
-from .schema import SERVICE, Method, decoder
+from .schema import SERVICE, Method
 from .v2.methods import CallFacts, MessagingMethods
 from .v2.status import CallRefused, Code, code_of
 
@@ -118,30 +118,36 @@ def _facts(context: Any) -> CallFacts:
 
 
 def _handler(methods: MessagingMethods, method: Method) -> Any:
-    read, write = decoder(method.request), method.response.SerializeToString
+    """Requests are not decoded by gRPC: it would log each that cannot be, with a traceback, and answer it with no status of the
+    protocol."""
+    write = method.response.SerializeToString
     if method.asks_stream:
-        return grpc.stream_stream_rpc_method_handler(_telemetry(methods), read, write)
+        return grpc.stream_stream_rpc_method_handler(_telemetry(methods, method), None, write)
     if method.answers_stream:
-        return grpc.unary_stream_rpc_method_handler(_stream(methods, method), read, write)
+        return grpc.unary_stream_rpc_method_handler(_stream(methods, method), None, write)
 
-    async def unary(request: Any, context: Any) -> Any:
-        return await methods.unary(method, _facts(context), request)
+    async def unary(encoded: bytes, context: Any) -> Any:
+        return await methods.unary(method, _facts(context), encoded)
 
-    return grpc.unary_unary_rpc_method_handler(unary, read, write)
+    return grpc.unary_unary_rpc_method_handler(unary, None, write)
 
 
-def _stream(methods: MessagingMethods, method: Method) -> Callable[[Any, Any], Awaitable[None]]:
-    async def stream(request: Any, context: Any) -> None:
-        await methods.stream(method, _facts(context), request, context)
+def _stream(methods: MessagingMethods, method: Method) -> Callable[[bytes, Any], Awaitable[None]]:
+    async def stream(encoded: bytes, context: Any) -> None:
+        await methods.stream(method, _facts(context), encoded, context)
 
     return stream
 
 
-def _telemetry(methods: MessagingMethods) -> Callable[[AsyncIterator[Any], Any], Awaitable[None]]:
-    async def telemetry(commands: AsyncIterator[Any], context: Any) -> None:
+def _telemetry(methods: MessagingMethods, method: Method) -> Callable[[AsyncIterator[bytes], Any], Awaitable[None]]:
+    async def decoded(commands: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for command in commands:
+            yield methods.decode(method, command)
+
+    async def telemetry(commands: AsyncIterator[bytes], context: Any) -> None:
         await context.send_initial_metadata(())  # some clients wait for it before they tell anything
         try:
-            await methods.telemetry(_facts(context), commands, context)
+            await methods.telemetry(_facts(context), decoded(commands), context)
         except (CallRefused, ZenitError) as error:
             await context.abort(_STATUS.get(code_of(error), grpc.StatusCode.UNAVAILABLE), str(error))
 

@@ -54,7 +54,16 @@ class ProxyReader:
         backs = self._backs.all()
         yield table.PROXY_CLIENTS, [((), sum(len(back.presence) for back in backs))]
         yield table.PROXY_USERS, [((), len(backs))]
-        yield table.PROXY_POLLS, [((), sum(back.pops.waiting for back in backs))]
+        fronts = (self._backs.grpc_counts, self._backs.remoting_counts)
+        yield table.PROXY_POLLS, [((front.protocol,), front.polls) for front in fronts]
+        yield (
+            table.PROXY_SECONDS,
+            [((front.protocol, method), reading) for front in fronts for method, reading in front.times()],
+        )
+        yield (
+            table.PROXY_ERRORS,
+            [((front.protocol, method, code), number) for front in fronts for method, code, number in front.errors()],
+        )
 
     def detail(self, _: str) -> None:
         """Queues are at their brokers."""

@@ -164,9 +164,10 @@ class RemotingLink(asyncio.Protocol):
             return
         requests = self._server.requests
         if not requests.knows(frame.code):
-            self._answer(frame, unknown(frame))
+            self._answer(frame, requests.refused(frame, unknown(frame)))
         elif not self._server.has_room(size):
-            self._answer(frame, busy(frame, "this proxy has as many bytes of requests under way as it may"))
+            full = busy(frame, "this proxy has as many bytes of requests under way as it may")
+            self._answer(frame, requests.refused(frame, full))
         else:
             is_poll = frame.code in POLLS
             self._server.bytes_in_flight += size

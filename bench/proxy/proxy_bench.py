@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...model.clock import sleep_ms
@@ -39,7 +39,7 @@ ROUNDS: Final = 3
 _LIMIT_S: Final = 3.0
 """At most: of the server that only answers."""
 _READY_S: Final = 120.0
-SETTLED_MS: Final = 2_000
+SETTLED_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +124,13 @@ def _proxy(
 
 
 def _bare(bench: _Bench) -> dict[str, Any]:
-    """What grpcio makes of the same calls where nothing is done for them."""
+    """What grpcio makes of the same calls, and of the same idle clients, where nothing is done for them."""
     with BenchWorker("bare-grpc", BareJob()) as server:
         address = server.wait_ready(_READY_S)["grpc"]
         server.go()
         seconds = min(bench.options.seconds, _LIMIT_S)
-        return bench.run("bare gRPC", _send_load(bench, address, seconds), seconds=seconds, server=server)
+        sends = bench.run("bare gRPC", _send_load(bench, address, seconds), seconds=seconds, server=server)
+        return sends | {"idle": _clients(bench, "bare idle clients", server, address)}
 
 
 def _send(bench: _Bench) -> dict[str, Any]:
@@ -213,24 +214,30 @@ def _classic_sends(bench: _Bench, phase: str, *, batch: int, connections: int, i
 
 
 def _idle(bench: _Bench) -> dict[str, Any]:
-    """Clients that are only there: the proxy's memory and CPU, and the brokers'."""
+    """Clients that are only there: what the proxy takes, and what the brokers do."""
+    brokers = bench.target.use().cpu_seconds
+    found = _clients(bench, "idle clients", bench.proxy, bench.addresses["grpc"])
+    return found | {"brokers_cpu_seconds": round(bench.target.use().cpu_seconds - brokers, 2)}
+
+
+def _clients(bench: _Bench, phase: str, server: BenchWorker, address: str) -> dict[str, Any]:
+    """{clients, heartbeats, memory_bytes, memory_bytes_before, cpu_share} of a server with very many clients."""
     path = bench.path("idle")
-    before = bench.proxy.ask(USAGE, _READY_S)["memory_bytes"]
+    bench.report(BenchProgress(phase=phase, elapsed_seconds=0.0, total_seconds=0.0))
+    before = server.ask(USAGE, _READY_S)["memory_bytes"]
     job = GrpcIdleJob(
-        address=bench.addresses["grpc"],
+        address=address,
         topic=bench.target.topic,
         connections=bench.options.clients,
         seconds=max(bench.options.seconds, 1.0),
         samples_path=path,
     )
-    brokers = 0.0
-
     with BenchWorker("grpc-idle", job) as clients:
         clients.wait_ready(_READY_S)
         sleep_ms(SETTLED_MS)  # until all of them are told to the brokers
-        used, brokers = bench.proxy.ask(USAGE, _READY_S)["cpu_seconds"], bench.target.use().cpu_seconds
+        used = server.ask(USAGE, _READY_S)["cpu_seconds"]
         found = clients.ask("go", job.seconds + _READY_S)
-        after, brokers = bench.proxy.ask(USAGE, _READY_S), bench.target.use().cpu_seconds - brokers
+        after = server.ask(USAGE, _READY_S)
     os.unlink(path)
     return {
         "clients": job.connections,
@@ -238,7 +245,6 @@ def _idle(bench: _Bench) -> dict[str, Any]:
         "memory_bytes": after["memory_bytes"],
         "memory_bytes_before": before,
         "cpu_share": round((after["cpu_seconds"] - used) / found["seconds"], 4),
-        "brokers_cpu_share": round(brokers / found["seconds"], 4),
     }
 
 
@@ -271,7 +277,15 @@ def _hostile(bench: _Bench) -> dict[str, Any]:
         "left": [round(ours / before, 3) for ours, before in zip(beside, alone, strict=True)],
         "closed": refused,
         "cpu_share": shares,
+        "after": {name: _still(bench, name) for name in ("send", "classic")},
     }
+
+
+def _still(bench: _Bench, part: str) -> float:
+    """Messages a second that a front takes after all that."""
+    options = replace(bench.options, seconds=min(bench.options.seconds, 1.0))
+    rate: float = _PARTS[part](replace(bench, options=options))["messages_per_second"]
+    return rate
 
 
 _PARTS: Final[Mapping[str, Callable[[_Bench], dict[str, Any]]]] = {

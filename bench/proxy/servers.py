@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,11 @@ from ..processes import WorkerChannel
 
 START_MS: Final = 20_000
 _LOOK_MS: Final = 10
+_BARE_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.server.max_pending_requests", 20_000),
+    ("grpc.server.max_pending_requests_hard_limit", 40_000),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,7 @@ def serve_proxy(job: ProxyJob, channel: WorkerChannel) -> None:
 
 
 def serve_bare(_: BareJob, channel: WorkerChannel) -> None:
-    """Runs a gRPC server that answers each call of one message with the same bytes; ready with {"grpc": address}."""
+    """Runs a gRPC server that answers sends and heartbeats with the same bytes; ready with {"grpc": address}."""
     answer = message_class("SendMessageResponse")()
     answer.status.code = enum_value("Code", "OK")
     encoded: bytes = answer.SerializeToString()
@@ -76,10 +81,15 @@ def serve_bare(_: BareJob, channel: WorkerChannel) -> None:
     async def respond(_: bytes, __: Any) -> bytes:
         return encoded
 
+    async def listen(commands: AsyncIterator[bytes], _: Any) -> None:
+        async for _command in commands:
+            pass
+
     async def serve() -> None:
         loop, ends = asyncio.get_running_loop(), asyncio.Event()
-        server = aio.server(options=(("grpc.so_reuseport", 0),))
-        handlers = {"SendMessage": grpc.unary_unary_rpc_method_handler(respond)}
+        server = aio.server(options=_BARE_OPTIONS)
+        handlers = {name: grpc.unary_unary_rpc_method_handler(respond) for name in ("SendMessage", "Heartbeat")}
+        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(listen)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

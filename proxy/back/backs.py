@@ -15,6 +15,7 @@ from ...client.connection.connection import Connection, connect, release
 from ...model.clock import monotonic_ms
 from ...model.errors import BrokerBusy
 from ..config import ProxyConfig
+from .method_counts import MethodCounts
 from .parts import Back
 from .sends import SendBudget
 from .users import ANONYMOUS, Users
@@ -37,6 +38,8 @@ class Backs:
         self._budget = SendBudget(config.limits.bytes_in_flight)
         self.own = Back(self._connection, self._budget)
         """With the rights of the proxy's own user."""
+        self.grpc_counts = MethodCounts("grpc")
+        self.remoting_counts = MethodCounts("remoting")
         self._users = Users(self.own.backend, is_secured=bool(config.key), is_required=config.signatures == "required")
         self._of_users: dict[str, Back] = {}
         self._used_ms: dict[str, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...model.clock import monotonic_ms
+from ...model.clock import monotonic_ms, monotonic_ns
 from ...model.errors import BrokerBusy, RemoteProtocolError, UnknownRequest, ZenitError
 from ...model.security.signatures import ACCESS_KEY_FIELD, SIGNATURE_FIELD, signed_content
 from ..back.backs import Backs
@@ -38,6 +38,20 @@ COMPACT: Final = frozenset(
 )
 REMARK_LENGTH_MAX: Final = 1024
 RETRY_AFTER_MS: Final = 100
+UNKNOWN: Final = "UNKNOWN"
+"""How requests of a code that is not served are counted."""
+_NO_ERRORS: Final = frozenset(
+    {
+        ClassicStatus.SUCCESS,
+        ClassicStatus.PULL_NOT_FOUND,
+        ClassicStatus.PULL_RETRY_IMMEDIATELY,
+        ClassicStatus.PULL_OFFSET_MOVED,
+        ClassicStatus.QUERY_NOT_FOUND,
+        ClassicStatus.NO_MESSAGE,
+        ClassicStatus.POLLING_TIMEOUT,
+    }
+)
+_STATUS_NAMES: Final = {status.value: status.name for status in ClassicStatus if status not in _NO_ERRORS}
 
 
 class ClassicRequests:
@@ -47,8 +61,7 @@ class ClassicRequests:
         self._backs = backs
         self._polls_max = polls_max
         self.clients = ClassicClients(ports)
-        self.polls = 0
-        """Requests that may wait for messages now."""
+        self._counts = backs.remoting_counts
         self._handlers: dict[int, ClassicHandler] = {
             **ClusterHandlers(ports, self.clients).handlers(),
             **GroupHandlers(self.clients).handlers(),
@@ -63,15 +76,26 @@ class ClassicRequests:
 
     async def answer(self, frame: ClassicFrame, link: ClassicLink, broker_name: str) -> ClassicFrame:
         """The answer to a request. `broker_name`: of the port that it came to; "" = of the shared one."""
+        begun_ns = monotonic_ns()
         try:
-            return answer_frame(frame, await self._answer(frame, link, broker_name))
+            answer = answer_frame(frame, await self._answer(frame, link, broker_name))
         except ZenitError as error:
-            return refusal(frame, error)
+            answer = refusal(frame, error)
         except Exception:
             log.exception("a request of a classic client failed code=%s", frame.code)
-            return answer_frame(
-                frame, ClassicAnswer(ClassicStatus.SYSTEM_ERROR, remark="this proxy failed; see its log")
-            )
+            failed = ClassicAnswer(ClassicStatus.SYSTEM_ERROR, remark="this proxy failed; see its log")
+            answer = answer_frame(frame, failed)
+        self._count(frame, begun_ns, answer.code)
+        return answer
+
+    def refused(self, frame: ClassicFrame, answer: ClassicFrame) -> ClassicFrame:
+        """The answer to a request that is not handled, which is counted too."""
+        self._count(frame, monotonic_ns(), answer.code)
+        return answer
+
+    def _count(self, frame: ClassicFrame, begun_ns: int, status: int) -> None:
+        method = ClassicCode(frame.code).name if self.knows(frame.code) else UNKNOWN
+        self._counts.count(method, begun_ns, _STATUS_NAMES.get(status, ""))
 
     async def _answer(self, frame: ClassicFrame, link: ClassicLink, broker_name: str) -> ClassicAnswer:
         handler = self._handlers.get(frame.code)
@@ -90,12 +114,12 @@ class ClassicRequests:
         call = ClassicCall(frame, fields, link, back, named or broker_name, deadline_ms)
         if frame.code not in POLLS:
             return await handler(call)
-        call.may_wait = self.polls < self._polls_max
-        self.polls += 1
+        call.may_wait = self._counts.polls < self._polls_max
+        self._counts.polls += 1
         try:
             return await handler(call)
         finally:
-            self.polls -= 1
+            self._counts.polls -= 1
 
 
 def answer_frame(request: ClassicFrame, answer: ClassicAnswer) -> ClassicFrame:

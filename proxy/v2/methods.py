@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from ...model.clock import monotonic_ms
-from ...model.errors import ZenitError
+from ...model.clock import monotonic_ms, monotonic_ns
+from ...model.errors import RemoteProtocolError, ZenitError
 from ..back.backs import Backs
-from ..schema import Method, methods
+from ..schema import Method, decoder, methods
 from .asking import get_offset, query_assignment, query_offset, query_route, update_offset
 from .authorization import caller_of
 from .calls import Answers, ClientCall
@@ -49,9 +49,11 @@ class MessagingMethods:
     def __init__(self, backs: Backs, *, polls_max: int) -> None:
         self._backs = backs
         self.sessions = Sessions()
-        self._receiving = ReceivingMethods(self.sessions, polls_max=polls_max)
+        self._counts = backs.grpc_counts
+        self._receiving = ReceivingMethods(self.sessions, backs.grpc_counts, polls_max=polls_max)
         self._telemetry = TelemetryMethods(self.sessions)
         self._methods = methods()
+        self._decoders = {name: decoder(method.request) for name, method in self._methods.items()}
         self._unary: dict[str, Callable[[ClientCall, Any], Awaitable[Any]]] = {
             "QueryRoute": query_route,
             "Heartbeat": self._telemetry.heartbeat,
@@ -86,34 +88,54 @@ class MessagingMethods:
         """The methods that are served."""
         return list(self._methods.values())
 
-    async def unary(self, method: Method, facts: CallFacts, request: Any) -> Any:
-        """The answer to one request; an error is in its status."""
+    def decode(self, method: Method, encoded: bytes) -> Any:
+        """A client's message. Raises CallRefused."""
         try:
-            return await self._unary[method.name](await self._call(facts), request)
+            return self._decoders[method.name](encoded)
+        except RemoteProtocolError as error:
+            raise CallRefused(Code.BAD_REQUEST, str(error)) from None
+
+    async def unary(self, method: Method, facts: CallFacts, encoded: bytes) -> Any:
+        """The answer to one request; an error is in its status."""
+        begun_ns = monotonic_ns()
+        try:
+            request = self.decode(method, encoded)
+            answer = await self._unary[method.name](await self._call(facts), request)
         except (CallRefused, ZenitError) as error:
-            return _failed(method, error)
+            answer = _failed(method, error)
         except Exception:
             log.exception("a call failed method=%s", method.name)
-            return _failed(method, None)
+            answer = _failed(method, None)
+        self._count(method, begun_ns, answer.status.code)
+        return answer
 
-    async def stream(self, method: Method, facts: CallFacts, request: Any, answers: Answers) -> None:
+    async def stream(self, method: Method, facts: CallFacts, encoded: bytes, answers: Answers) -> None:
         """The answers to one request; an error is one status."""
+        begun_ns, code = monotonic_ns(), Code.OK
         written = _Written(answers)
         try:
+            request = self.decode(method, encoded)
             await self._streams[method.name](await self._call(facts), request, written)
         except (CallRefused, ZenitError) as error:
+            code = code_of(error)
             if written.has_begun:
                 raise
             await answers.write(_failed(method, error))
         except Exception:
+            code = Code.INTERNAL_SERVER_ERROR
             if written.has_begun:
                 raise
             log.exception("a call failed method=%s", method.name)
             await answers.write(_failed(method, None))
+        finally:
+            self._count(method, begun_ns, code)
 
     async def telemetry(self, facts: CallFacts, commands: AsyncIterator[Any], answers: Answers) -> None:
         """A client's stream. Raises CallRefused, ZenitError."""
         await self._telemetry.telemetry(await self._call(facts), commands, answers)
+
+    def _count(self, method: Method, begun_ns: int, code: int) -> None:
+        self._counts.count(method.name, begun_ns, "" if code == Code.OK else Code(code).name)
 
     def drain(self) -> None:
         """Asks all clients to go to another proxy."""

@@ -13,6 +13,7 @@ from ...model.get_status import GetStatus
 from ...record.kernel import decode_batch
 from ...remoting.commands import PullMessages
 from ..back.lite_pops import LiteClient
+from ..back.method_counts import MethodCounts
 from ..back.pops import PoppedMessage, Wanted
 from ..schema import message_class
 from .calls import Answers, ClientCall
@@ -35,10 +36,10 @@ _PullResponse: Final = message_class("PullMessageResponse")
 class ReceivingMethods:
     """Of one process. `polls_max`: so many receives may wait; what comes above that is answered at once."""
 
-    def __init__(self, sessions: Sessions, *, polls_max: int) -> None:
+    def __init__(self, sessions: Sessions, counts: MethodCounts, *, polls_max: int) -> None:
         self._sessions = sessions
         self._polls_max = polls_max
-        self._polls = 0
+        self._counts = counts
 
     async def receive_message(self, call: ClientCall, request: Any, answers: Answers) -> None:
         """Pops from all brokers at once; from one where the queue is an assignment's. What cannot be written is released.
@@ -89,14 +90,14 @@ class ReceivingMethods:
     @contextmanager
     def _poll(self, waits_ms: int) -> Iterator[int]:
         """How long this one may wait: not at all where too many do."""
-        if self._polls >= self._polls_max:
+        if self._counts.polls >= self._polls_max:
             yield 0
             return
-        self._polls += 1
+        self._counts.polls += 1
         try:
             yield waits_ms
         finally:
-            self._polls -= 1
+            self._counts.polls -= 1
 
     @staticmethod
     def _message(one: PoppedMessage, call: ClientCall, invisible_ms: int) -> Any:

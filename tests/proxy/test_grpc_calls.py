@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from zenitmq import Message, Producer
 from zenitmq.client.admin import Admin
 from zenitmq.model.security.principals import RuleEffect, User
 from zenitmq.model.security.rule_text import parse_rule
+from zenitmq.proxy.config import ProxyLimits
 from zenitmq.proxy.schema import SERVICE, enum_value, message_class
 from zenitmq.proxy.v2.status import Code
 from zenitmq.testing import LocalCluster
@@ -315,3 +319,43 @@ def test_users_sign_and_may_what_their_rules_say(tmp_path: Path) -> None:
             ack = request("AckMessage", group="g", topic=mine)
             ack.entries.add(receipt_handle=message.message.system_properties.receipt_handle)
             assert caller.ask("AckMessage", ack).status.code == Code.OK
+
+
+def test_more_connections_than_may_be_are_closed(cluster: LocalCluster) -> None:
+    """The one that is there is served on."""
+    with running_proxy(cluster.namesrv, limits=ProxyLimits(connections=1)) as address:
+        host, _, port = address.rpartition(":")
+        with grpc.insecure_channel(address) as channel:
+            client = Caller(channel)
+            beat = METHODS["Heartbeat"].request()
+            assert client.ask("Heartbeat", beat).status.code == Code.OK
+            for _ in range(20):
+                with socket.create_connection((host, int(port)), 5) as other:
+                    other.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+                    with suppress(ConnectionResetError):
+                        assert other.recv(1) == b""
+            assert client.ask("Heartbeat", beat).status.code == Code.OK
+
+
+def test_rubbish_and_halves_of_calls_end_and_harm_nobody(cluster: LocalCluster) -> None:
+    chance = random.Random(24)
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"
+    with running_proxy(cluster.namesrv) as address, grpc.insecure_channel(address) as channel:
+        host, _, port = address.rpartition(":")
+        halves = []
+        for number in range(60):
+            other = socket.create_connection((host, int(port)), 5)
+            rubbish = chance.randbytes(chance.randrange(1, 2_000))
+            other.sendall((preface if number % 2 else b"") + rubbish)
+            halves.append(other)
+        assert Caller(channel).ask("Heartbeat", METHODS["Heartbeat"].request()).status.code == Code.OK
+        path = f"/{SERVICE}/SendMessage"
+        answer = channel.unary_unary(path)(b"\xff" * 100, metadata=[("x-mq-client-id", "one")], timeout=10)
+        assert message_class("SendMessageResponse").FromString(answer).status.code == Code.BAD_REQUEST
+        stream = channel.stream_stream(f"/{SERVICE}/Telemetry")
+        with pytest.raises(grpc.RpcError) as refused:
+            list(stream(iter([b"\xff" * 100]), metadata=[("x-mq-client-id", "one")], timeout=10))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        for other in halves:
+            other.close()
+        assert Caller(channel).ask("Heartbeat", METHODS["Heartbeat"].request()).status.code == Code.OK

@@ -1,4 +1,4 @@
-"""`zenit bench proxy`, in small: each part of it runs, and says how fast."""
+"""`zenit bench proxy`, in small: each part of it runs, and says how fast; after rubbish both fronts still serve."""
 
 from __future__ import annotations
 
@@ -24,4 +24,5 @@ def test_each_part_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert document["idle"]["memory_bytes"] > document["idle"]["memory_bytes_before"]
     assert len(document["hostile"]["left"]) == 1
     assert document["hostile"]["closed"] == [0]
+    assert all(rate > 0 for rate in document["hostile"]["after"].values())
     assert not list(tmp_path.iterdir())

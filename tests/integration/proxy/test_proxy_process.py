@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 from classic_kit import BareClient
 
@@ -67,6 +68,19 @@ def started(cluster: LocalCluster, *settings: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=cluster.environ, stderr=subprocess.PIPE, text=True)
 
 
+def counted(port: int) -> set[str]:
+    """The requests that a proxy has counted: "series protocol method [code] number"."""
+    lines = re.findall(
+        r"^zenit_proxy_(errors_total|request_seconds_count)\{(.*)\} (\d+)$", asked(port, "/metrics")[1], re.MULTILINE
+    )
+    found = set()
+    for series, labels, number in lines:
+        values = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        words = [values[name] for name in ("protocol", "method", "code") if name in values]
+        found.add(" ".join((series, *words, number)))
+    return found
+
+
 def await_ready(port: int) -> None:
     deadline_ms = monotonic_ms() + WAIT_MS
     while asked(port, "/readyz") != (200, "ready: proxy\n"):
@@ -90,6 +104,14 @@ def test_it_is_ready_while_it_serves_and_ends_when_it_is_told_to(cluster: LocalC
         assert 'zenit_proxy_clients{cluster="zenit",node_type="proxy"' in text
         with socket.create_connection(("127.0.0.1", port), 5):
             pass
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            heartbeat = channel.unary_unary("/apache.rocketmq.v2.MessagingService/Heartbeat")
+            heartbeat(b"", timeout=10)
+            heartbeat(b"", metadata=[("x-mq-client-id", "one")], timeout=10)
+        assert counted(metrics) == {
+            "errors_total grpc Heartbeat CLIENT_ID_REQUIRED 1",
+            "request_seconds_count grpc Heartbeat 2",
+        }
         taken = started(cluster, f"port={port}")
         _, said = taken.communicate(timeout=60)
         assert (taken.returncode, said.count("\nzenit: ")) == (1, 1), said
@@ -126,6 +148,13 @@ def test_clients_of_the_remoting_protocol_get_its_port_as_their_name_server(clus
         with BareClient(remoting) as client:
             route = json.loads(client.ask(105, topic=topic).body)
             assert route["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{broker}"}
+            assert (client.ask(105, topic="nowhere").code, client.ask(9999).code) == (17, 3)
+        assert {line for line in counted(metrics) if "remoting" in line} == {
+            "errors_total remoting GET_ROUTEINFO_BY_TOPIC TOPIC_NOT_EXIST 1",
+            "errors_total remoting UNKNOWN REQUEST_CODE_NOT_SUPPORTED 1",
+            "request_seconds_count remoting GET_ROUTEINFO_BY_TOPIC 2",
+            "request_seconds_count remoting UNKNOWN 1",
+        }
         for at in (broker, broker - 2):
             with BareClient(at) as client:
                 assert client.ask(310, b"x", b=topic, e=0).code == 0
