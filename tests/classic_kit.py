@@ -87,6 +87,8 @@ class ClientScenario:
 
     def __init__(self, command: list[str], namesrv: str, scenario: str, **asked: object) -> None:
         words = [namesrv, scenario, *(f"{name}={value}" for name, value in asked.items())]
+        self.lines: list[list[str]] = []
+        """All that it told so far."""
         self._said = TemporaryFile("w+")  # noqa: SIM115  # nobody reads it while the driver runs: a pipe would fill
         self.process = subprocess.Popen(
             [*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True
@@ -109,6 +111,7 @@ class ClientScenario:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             words = line.rstrip("\n").split("\t")
+            self.lines.append(words)
             if words[0] == first:
                 return words
         raise AssertionError(f"it ended before {first!r}: {self.said()}")
@@ -118,7 +121,9 @@ class ClientScenario:
         with self:
             out = self._rest()
             assert self.process.returncode == 0, self.said() + out[-2000:]
-        return [line.split("\t") for line in out.splitlines()]
+        facts = [line.split("\t") for line in out.splitlines()]
+        self.lines += facts
+        return facts
 
     def refused(self) -> str:
         """What it said when it ended with an error."""

@@ -181,30 +181,33 @@ def test_nothing_is_lost_with_a_proxy_or_a_master(run: Scenario) -> None:
         topic = cluster.create_topic(name_of(run, "losses"))
         asked = {"topic": topic, "group": topic, "attempts": 5, "timeout": 5}
         with run(proxy.address, "numbers", **asked) as sender, run(proxy.address, "drain", **asked) as receiver:
-            answered = [sender.await_line("acked")[1] for _ in range(50)]
-            facts = [receiver.await_line("acked")]
+            for _ in range(50):
+                sender.await_line("acked")
+            receiver.await_line("acked")
             assert proxy.kill_serving() > 0
-            answered += [sender.await_line("acked")[1] for _ in range(50)]
-            facts.append(receiver.await_line("acked"))
+            for _ in range(50):
+                sender.await_line("acked")
+            receiver.await_line("acked")
             cluster.kill(cluster.master)
-            answered += [sender.await_line("acked")[1] for _ in range(50)]
-            answered += [words[0] for words in told(sender.facts(), "acked")]
-            lines = [*facts]
-            while len(lines) < len(answered) // 2:
-                lines.append(receiver.await_line("acked"))
-            lines += receiver.facts()
-        acknowledged = [words[0] for words in told(lines, "acked")]
+            for _ in range(50):
+                sender.await_line("acked")
+            sender.facts()
+            answered = {words[0] for words in told(sender.lines, "acked")}
+            while len(told(receiver.lines, "acked")) < len(answered) // 2:
+                receiver.await_line("acked")
+            receiver.facts()
+        got, acknowledged = ([words[0] for words in told(receiver.lines, what)] for what in ("got", "acked"))
         rest: list[str] = []
         with SimpleConsumer(topic, namesrv=cluster.namesrv) as consumer:
             consumer.subscribe(topic)
-            while not {*answered} <= {*acknowledged, *rest}:
-                batch = consumer.receive(32, wait=10.0)  # some were received, and not acknowledged
-                assert batch, {*answered} - {*acknowledged, *rest}
+            while not answered <= {*got, *rest}:
+                batch = consumer.receive(32, wait=10.0)  # some were handed out to who was not there any more
+                assert batch, answered - {*got, *rest}
                 rest += [one.body.decode() for one in batch]
         stored: Counter[str] = Counter()  # a send that was tried again may be there twice
         with PullConsumer(f"native-{topic}", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as reader:
             reader.subscribe(topic)
-            while {*answered} - stored.keys() or stored.total() < len(acknowledged):
+            while answered - stored.keys() or stored.total() < len(acknowledged):
                 records = reader.poll(timeout=10.0)
                 assert records, "what was answered is not stored"
                 stored.update(one.body.decode() for one in records)

@@ -3,14 +3,16 @@ the loss of a master."""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from proxy_clients import PYTHON_CLIENT, needs_client, python_client
-from proxy_kit import ClientProcess, run_client, running_proxy
+from proxy_kit import ClientProcess, ProxyProcesses, run_client, running_proxy
 
-from zenitmq import Message, Producer, SimpleConsumer
+from zenitmq import Message, Producer, PullConsumer, SimpleConsumer, StartFrom
 from zenitmq.client.admin import Admin
 from zenitmq.testing import LocalCluster
 
@@ -130,3 +132,34 @@ def test_what_was_answered_is_there_after_the_loss_of_a_master() -> None:
             assert not told["failed"], told["failed"][:3]
             seen = run_client(address, "simple", topic=topic, group="lost", count=count, seconds=20, wait=1)
         assert sorted(bodies(seen)) == sorted(told["sent"])
+
+
+def test_nothing_is_lost_with_the_process_of_a_proxy(cluster: LocalCluster) -> None:
+    """What was answered is received; what was acknowledged does not come again, but where a send was tried again."""
+    topic = cluster.create_topic("lost-process")
+    with ProxyProcesses(cluster.namesrv) as proxy:
+        asked = {"topic": topic, "group": topic, "seconds": 5}
+        sender, receiver = (ClientProcess(proxy.address, name, asked) for name in ("send_on", "drain"))
+        for client in (sender, receiver):
+            client.wait_begun()
+        time.sleep(1)  # messages are under way in both
+        assert proxy.kill_serving() > 0
+        sent, drained = sender.result()["sent"], receiver.result()
+    acknowledged, rest = Counter(drained["acked"]), Counter[str]()
+    found = {*drained["found"]}
+    assert acknowledged
+    with SimpleConsumer(topic, namesrv=cluster.namesrv) as consumer:
+        consumer.subscribe(topic)
+        while not {*sent} <= {*found, *rest}:
+            batch = consumer.receive(32, wait=10.0)
+            assert batch, {*sent} - {*found, *rest}
+            rest.update(one.body.decode() for one in batch)
+    stored: Counter[str] = Counter()
+    with PullConsumer(f"native-{topic}", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as reader:
+        reader.subscribe(topic)
+        while {*sent} - stored.keys() or stored.total() < acknowledged.total():
+            records = reader.poll(timeout=10.0)
+            assert records, "what was answered is not stored"
+            stored.update(one.body.decode() for one in records)
+    assert acknowledged <= stored
+    assert not acknowledged.keys() & {body for body in rest if stored[body] == 1}

@@ -105,6 +105,7 @@ def send_on():
             sent.append(body)
         except Exception as error:  # noqa: BLE001
             failed.append(str(error)[:200])
+            time.sleep(0.02)
         longest = max(longest, time.time() - begun)
     sender.shutdown()
     return {"sent": sent, "failed": failed, "longest_ms": int(longest * 1000)}
@@ -149,6 +150,24 @@ def simple():
         empty_s = time.time() - begun
     consumer.shutdown()
     return {"messages": found, "empty_s": empty_s}
+
+
+def drain():
+    """Receives and acknowledges for some seconds; what of was answered."""
+    consumer = SimpleConsumer(CONFIG, ASKED["group"], {ASKED["topic"]: FilterExpression("*")}, 2)
+    consumer.startup()
+    found, acked, failed, end = [], [], [], time.time() + ASKED["seconds"]
+    print("begun", flush=True)
+    while time.time() < end:
+        try:
+            for one in consumer.receive(32, 5):
+                found.append(one.body.decode())
+                consumer.ack(one)
+                acked.append(one.body.decode())
+        except Exception as error:  # noqa: BLE001
+            failed.append(str(error)[:200])
+            time.sleep(0.05)
+    return {"found": found, "acked": acked, "failed": failed}
 
 
 class Listener(MessageListener):
