@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -80,6 +81,33 @@ def running_front(namesrv: str, **settings: Any) -> Iterator[RunningFront]:
         for end in ends:
             end()
         thread.join(10)
+
+
+class RemotingProcess:
+    """`zenit proxy` for remoting alone, in a process that a test can kill."""
+
+    def __init__(self, namesrv: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.address = f"127.0.0.1:{port}"
+        settings = (f"namesrv={namesrv}", "port=-1", f"remoting_port={port}", "broker_port=0")
+        words = [word for setting in settings for word in ("--set", setting)]
+        zenit = str(Path(sys.executable).with_name("zenit"))
+        self._process = subprocess.Popen([zenit, "proxy", *words], stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        assert any("proxy started" in line for line in self._process.stderr), "the proxy did not start"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """At once, whatever it is doing."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
 
 
 class ClientScenario:

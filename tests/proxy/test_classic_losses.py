@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import pytest
-from classic_clients import JAVA_NAME, JAVA_VERSIONS, has_java
-from classic_kit import BareClient, JavaScenario, heartbeat, running_front, told
-from proxy_clients import needs_client
+from classic_clients import CPP_CLIENT, JAVA_NAME, JAVA_VERSIONS, cpp_python, has_java
+from classic_kit import BareClient, ClientScenario, JavaScenario, RemotingProcess, heartbeat, running_front, told
+from proxy_clients import DRIVERS, needs_client
 
 from zenitmq import Message, Producer, PullConsumer, StartFrom
 from zenitmq.client.admin import Admin
@@ -45,20 +45,36 @@ def test_nothing_that_java_was_told_is_stored_is_lost_with_a_master() -> None:
         assert set(acknowledged) <= set(found)
 
 
-@needs_client(JAVA_NAME, is_there=has_java(JAVA_VERSIONS[0]))
-def test_java_goes_on_at_another_proxy(cluster: LocalCluster) -> None:
-    """It knows both as its name servers; nothing that was acknowledged is lost with the first."""
-    topic = cluster.create_topic("lost-proxy")
-    with running_front(cluster.namesrv) as second, ExitStack() as stack:
-        first = stack.enter_context(running_front(cluster.namesrv))
-        both = f"{first.address};{second.address}"
-        with JavaScenario(JAVA_VERSIONS[0], both, "numbers", topic=topic) as java:
-            acknowledged = [java.await_line("acked")[1] for _ in range(100)]
-            stack.close()
-            acknowledged += [java.await_line("acked")[1] for _ in range(100)]
-            acknowledged += [words[0] for words in told(java.facts(), "acked")]
+def java_numbers(addresses: str, topic: str) -> ClientScenario:
+    return JavaScenario(JAVA_VERSIONS[0], addresses, "numbers", topic=topic)
+
+
+def cpp_numbers(addresses: str, topic: str) -> ClientScenario:
+    command = [str(cpp_python()), str(DRIVERS / "clients" / "cpp_client.py")]
+    return ClientScenario(command, addresses, "numbers", topic=topic)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(java_numbers, marks=needs_client(JAVA_NAME, is_there=has_java(JAVA_VERSIONS[0]))),
+        pytest.param(cpp_numbers, marks=needs_client(CPP_CLIENT, is_there=cpp_python() is not None)),
+    ],
+)
+def test_a_client_goes_on_at_another_proxy(
+    cluster: LocalCluster, scenario: Callable[[str, str], ClientScenario]
+) -> None:
+    """It knows both as its name servers. The first is killed; nothing that was acknowledged is lost with it."""
+    topic = cluster.create_topic(f"lost-proxy-{scenario.__name__.replace('_', '-')}")
+    with running_front(cluster.namesrv) as second, RemotingProcess(cluster.namesrv) as first:
+        with scenario(f"{first.address};{second.address}", topic) as client:
+            acknowledged = [client.await_line("acked")[1] for _ in range(100)]
+            first.kill()
+            acknowledged += [client.await_line("acked")[1] for _ in range(100)]
+            assert second.on_loop(lambda: len(second.server.links))
+            acknowledged += [words[0] for words in told(client.facts(), "acked")]
         found: set[str] = set()
-        with PullConsumer("lost-proxy", namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as consumer:
+        with PullConsumer(topic, namesrv=cluster.namesrv, start_from=StartFrom.FIRST) as consumer:
             consumer.subscribe(topic)
             while batch := consumer.poll(timeout=1.0):
                 found |= {one.body.decode() for one in batch}

@@ -6,6 +6,7 @@ import threading
 import time
 
 from rocketmq.client import Message, Producer, PushConsumer
+from rocketmq.exceptions import RocketMQException
 
 
 def message(topic, body, tags="", keys="", **properties):
@@ -66,7 +67,29 @@ def push(namesrv, asked):
     return {"messages": found}
 
 
-if __name__ == "__main__":
+def numbers(namesrv, topic):
+    """Sends numbers until its input has a line, each until it is acknowledged, and tells which were."""
+    producer = Producer("cpp-numbers")
+    producer.set_namesrv_addr(namesrv)
+    producer.start()
+    is_over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), is_over.set()), daemon=True).start()
+    number = 0
+    while not is_over.is_set():
+        try:
+            producer.send_sync(message(topic, str(number)))
+        except RocketMQException:
+            time.sleep(0.1)
+            continue
+        print("acked", number, sep="\t", flush=True)
+        number += 1
+        time.sleep(0.002)
+    producer.shutdown()
+
+
+if __name__ == "__main__" and sys.argv[2] == "numbers":
+    numbers(sys.argv[1], sys.argv[3].partition("=")[2])
+elif __name__ == "__main__":
     seen = {"send": send, "push": push}[sys.argv[2]](sys.argv[1], json.loads(sys.argv[3]))
     sys.stdout.flush()
     print("\n" + json.dumps(seen), flush=True)
