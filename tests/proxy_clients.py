@@ -21,6 +21,8 @@ CLIENTS = Path(__file__).parents[1] / "build" / "clients"
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 JAVA_CLIENT = "rocketmq-client-java", "5.2.0"
 NODE_CLIENT = "rocketmq-client-nodejs", "1.0.8"
+UNREACHABLE = CLIENTS / "unreachable"
+UNKNOWN = "Could not find artifact"
 RUST_CLIENT = "rocketmq-rust-5.0.0"
 DRIVERS = Path(__file__).parent / "proxy"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -69,14 +71,23 @@ def java_driver(name: str, version: str, source: Path) -> list[str]:
 
 
 def fetch_jars(name: str, version: str) -> None:
-    """A Java client and what it needs, if it is not there. Raises OSError, CalledProcessError."""
+    """A Java client and what it needs, if it is not there. Raises OSError, CalledProcessError.
+
+    UNREACHABLE says why Maven did not come to its repository, if it did not: the repository knows each of these clients.
+    """
     folder = jars_folder(name, version)
     if (folder / "installed").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pom.xml").write_text(_POM.format(name=name, version=version))
     copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]
-    subprocess.run(copy, cwd=folder, check=True)
+    done = subprocess.run(copy, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        said = done.stdout.strip().partition("\n")[0]
+        if UNKNOWN not in said:
+            UNREACHABLE.write_text(said)
+        raise subprocess.CalledProcessError(done.returncode, copy, said)
+    UNREACHABLE.unlink(missing_ok=True)
     (folder / "installed").touch()
 
 
