@@ -1,5 +1,7 @@
-"""`.ci/run` sets $ZENIT_REQUIRE_CLIENTS: RocketMQ's clients of Python and Java must be there, where their registries can be reached,
-so that no test of the proxy with them is skipped in silence."""
+"""`.ci/run` sets $ZENIT_REQUIRE_CLIENTS: RocketMQ's Python and Java clients must be there, where their registries can be reached.
+
+So no test of the proxy with them is skipped in silence.
+"""
 
 from __future__ import annotations
 
