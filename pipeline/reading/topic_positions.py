@@ -211,11 +211,13 @@ class TopicPositions:
                     on_stale(self._policy.try_timeout_ms(total_ms, left_ms))
                 return once(self._policy.try_timeout_ms(total_ms, left_ms))
             except ZenitError as error:
-                failure = error
                 left_ms = deadline_ms - monotonic_ms()
                 delay_ms = self._policy.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
                 if delay_ms is None:
-                    raise
+                    if failure is None or not isinstance(error, RequestTimeout):
+                        raise
+                    raise failure from error  # the last try had little time; what an earlier one found says more
+                failure = error
                 log.info("asked again soon what=%s error=%s", what, error)
                 sleep_ms(delay_ms)
         raise failure or RequestTimeout(what, total_ms)

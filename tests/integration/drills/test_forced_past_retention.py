@@ -74,9 +74,11 @@ def numbers_in(cluster: LocalCluster, topic: str) -> list[int]:
 
 
 def store_begin(cluster: LocalCluster, name: str) -> int:
+    """Once the replica answers: a busy one may take longer than a request."""
     with remoting_of(cluster.namesrv) as remoting:
-        told = ask_json(remoting, cluster.process(name).address, GetBrokerStatistics())
-    return 0 if told is None else int(told["store"]["begin_offset"])
+        address = cluster.process(name).address
+        told = await_that(lambda: ask_json(remoting, address, GetBrokerStatistics()), cluster)
+    return int(told["store"]["begin_offset"])
 
 
 def started_what_is_down(cluster: LocalCluster) -> None:

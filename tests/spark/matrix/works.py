@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -76,6 +76,20 @@ class Watch:
             raise KeyboardInterrupt
 
 
+def despite_spark(run: Callable[[], None]) -> None:
+    """Runs something, a second time where Spark alone ended it.
+
+    Spark gives a Python process ten seconds to start: on a busy machine that may be too little, once. And a task that runs
+    again may find that its first attempt has the right to commit: Spark ends the query then.
+    """
+    try:
+        run()
+    except Exception as error:
+        if not any(told in str(error) for told in (NOT_STARTED, COMMIT_DENIED)):
+            raise
+        run()
+
+
 class Work:
     """One work, of one topic, with a state of its own. `options`: of its source; `partitions`: that its rows are shared out to
     on their way, where they are."""
@@ -118,17 +132,8 @@ class Work:
         self.send()
 
     def go_on(self) -> None:
-        """To the end of what there is. Raises what it ends with.
-
-        Spark gives a Python process ten seconds to start: on a busy machine that may be too little, once. And a task of a stage
-        that runs again may find that its first attempt has the right to commit: Spark ends the query then.
-        """
-        try:
-            self.run()
-        except Exception as error:
-            if not any(told in str(error) for told in (NOT_STARTED, COMMIT_DENIED)):
-                raise
-            self.run()
+        """To the end of what there is. Raises what it ends with."""
+        despite_spark(self.run)
 
     def leave(self) -> None:
         """Rows come, and somebody else is to do them (`do_far`)."""
@@ -136,7 +141,7 @@ class Work:
 
     def do_far(self) -> None:
         """To the end of what there is, by another driver; it may be ended in the middle, and `go_on` follow."""
-        self.run()
+        despite_spark(self.run)
 
     def run(self) -> None:
         """Does what there is to do. Raises what it ends with."""
@@ -331,14 +336,14 @@ class Compact(Archive):
 
     def go_on(self) -> None:
         super().go_on()
-        self.merge()
+        despite_spark(self.merge)
 
     def leave(self) -> None:
         self.more()
         super().go_on()
 
     def do_far(self) -> None:
-        self.merge()
+        despite_spark(self.merge)
 
     def merge(self) -> None:
         """All files become one."""
