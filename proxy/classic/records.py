@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from ...client.sending.target import PRIORITY_MAX
 from ...model.errors import MessageIllegal, RemoteProtocolError
 from ...model.ids import HostAddress
 from ...model.plain_dataclass import dataclass
@@ -23,12 +24,15 @@ from ...model.properties import (
     HALF_SENDER,
     NAME_SEPARATOR,
     POP_LEASE,
+    PRIORITY,
     RETRY_TOPIC,
     SEQUENCE,
+    SHARDING_KEY,
     TIMER_DELAY_MS,
     TIMER_DELAY_SECONDS,
     TIMER_DELIVER_MS,
     TRANSACTION_PREPARED,
+    decode_properties,
 )
 from ...record.codes import BORN_HOST_V6, INNER_FIXED_BYTES, MAGIC_V2, STORE_HOST_V6, SYS_FLAG_AT, TOPIC_V1_MAX
 from ...record.kernel import StoredMessage, decode_batch, encode_record
@@ -43,6 +47,7 @@ _MORE_V6: Final = 12
 _V4_BYTES: Final = 8
 _DELAYS: Final = (DELAY_LEVEL, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SECONDS)
 _NOTED: Final = tuple(f"{name}{NAME_SEPARATOR}".encode() for name in (SEQUENCE, HALF_SENDER, HALF_OFFSET, POP_LEASE))
+_PRIORITY_DIGITS: Final = 9
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 
@@ -114,6 +119,19 @@ def is_delayed(properties: dict[str, str]) -> bool:
     """Whether a message is to be delivered later."""
     level = properties.get(DELAY_LEVEL, "0")
     return any(name in properties for name in _DELAYS[1:]) or (level.isascii() and level.isdecimal() and int(level) > 0)
+
+
+def priority_of(encoded: bytes) -> int | None:
+    """The priority that a message's properties say, which says in which queue it is; None where they say another order or time,
+    or nothing."""
+    if PRIORITY.encode() not in encoded:
+        return None
+    properties = decode_properties(encoded)
+    text = properties.get(PRIORITY, "")
+    is_other = is_half(properties) or is_delayed(properties) or SHARDING_KEY in properties
+    if is_other or not (text.isascii() and text.isdecimal() and len(text) <= _PRIORITY_DIGITS):
+        return None
+    return min(int(text), PRIORITY_MAX)
 
 
 def is_half(properties: dict[str, str]) -> bool:

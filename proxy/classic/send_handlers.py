@@ -8,7 +8,7 @@ import secrets
 from dataclasses import replace
 from typing import Final
 
-from ...client.sending.target import GivenQueue
+from ...client.sending.target import GivenQueue, Priority
 from ...model.clock import now_ms
 from ...model.errors import InvalidParameter, MessageIllegal, TopicNotFound, error_from_wire
 from ...model.handles.transaction import Resolution, TransactionId
@@ -23,7 +23,7 @@ from ...remoting.commands import CreateTopic, EndTransactions, RecallMessage, Se
 from ..back.ready_message import ReadyMessage, SendKind, Stored
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
 from .codes import ClassicCode, ClassicStatus
-from .records import is_delayed, is_half, read_batch, sent_properties
+from .records import is_delayed, is_half, priority_of, read_batch, sent_properties
 
 KEPT_FLAGS: Final = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
 CLUSTER: Final = "CLUSTER"
@@ -60,7 +60,9 @@ class SendHandlers:
             message = await _again(call, message)
         if REPLY_TO_CLIENT.encode() in message.properties:
             message = await _with_cluster(call, message)
-        stored = await call.back.sends.send(message, await _target(call, message.topic), deadline_ms=call.deadline_ms)
+        priority = priority_of(message.properties)
+        target = await _target(call, message.topic, priority)
+        stored = await call.back.sends.send(message, target, deadline_ms=call.deadline_ms)
         return self._answer([stored])
 
     async def on_batch(self, call: ClassicCall) -> ClassicAnswer:
@@ -173,12 +175,13 @@ def _message(call: ClassicCall, flag: int, body: bytes, encoded: bytes) -> Ready
     )
 
 
-async def _target(call: ClassicCall, topic: str) -> GivenQueue | None:
-    """The queue that the client chose; any of the broker's where it names none, any at all where it names no broker either."""
+async def _target(call: ClassicCall, topic: str, priority: int | None = None) -> GivenQueue | Priority | None:
+    """The queue that the client chose; any of the broker's where it names none, any at all where it names no broker either. A
+    message with a priority is in the broker's queue of that number, or in its last one, whatever its client chose."""
     queue_id = call.fields.number("queueId")
-    if queue_id < 0:
+    if queue_id < 0 or priority is not None:
         if not call.broker_name:
-            return None
+            return None if priority is None else Priority(priority)
         route = await call.back.backend.route(topic, deadline_ms=call.deadline_ms)
         count = next(
             (
@@ -190,7 +193,7 @@ async def _target(call: ClassicCall, topic: str) -> GivenQueue | None:
         )
         if not count:
             return None
-        queue_id = random.randrange(count)
+        queue_id = random.randrange(count) if priority is None else min(priority, count - 1)
     return GivenQueue(await call.broker_of(topic), queue_id)
 
 

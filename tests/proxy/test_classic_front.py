@@ -379,6 +379,14 @@ def test_a_message_that_was_received_can_be_sent_on(cluster: LocalCluster, clien
     assert pulled(client, topics[1]) == [b"on"]
 
 
+def test_a_message_with_a_priority_is_in_its_queue(cluster: LocalCluster, client: BareClient) -> None:
+    """Clients choose any, as RocketMQ's broker puts it there; then those who pop get the urgent ones first."""
+    topic = cluster.create_topic("bare-urgent", queues=3)
+    for priority, queue in ((0, "0"), (1, "1"), (7, "2")):
+        for more in ({"e": 1}, {"e": -1}, {"e": 0, "n": ""}):
+            assert send(client, topic, b"x", i=f"_SYS_MSG_PRIORITY_\x01{priority}", **more)["queueId"] == queue
+
+
 def test_a_message_is_sent_back_by_what_a_client_knows_of_it(cluster: LocalCluster, client: BareClient) -> None:
     topic = cluster.create_topic("bare-back")
     _, offset = parse_offset_message_id(send(client, topic, b"back")["msgId"])

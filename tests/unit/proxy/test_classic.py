@@ -40,6 +40,7 @@ from zenitmq.proxy.classic.records import (
     ReadableRecords,
     is_delayed,
     is_half,
+    priority_of,
     read_batch,
     readable,
     readable_records,
@@ -175,6 +176,14 @@ def test_batches_that_are_none(body: bytes) -> None:
 def test_properties_get_their_last_separator() -> None:
     assert whole_properties(b"") == b""
     assert whole_properties(b"a\x01b") == whole_properties(b"a\x01b\x02") == b"a\x01b\x02"
+
+
+def test_the_priority_of_a_message() -> None:
+    assert priority_of(b"TAGS\x01a\x02") is None
+    assert priority_of(b"_SYS_MSG_PRIORITY_\x013\x02") == 3
+    assert priority_of(b"_SYS_MSG_PRIORITY_\x01300\x02") == 9
+    for other in (b"-1", b"x", b"1\x02__SHARDINGKEY\x01k", b"1\x02DELAY\x013", b"1\x02TRAN_MSG\x01true"):
+        assert priority_of(b"_SYS_MSG_PRIORITY_\x01" + other + b"\x02") is None
 
 
 def test_what_brokers_noted_in_a_message_is_not_sent_with_it_again() -> None:
