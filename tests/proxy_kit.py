@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -121,9 +122,23 @@ class ProxyProcesses:
         return sum(f"socket:[{row[9]}]" in inodes for row in established)
 
 
+@dataclass(frozen=True)
+class Inside:
+    """Of a proxy in a thread, whose event loop it is."""
+
+    backs: Backs
+    loop: asyncio.AbstractEventLoop
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """The result of what is done there."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+
+
 @contextmanager
-def running_proxy(namesrv: str, *, is_tls: bool = False, **settings: Any) -> Iterator[str]:
-    """A proxy in a thread; yields its address, or that for TLS."""
+def running_proxy(
+    namesrv: str, *, is_tls: bool = False, inside: list[Inside] | None = None, **settings: Any
+) -> Iterator[str]:
+    """A proxy in a thread; yields its address, or that for TLS. `inside`: gets what is in that thread."""
     config = ProxyConfig(namesrv=(namesrv,), port=0, remoting_port=-1, drain_ms=200, **settings)
     started: list[str] = []
     is_up, ends = threading.Event(), threading.Event()
@@ -131,6 +146,8 @@ def running_proxy(namesrv: str, *, is_tls: bool = False, **settings: Any) -> Ite
     async def work() -> None:
         async with Backs(config) as backs, serve(config, backs) as server:
             started.append(f"127.0.0.1:{server.tls_port if is_tls else server.port}")
+            if inside is not None:
+                inside.append(Inside(backs, asyncio.get_running_loop()))
             is_up.set()
             while not ends.is_set():
                 await asyncio.sleep(0.02)

@@ -15,6 +15,7 @@ from ...client.connection.connection import Connection, connect, release
 from ...model.clock import monotonic_ms
 from ...model.errors import BrokerBusy
 from ..config import ProxyConfig
+from .asked_clients import AskedClients
 from .method_counts import MethodCounts
 from .parts import Back
 from .sends import SendBudget
@@ -41,6 +42,8 @@ class Backs:
         self.grpc_counts = MethodCounts("grpc")
         self.remoting_counts = MethodCounts("remoting")
         self._users = Users(self.own.backend, is_secured=bool(config.key), is_required=config.signatures == "required")
+        self.asked = AskedClients()
+        """Clients of any user that can be asked something."""
         self._of_users: dict[str, Back] = {}
         self._used_ms: dict[str, int] = {}
         self._delegations: dict[str, str] = {}

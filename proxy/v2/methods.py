@@ -51,7 +51,7 @@ class MessagingMethods:
         self.sessions = Sessions()
         self._counts = backs.grpc_counts
         self._receiving = ReceivingMethods(self.sessions, backs.grpc_counts, polls_max=polls_max)
-        self._telemetry = TelemetryMethods(self.sessions)
+        self._telemetry = TelemetryMethods(self.sessions, backs.asked)
         self._methods = methods()
         self._decoders = {name: decoder(method.request) for name, method in self._methods.items()}
         self._unary: dict[str, Callable[[ClientCall, Any], Awaitable[Any]]] = {

@@ -22,6 +22,7 @@ from ..schema import message_class
 from .authorization import Caller
 from .calls import Answers, ClientCall
 from .mapping import fill_message
+from .questions import Questions
 from .settings import LITE_CONSUMERS, ToldSettings
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Session:
     def __init__(self, caller: Caller, back: Back) -> None:
         self.caller = caller
         self.back = back
+        self.questions = Questions(self.tell, caller.namespace)
         self.told: ToldSettings | None = None
         self.stream: Answers | None = None
         self.heard_ms = monotonic_ms()
@@ -82,6 +84,7 @@ class Session:
         """That stream ended."""
         if self.stream is stream:
             self.stream = None
+            self.questions.give_up()
             self.heard_ms = monotonic_ms()
             self._waiting.clear()
 

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from ...model.errors import ZenitError
+from ..back.asked_clients import AskedClients
 from ..back.group_rules import GroupRules
 from ..back.parts import Back
 from ..schema import message_class
 from .calls import Answers, ClientCall
+from .questions import ANSWERS
 from .sessions import Session, Sessions
 from .settings import answered_settings, told_settings
 from .status import CallRefused, Code
@@ -26,20 +28,27 @@ _EndedResponse: Final = message_class("NotifyClientTerminationResponse")
 class TelemetryMethods:
     """Of one process; on the event loop."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, asked: AskedClients) -> None:
         self._sessions = sessions
+        self._asked = asked
         self._is_draining = False
 
     async def telemetry(self, call: ClientCall, commands: AsyncIterator[Any], answers: Answers) -> None:
         """One stream: settings are answered with settings, before anything else is told."""
         session = self._sessions.of(call)
         session.link(answers)
+        self._asked.enter(call.caller.client_id, session.questions)
         try:
             async for command in commands:
-                if command.WhichOneof("command") == "settings":
+                kind = command.WhichOneof("command")
+                if kind == "settings":
                     await self._on_settings(session, command.settings)
+                elif kind in ANSWERS:
+                    session.questions.on_answer(getattr(command, kind).nonce, command)
         finally:
             session.unlink(answers)
+            if session.stream is None:
+                self._asked.leave(call.caller.client_id, session.questions)
 
     async def _on_settings(self, session: Session, settings: Any) -> None:
         command = _TelemetryCommand()

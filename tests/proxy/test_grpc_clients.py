@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from classic_kit import ClientScenario, new_certificate, told
 from proxy_clients import JAVA_CLIENT, NODE_CLIENT, has_jars, needs_client, node_modules
-from proxy_kit import ProxyProcesses, java_scenario, node_scenario, running_proxy
+from proxy_kit import Inside, ProxyProcesses, java_scenario, node_scenario, running_proxy
 
 from zenitmq import Message, Producer, PullConsumer, SimpleConsumer, StartFrom
 from zenitmq.client.admin import Admin
+from zenitmq.model.errors import InvalidParameter
 from zenitmq.model.security.principals import RuleEffect, User
 from zenitmq.model.security.rule_text import parse_rule
 from zenitmq.testing import LocalCluster
@@ -152,6 +153,27 @@ def test_java_receives_lite_topics_in_their_order(cluster: LocalCluster, proxy: 
     for name in "ab":
         assert [words[0] for words in got if words[7] == name] == [f"{name}-{number}" for number in range(5)]
     assert len(got) == 10
+
+
+@needs_java
+def test_java_is_asked_for_its_threads_and_to_handle_a_message(cluster: LocalCluster) -> None:
+    topic, inside = cluster.create_topic("java-asked"), list[Inside]()
+    with running_proxy(cluster.namesrv, inside=inside) as address:
+        (proxy,) = inside
+        with Producer(namesrv=cluster.namesrv) as producer:
+            producer.send(Message(topic, b"one"))
+        with SimpleConsumer("java-asked-native", namesrv=cluster.namesrv) as native:
+            native.subscribe(topic)
+            (message,) = native.receive(1, wait=10.0)
+            with java_scenario(address, "push", topic=topic, group="java-asked", count=9, fails="two") as java:
+                assert java.await_line("got")[1] == "one"
+                (name,) = proxy.backs.asked.client_ids()
+                asked = proxy.backs.asked.find(name)
+                assert "main" in proxy.run(asked.thread_stacks())
+                assert proxy.run(asked.handle(message)).is_success
+                assert java.await_line("got")[1] == "one"
+        with pytest.raises(InvalidParameter):
+            proxy.backs.asked.find("nobody")
 
 
 @needs_java
