@@ -1,4 +1,4 @@
-"""`.ci/run` sets $ZENIT_REQUIRE_CLIENTS: RocketMQ's Python and Java clients must be there, where their registries can be reached.
+"""`.ci/run` sets $ZENIT_REQUIRE_CLIENTS: RocketMQ's Python and Java clients must be there, where their registries answer.
 
 So no test of the proxy with them is skipped in silence.
 """
