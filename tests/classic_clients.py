@@ -13,6 +13,7 @@ import venv
 from pathlib import Path
 
 from proxy_clients import CLIENTS, DRIVERS, fetch_jars, has_jars, jars_folder, java_driver
+from rocketmq_tests import fetch_tests
 
 JAVA_VERSIONS = ("5.5.0", "4.9.8")
 JAVA_NAME = "rocketmq-client"
@@ -74,6 +75,7 @@ def install() -> None:
     for version in JAVA_VERSIONS:
         fetch_jars(JAVA_NAME, version)
         fetch_jars(TOOLS, version)
+    fetch_tests()
 
 
 if __name__ == "__main__":
