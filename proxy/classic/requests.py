@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import Final
 
 from ...model.clock import monotonic_ms, monotonic_ns
 from ...model.errors import BrokerBusy, RemoteProtocolError, UnknownRequest, ZenitError
+from ...model.ids import HostAddress
 from ...model.security.signatures import ACCESS_KEY_FIELD, SIGNATURE_FIELD, signed_content
 from ..back.backs import Backs
 from .calls import CALL_MS, SEND_MS, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler, ClassicLink
@@ -51,6 +53,7 @@ _NO_ERRORS: Final = frozenset(
         ClassicStatus.POLLING_TIMEOUT,
     }
 )
+_METHOD_NAMES: Final = {code.value: code.name for code in ClassicCode}
 _STATUS_NAMES: Final = {status.value: status.name for status in ClassicStatus if status not in _NO_ERRORS}
 
 
@@ -94,7 +97,7 @@ class ClassicRequests:
         return answer
 
     def _count(self, frame: ClassicFrame, begun_ns: int, status: int) -> None:
-        method = ClassicCode(frame.code).name if self.knows(frame.code) else UNKNOWN
+        method = _METHOD_NAMES[frame.code] if frame.code in self._handlers else UNKNOWN
         self._counts.count(method, begun_ns, _STATUS_NAMES.get(status, ""))
 
     async def _answer(self, frame: ClassicFrame, link: ClassicLink, broker_name: str) -> ClassicAnswer:
@@ -107,7 +110,7 @@ class ClassicRequests:
             frame.fields.get(ACCESS_KEY_FIELD, ""),
             frame.fields.get(SIGNATURE_FIELD, ""),
             signed_content(frame.fields, frame.body) if ACCESS_KEY_FIELD in frame.fields else b"",
-            address=str(link.peer),
+            address=_text_of(link.peer),
             deadline_ms=deadline_ms,
         )
         named = frame.fields.get(BROKER.name) or (frame.fields.get(BROKER.short) if frame.code in COMPACT else "")
@@ -120,6 +123,12 @@ class ClassicRequests:
             return await handler(call)
         finally:
             self._counts.polls -= 1
+
+
+@lru_cache(4096)
+def _text_of(peer: HostAddress) -> str:
+    """A client's address, which each of its requests is checked with."""
+    return str(peer)
 
 
 def answer_frame(request: ClassicFrame, answer: ClassicAnswer) -> ClassicFrame:
