@@ -13,6 +13,9 @@ from .group_rules import GroupRules, group_rules
 from .recent_answers import RecentAnswers
 
 KNOWN_MS: Final = 10_000
+UNSEEN_MS: Final = 500
+"""What is not among them may have been made since: then so old."""
+UNSPECIFIED: Final = "UNSPECIFIED"
 
 
 class ClusterSettings:
@@ -29,11 +32,17 @@ class ClusterSettings:
 
     async def topic_type(self, topic: str, *, deadline_ms: int) -> str:
         """The topic's `message.type`, "UNSPECIFIED" if it has none. Raises why no broker tells."""
-        return (await self._topics.get("", deadline_ms=deadline_ms)).get(topic, "UNSPECIFIED")
+        types = await self._topics.get("", deadline_ms=deadline_ms)
+        if topic not in types:
+            types = await self._topics.get("", deadline_ms=deadline_ms, age_ms_max=UNSEEN_MS)
+        return types.get(topic, UNSPECIFIED)
 
     async def group(self, group: str, *, deadline_ms: int) -> GroupRules:
         """A group's settings; the defaults if it does not exist. Raises why no broker tells."""
-        return (await self._groups.get("", deadline_ms=deadline_ms)).get(group) or GroupRules()
+        rules = await self._groups.get("", deadline_ms=deadline_ms)
+        if group not in rules:
+            rules = await self._groups.get("", deadline_ms=deadline_ms, age_ms_max=UNSEEN_MS)
+        return rules.get(group) or GroupRules()
 
     async def _find_topics(self, _: str, deadline_ms: int) -> dict[str, str]:
         """Of all masters: a topic need not be at each."""
@@ -41,9 +50,9 @@ class ClusterSettings:
         for name in await self._backend.masters(deadline_ms=deadline_ms):
             payload = (await self._backend.call_master(name, GetTopics(), deadline_ms=deadline_ms))[1]
             for row in _rows(payload, "topics"):
-                kind = row.get("attributes", {}).get(TYPE_ATTRIBUTE)
-                if kind:
-                    found[str(row.get("name"))] = str(kind)
+                kind, topic = row.get("attributes", {}).get(TYPE_ATTRIBUTE), str(row.get("name"))
+                if kind or topic not in found:
+                    found[topic] = str(kind or UNSPECIFIED)
         return found
 
     async def _find_groups(self, _: str, deadline_ms: int) -> dict[str, GroupRules]:
@@ -51,8 +60,9 @@ class ClusterSettings:
         for name in await self._backend.masters(deadline_ms=deadline_ms):
             payload = (await self._backend.call_master(name, GetGroups(), deadline_ms=deadline_ms))[1]
             for row in _rows(payload, "groups"):
-                if row.get("attributes"):
-                    found.setdefault(str(row.get("name")), group_rules(row["attributes"]))
+                group = str(row.get("name"))
+                if row.get("attributes") or group not in found:
+                    found[group] = group_rules(row.get("attributes") or {})
         return found
 
 

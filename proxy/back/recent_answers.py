@@ -23,14 +23,15 @@ class RecentAnswers(Generic[_Key, _Value]):
         self._known: dict[_Key, tuple[_Value, int]] = {}
         self._asking: dict[_Key, asyncio.Task[_Value]] = {}
 
-    def known(self, key: _Key) -> _Value | None:
-        """The value, if it was found out a short while ago."""
+    def known(self, key: _Key, *, age_ms_max: int | None = None) -> _Value | None:
+        """The value, if it was found out a short while ago: `known_ms`, or less where it says so."""
         known = self._known.get(key)
-        return known[0] if known is not None and monotonic_ms() < known[1] else None
+        age_ms_max = self._known_ms if age_ms_max is None else age_ms_max
+        return known[0] if known is not None and monotonic_ms() < known[1] + age_ms_max else None
 
-    async def get(self, key: _Key, *, deadline_ms: int) -> _Value:
-        """The value, at most `known_ms` old. Raises what `find` does."""
-        known = self.known(key)
+    async def get(self, key: _Key, *, deadline_ms: int, age_ms_max: int | None = None) -> _Value:
+        """The value, at most so old. Raises what `find` does."""
+        known = self.known(key, age_ms_max=age_ms_max)
         if known is not None:
             return known
         task = self._asking.get(key)
@@ -51,7 +52,7 @@ class RecentAnswers(Generic[_Key, _Value]):
         self._known.pop(key, None)
         while len(self._known) >= self._size_max:
             del self._known[next(iter(self._known))]
-        self._known[key] = value, monotonic_ms() + self._known_ms
+        self._known[key] = value, monotonic_ms()
         return value
 
 
