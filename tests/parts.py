@@ -28,7 +28,8 @@ QUICK_KINDS = ("unit", "property", "wire")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Test files that run alike. `how`: see part() in test.sh. `whole`: not divided, since its tests share something dear.
+    """Test files that run alike. `folders`: of them, or files. `how`: see part() in test.sh. `whole`: not divided, since its
+    tests share something dear.
 
     `busy`: keeps a core busy although it starts clusters.
     """
@@ -48,9 +49,43 @@ class Kind:
         return "busy" if self.busy else "waiting"
 
 
+# Long tests of pure files: others reach the same lines and branches, and a trace would take as long as these tests themselves.
+UNTRACED_FILES = tuple(
+    f"tests/unit/{name}.py"
+    for name in (
+        "broker/transaction/test_handed_over_halves",
+        "broker/transaction/test_taken_over",
+        "cli/bench/test_bench_options",
+        "cli/test_drill_usage",
+        "deploy/test_helm_chart",
+        "metrics/test_alert_rules",
+        "remoting/test_frame_memory",
+        "remoting/test_request_numbers",
+        "store/checksum/test_checksum_entry",
+        "store/checksum/test_checksum_table",
+        "store/integrity/test_log_check",
+        "store/integrity/test_many_ranges",
+        "store/log/test_commit_log",
+        "store/log/test_log_chunks",
+        "store/log/test_unsynced_files",
+        "store/offline/test_checked_store",
+        "store/offline/test_convert",
+        "store/offline/test_export",
+        "store/offline/test_offline_beside",
+        "store/offline/test_repair",
+        "store/opening/test_store_beginning",
+        "store/opening/test_store_facts",
+        "store/opening/test_store_files",
+        "store/queues/test_queue_engines",
+        "store/queues/test_queue_pair",
+        "store/test_rocksdb_waits",
+    )
+)
+
 KINDS = (
     # In memory: waiting for the disk's syncs would be a third of these parts, and most of those that tear files.
     Kind("others", "in_memory", ("tests",)),
+    Kind("untraced", "in_memory", UNTRACED_FILES),
     # Unit tests alone are traced: properties would take thrice as long. `--cov` would take a file behind it for its own.
     Kind("covered", "in_memory", ("tests/unit",), ("--cov", "--cov-report=term"), whole=True),
     Kind("fuzz", "in_memory", ("tests/fuzz",)),
@@ -138,7 +173,7 @@ def test_files(folder: str) -> list[str]:
 
 
 def kind_of(file: str) -> Kind:
-    around = [(len(folder), kind) for kind in KINDS for folder in kind.folders if file.startswith(f"{folder}/")]
+    around = [(len(folder), kind) for kind in KINDS for folder in kind.folders if f"{file}/".startswith(f"{folder}/")]
     return max(around, key=lambda one: one[0])[1]
 
 

@@ -19,6 +19,12 @@ def test_what_runs_secured_is_there() -> None:
     assert set(parts.SECURED_FILES) <= set(parts.test_files("tests/integration"))
 
 
+def test_what_is_not_traced_is_there() -> None:
+    assert set(parts.UNTRACED_FILES) == {
+        file for part in parts.every_part() if part.name == "untraced" for file in part.files
+    }
+
+
 def test_the_longest_part_is_first() -> None:
     seconds = [part.seconds for part in parts.every_part()]
     assert seconds == sorted(seconds, reverse=True)
