@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,23 @@ def test_who_loses_a_lite_topic_to_another_member_is_told(cluster: LocalCluster,
         assert next(stream).notify_unsubscribe_lite_command.lite_topic == "mine"
         ends.set()
         stream.cancel()
+
+
+def test_a_proxy_that_ends_sends_its_clients_to_another_one(cluster: LocalCluster) -> None:
+    ends = threading.Event()
+
+    def nothing() -> Iterator[Any]:
+        ends.wait(20)
+        yield from ()
+
+    with ExitStack() as running:
+        address = running.enter_context(running_proxy(cluster.namesrv))
+        with grpc.insecure_channel(address) as channel:
+            stream = Caller(channel).telemetry(commands=nothing())
+            stream.initial_metadata()
+            running.close()
+            assert next(stream).reconnect_endpoints_command.nonce
+            ends.set()
 
 
 def test_what_is_wrong_with_a_lite_subscription_is_told(cluster: LocalCluster, caller: Caller) -> None:
