@@ -11,13 +11,25 @@ from ...model.handles.transaction import TransactionId
 from ...model.ids import offset_message_id
 from ...model.message import BODY_BYTES_MAX
 from ...model.plain_dataclass import dataclass
-from ...model.properties import SEQUENCE
+from ...model.properties import (
+    DELAY_LEVEL,
+    SEQUENCE,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SECONDS,
+    TIMER_DELIVER_MS,
+    decode_properties,
+)
 from ...model.queue import MessageQueue, PhysicalOffset
 from ...record.codes import PROPERTIES_SENT_MAX
 from ...record.kernel import encode_record
 from ...remoting.delayed_places import NOWHERE
 
 _SEQUENCE_ENTRY: Final = f"{SEQUENCE}\x01".encode()
+_DELAYS: Final = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELIVER_MS)
+"""The first that is set counts."""
+_DELAY_DIGITS_MAX: Final = 18
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
 
 
 class SendKind(enum.Enum):
@@ -61,6 +73,12 @@ class ReadyMessage:
             raise MessageTooLarge("properties", len(self.properties), PROPERTIES_SENT_MAX)
         if self.properties.startswith(_SEQUENCE_ENTRY) or b"\x02" + _SEQUENCE_ENTRY in self.properties:
             raise MessageIllegal(f"property name {SEQUENCE!r} is reserved")
+        _check_number("flag", self.flag, -_INT_MAX - 1, _INT_MAX)
+        _check_number("sysFlag", self.sys_flag, 0, _INT_MAX)
+        _check_number("born time", self.born_at_ms, 0, _LONG_MAX)
+        _check_number("reconsumeTimes", self.reconsume_times, 0, _INT_MAX)
+        if self.kind is SendKind.DELAYED:
+            check_delay(self.properties)
 
     def record(self, own_properties: bytes, store_host_bytes: int) -> bytes:
         """The record without what the broker assigns. `own_properties`: encoded, in front of the sender's. `store_host_bytes`:
@@ -76,6 +94,21 @@ class ReadyMessage:
             store_host=bytes(store_host_bytes),
             reconsume_times=self.reconsume_times,
         )
+
+
+def check_delay(properties: bytes) -> None:
+    """Of a message that is to be delivered later. Raises MessageIllegal for what no broker reads; how far a delay may be, each
+    broker says."""
+    said = decode_properties(properties)
+    name = next((name for name in _DELAYS if name in said), DELAY_LEVEL)
+    text = said.get(name, "0")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DELAY_DIGITS_MAX):
+        raise MessageIllegal(f"{name} {text[:64]!r}: a number of at most {_DELAY_DIGITS_MAX} digits, not negative")
+
+
+def _check_number(name: str, value: int, minimum: int, maximum: int) -> None:
+    if not minimum <= value <= maximum:
+        raise MessageIllegal(f"{name} {value}: {minimum} to {maximum}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ stored once. Of batch topics each request is one record, and is not numbered.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -30,11 +31,22 @@ from ...client.sending.target import OwnTarget, Target
 from ...client.sending.transactions.half_attempts import half_attempts
 from ...client.sending.waited_send import WaitedSends
 from ...model.clock import monotonic_ms, monotonic_ns
-from ...model.errors import BrokerBusy, MessageIllegal, MessageTooLarge, SystemFault, ZenitError
+from ...model.errors import (
+    BrokerBusy,
+    InvalidParameter,
+    MessageIllegal,
+    MessageTooLarge,
+    OutcomeUnknown,
+    RequestTimeout,
+    SystemFault,
+    ZenitError,
+)
 from ...model.queue import MessageQueue
 from ...record.kernel import wrap_batch
 from .backend import Backend
 from .ready_message import ReadyMessage, SendKind, Stored
+
+log = logging.getLogger(__name__)
 
 GROUP: Final = "PROXY"
 """The producer group of messages that are no half messages."""
@@ -48,7 +60,12 @@ QUICK_MS: Final = 3.0
 _NEWEST_WEIGHT: Final = 0.2
 MESSAGES_MAX: Final = 100_000
 RETRY_AFTER_MS: Final = 100
+LATE_MS: Final = 50
+"""So much after its deadline a sender is told that by itself, where others of its request have more time."""
 PRODUCERS_MAX: Final = 1024
+
+_OF_ONE: Final = (MessageIllegal, MessageTooLarge, InvalidParameter)
+"""All messages of a request are refused so for one of them."""
 
 _Key = tuple[str, SendKind, Target | None, str]
 
@@ -56,12 +73,13 @@ _Key = tuple[str, SendKind, Target | None, str]
 class _Item:
     """One sender's message. `deadline_ms`: monotonic."""
 
-    __slots__ = ("answered", "deadline_ms", "message", "size_bytes")
+    __slots__ = ("answered", "deadline_ms", "is_sent", "message", "size_bytes")
 
     def __init__(self, message: ReadyMessage, deadline_ms: int, answered: asyncio.Future[Stored]) -> None:
         self.message = message
         self.deadline_ms = deadline_ms
         self.answered = answered
+        self.is_sent = False
         self.size_bytes = message.size_bytes
 
 
@@ -155,7 +173,7 @@ class Sends:
             if self._connection.routes.cached(message.topic) is None:
                 await self._backend.route(check_send_topic(message.topic), deadline_ms=deadline_ms)
             self._enter(item, target)
-            return await item.answered
+            return await _answer_of(item)
         finally:
             self._budget.give_back(item.size_bytes)
 
@@ -179,7 +197,7 @@ class Sends:
                 await self._backend.route(check_send_topic(messages[0].topic), deadline_ms=deadline_ms)
             for item in items:
                 self._enter(item, target)
-            outcomes = await asyncio.gather(*(item.answered for item in items), return_exceptions=True)
+            outcomes = await asyncio.gather(*map(_answer_of, items), return_exceptions=True)
         finally:
             for item in taken:
                 self._budget.give_back(item.size_bytes)
@@ -218,13 +236,20 @@ class Sends:
     def _pump(self, lane: _Lane) -> None:
         """Sends what waits, as far as requests may be under way."""
         while lane.waiting and lane.under_way < self._window(lane):
-            items = [lane.waiting.popleft()]
-            size_bytes = items[0].size_bytes
+            items: list[_Item] = []
+            size_bytes = 0
             while lane.waiting and len(items) < RECORDS_MAX:
                 size_bytes += lane.waiting[0].size_bytes
-                if size_bytes > BYTES_MAX:
+                if items and size_bytes > BYTES_MAX:
                     break
-                items.append(lane.waiting.popleft())
+                item = lane.waiting.popleft()
+                if item.answered.done():  # its sender waits no more
+                    size_bytes -= item.size_bytes
+                    continue
+                item.is_sent = True
+                items.append(item)
+            if not items:
+                break
             lane.under_way += 1
             task = asyncio.get_running_loop().create_task(self._run(lane, items), name="zenit-proxy-send")
             self._tasks.add(task)
@@ -246,28 +271,30 @@ class Sends:
             self._pump(lane)
 
     async def _send(self, lane: _Lane, items: list[_Item]) -> None:
+        """Those of a request that is refused for one of them are sent in halves: who breaks no rule is not refused."""
         topic, kind, target, group = lane.key
         deadline_ms = max(item.deadline_ms for item in items)
         total_ms = max(1, deadline_ms - monotonic_ms())
-        self.requests += 1
+        route = self._connection.routes.cached(topic)
+        is_wrapped = route is not None and route.is_batched
+        attempts = self._halves if kind is SendKind.HALF else self._plain if is_wrapped else self._numbered
+        is_v6 = route is not None and any((broker.master_address or "").startswith("[") for broker in route.brokers)
         try:
-            route = self._connection.routes.cached(topic)
-            is_wrapped = route is not None and route.is_batched
-            attempts = self._halves if kind is SendKind.HALF else self._plain if is_wrapped else self._numbered
-            is_v6 = route is not None and any((broker.master_address or "").startswith("[") for broker in route.brokers)
-            batch = _Batch(items, attempts.own_properties, 20 if is_v6 else 8, is_wrapped=is_wrapped)
+            batch = _batch(items, attempts.own_properties, 20 if is_v6 else 8, is_wrapped=is_wrapped)
+            self.requests += 1
             queue, answer = await self._producer(attempts, group or GROUP).send_batch(
                 topic, batch, target, total_ms, deadline_ms, delayed=kind is SendKind.DELAYED
             )
-        except (MessageIllegal, MessageTooLarge) as error:
-            if len(items) == 1:
-                _fail(items, error)
-            for item in items if len(items) > 1 else ():  # all were refused for one
-                await self._send(lane, [item])
         except ZenitError as error:
-            _fail(items, error)
+            if len(items) == 1 or not isinstance(error, _OF_ONE):
+                _fail(items, error)
+                return
         else:
             _answer(items, batch, queue, answer)
+            return
+        half = len(items) // 2
+        for part in (items[:half], items[half:]):
+            await self._send(lane, part)
 
     def _producer(self, attempts: SendAttempts, group: str) -> WaitedSends:
         key = attempts, group
@@ -288,6 +315,31 @@ class Sends:
             batches = ReadyBatches(context.new_accumulator, keep=True)
             producer = self._producers[key] = WaitedSends(context, batches)
         return producer
+
+
+async def _answer_of(item: _Item) -> Stored:
+    """Raises what a send does; RequestTimeout where its time is over and it was not sent, OutcomeUnknown where it was."""
+    left_ms = item.deadline_ms + LATE_MS - monotonic_ms()
+    try:
+        async with asyncio.timeout(max(0, left_ms) / 1000):
+            return await item.answered
+    except TimeoutError:
+        topic = item.message.topic
+        if item.is_sent:
+            raise OutcomeUnknown(topic, "others that were sent with it have more time") from None
+        raise RequestTimeout(f"a send to {topic}, which did not begin", LATE_MS) from None
+
+
+def _batch(items: Sequence[_Item], own_properties: bytes, store_host_bytes: int, *, is_wrapped: bool) -> _Batch:
+    """Raises MessageTooLarge, MessageIllegal, which says so where no rule names it."""
+    try:
+        return _Batch(items, own_properties, store_host_bytes, is_wrapped=is_wrapped)
+    except ZenitError:
+        raise
+    except Exception:
+        if len(items) == 1:
+            log.exception("a message cannot be made a record topic=%s", items[0].message.topic)
+        raise MessageIllegal("it cannot be made a record; the proxy's log says more") from None
 
 
 def _fail(items: Sequence[_Item], error: ZenitError) -> None:

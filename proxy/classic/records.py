@@ -118,7 +118,9 @@ def sent_properties(encoded: bytes) -> bytes:
 def is_delayed(properties: dict[str, str]) -> bool:
     """Whether a message is to be delivered later."""
     level = properties.get(DELAY_LEVEL, "0")
-    return any(name in properties for name in _DELAYS[1:]) or (level.isascii() and level.isdecimal() and int(level) > 0)
+    return any(name in properties for name in _DELAYS[1:]) or (
+        level.isascii() and level.isdecimal() and bool(level.strip("0"))
+    )
 
 
 def priority_of(encoded: bytes) -> int | None:

@@ -196,8 +196,9 @@ def test_what_brokers_noted_in_a_message_is_not_sent_with_it_again() -> None:
 
 
 def test_which_messages_wait() -> None:
-    assert [is_delayed(one) for one in ({}, {"DELAY": "0"}, {"DELAY": "x"})] == [False] * 3
-    assert [is_delayed(one) for one in ({"DELAY": "3"}, {"TIMER_DELAY_SEC": "5"})] == [True] * 2
+    assert [is_delayed(one) for one in ({}, {"DELAY": "0"}, {"DELAY": "00"}, {"DELAY": "x"})] == [False] * 4
+    waiting = ({"DELAY": "3"}, {"TIMER_DELAY_SEC": "5"}, {"DELAY": "9" * 5_000})
+    assert [is_delayed(one) for one in waiting] == [True] * 3
     assert [is_half(one) for one in ({}, {"TRAN_MSG": "false"}, {"TRAN_MSG": "true"})] == [False, False, True]
 
 

@@ -1,0 +1,158 @@
+"""Sends that travel together over a broker that is played: what one of them breaks, and what the others get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from zenitmq.client.sending.target import Target
+from zenitmq.model.clock import monotonic_ms
+from zenitmq.model.errors import InvalidParameter, MessageIllegal, OutcomeUnknown, RequestTimeout
+from zenitmq.model.properties import encode_properties
+from zenitmq.model.queue import MessageQueue
+from zenitmq.proxy.back import sends as sends_module
+from zenitmq.proxy.back.backend import Backend
+from zenitmq.proxy.back.ready_message import ReadyMessage, SendKind, Stored
+from zenitmq.proxy.back.sends import SendBudget, Sends
+from zenitmq.remoting.commands import SendReply
+
+BORN = bytes((10, 1, 2, 3, 0, 0, 4, 5))
+QUEUE = MessageQueue("trades", "broker-a", 0)
+SOON_MS = 5_000
+
+
+class PlayedBroker:
+    """Refuses requests with b"refused" in them; answers those with b"slow" when it is told to."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.go_on = asyncio.Event()
+
+    async def send_batch(
+        self, topic: str, batch: Any, target: Target | None, total_ms: int, deadline_ms: int, *, delayed: bool
+    ) -> tuple[MessageQueue, SendReply]:
+        assert (topic, target, delayed) == (QUEUE.topic, None, False)
+        assert total_ms <= deadline_ms
+        content = bytes(batch.payload())
+        self.counts.append(batch.count)
+        if b"slow" in content:
+            await self.go_on.wait()
+        if b"refused" in content:
+            raise InvalidParameter("delay_level", 99, "1 to 18")
+        return QUEUE, SendReply(0, 7, 900, 5, bytes(8))
+
+
+def message(body: bytes, **more: Any) -> ReadyMessage:
+    return ReadyMessage("trades", body, b"", "ID", 1, BORN, **more)
+
+
+def run(work: Callable[[Sends, PlayedBroker], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def within() -> None:
+        route = SimpleNamespace(is_batched=False, brokers=())
+        connection = SimpleNamespace(routes=SimpleNamespace(cached=lambda _topic: route))
+        broker = PlayedBroker()
+        sends = Sends(cast("Backend", SimpleNamespace(connection=connection, waits=None)), SendBudget(1 << 24))
+        monkeypatch.setattr(sends, "_producer", lambda *_: broker)
+        await work(sends, broker)
+        assert (sends._budget.messages, sends._budget.bytes_in_flight) == (0, 0)
+
+    asyncio.run(within())
+
+
+def outcomes_of(sends: Sends, *bodies: bytes) -> Any:
+    deadline_ms = monotonic_ms() + SOON_MS
+    return asyncio.gather(
+        *(sends.send(message(body), deadline_ms=deadline_ms) for body in bodies), return_exceptions=True
+    )
+
+
+def test_what_a_broker_refuses_for_one_message_is_told_to_its_sender_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are asked in halves, not one by one."""
+
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        bodies = [b"good"] * 200
+        bodies[77] = b"refused"
+        outcomes = await outcomes_of(sends, *bodies)
+        assert [at for at, one in enumerate(outcomes) if not isinstance(one, Stored)] == [77]
+        assert isinstance(outcomes[77], InvalidParameter)
+        assert broker.counts[0] == 200
+        assert len(broker.counts) < 20
+
+    run(work, monkeypatch)
+
+
+def test_a_record_that_cannot_be_made_fails_its_sender_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        whole = ReadyMessage.record
+
+        def record(self: ReadyMessage, own: bytes, host_bytes: int) -> bytes:
+            if self.body == b"odd":
+                raise OverflowError
+            return whole(self, own, host_bytes)
+
+        monkeypatch.setattr(ReadyMessage, "record", record)
+        outcomes = await outcomes_of(sends, b"good", b"odd", b"good")
+        assert [type(one) for one in outcomes] == [Stored, MessageIllegal, Stored]
+
+    run(work, monkeypatch)
+
+
+def test_each_keeps_to_its_own_deadline_in_a_lane_that_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was not sent yet is told that it is not stored; who was is in doubt."""
+
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        monkeypatch.setattr(sends_module, "LATE_MS", 0)
+        later_ms, soon_ms = monotonic_ms() + SOON_MS, monotonic_ms() + 20
+        patient = asyncio.create_task(sends.send(message(b"slow"), deadline_ms=later_ms))
+        hasty = asyncio.create_task(sends.send(message(b"hasty"), deadline_ms=soon_ms))
+        while not broker.counts:
+            await asyncio.sleep(0)
+        behind = asyncio.create_task(sends.send(message(b"behind"), deadline_ms=soon_ms))
+        with pytest.raises(OutcomeUnknown):
+            await hasty
+        with pytest.raises(RequestTimeout):
+            await behind
+        broker.go_on.set()
+        assert isinstance(await patient, Stored)
+        assert broker.counts == [2]
+
+    run(work, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"reconsume_times": 1 << 40},
+        {"reconsume_times": -1},
+        {"flag": 1 << 40},
+        {"flag": -(1 << 40)},
+        {"born_at_ms": 1 << 63},
+        {"born_at_ms": -1},
+        {"sys_flag": 1 << 40},
+    ],
+)
+def test_numbers_that_no_record_holds_are_refused(more: dict[str, int]) -> None:
+    made = {"born_at_ms": 1, **more}
+    with pytest.raises(MessageIllegal):
+        ReadyMessage("trades", b"", b"", "ID", born_host=BORN, **made).check()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TIMER_DELIVER_MS", "abc"),
+        ("TIMER_DELAY_SEC", "-5"),
+        ("TIMER_DELAY_MS", "9" * 30),
+        ("DELAY", "9" * 5_000),
+        ("DELAY", "\u0661"),
+    ],
+)
+def test_delays_that_no_broker_reads_are_refused(name: str, value: str) -> None:
+    encoded = encode_properties({name: value})
+    with pytest.raises(MessageIllegal, match=name):
+        ReadyMessage("trades", b"", encoded, "ID", 1, BORN, SendKind.DELAYED).check()
+    ReadyMessage("trades", b"", encode_properties({"DELAY": "3", name: "5"}), "ID", 1, BORN).check()
