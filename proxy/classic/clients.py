@@ -5,7 +5,9 @@ A client has a connection for each broker name, and sends its heartbeats over ea
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +20,6 @@ from ...model.subscription import Subscription
 from ...record.kernel import StoredMessage, decode_record
 from ...remoting.commands import CheckTransaction, OffsetsReset, PushReply
 from ..back.foreign_client import ForeignClient
-from ..back.parts import Back
 from .bodies import ClassicHeartbeat, reset_body, subscription_of
 from .calls import BrokerPorts, ClassicCall, ClassicLink
 from .codes import ClassicCode
@@ -30,33 +31,41 @@ log = logging.getLogger(__name__)
 CLIENT_ID_LENGTH_MAX: Final = 255
 _FLAG_FORCE: Final = "true"
 
+_Key = tuple[str, str]
+"""(user, client id)."""
+
 
 class ClassicClient:
     """One client and its connections. See Listener."""
 
     shares_queues = True
 
-    def __init__(self, ports: BrokerPorts, back: Back, call: ClassicCall, heartbeat: ClassicHeartbeat) -> None:
+    def __init__(self, ports: BrokerPorts, call: ClassicCall, client_id: str) -> None:
         self._ports = ports
-        self.back = back
-        self.heartbeat = heartbeat
+        self.back = call.back
+        self.client_id = client_id
+        self.key: _Key = (call.back.user, client_id)
+        self.heartbeat = ClassicHeartbeat(client_id, (), ())
+        """The last one that brokers took; without groups before there was one."""
+        self.turn = asyncio.Lock()
+        """Its heartbeats go to the brokers one after the other."""
         self.language = call.frame.language
         self.version = call.frame.version
         self._host = str(call.link.peer)
         self.links: dict[ClassicLink, None] = {}
 
-    def foreign(self) -> ForeignClient:
-        """As the cluster is told of it."""
+    def foreign(self, heartbeat: ClassicHeartbeat) -> ForeignClient:
+        """As the cluster is told of it when it says this."""
         consumers = tuple(
             (one.group, one.model, tuple((row.topic, row.kind, row.expression) for row in one.subscriptions))
-            for one in self.heartbeat.consumers
+            for one in heartbeat.consumers
         )
         return ForeignClient(
-            self.heartbeat.client_id,
+            self.client_id,
             f"RocketMQ {self.language}",
             str(self.version),
             self._host,
-            self.heartbeat.producer_groups,
+            heartbeat.producer_groups,
             consumers,
         )
 
@@ -128,77 +137,98 @@ def _reply_fields(message: StoredMessage, host: HostAddress) -> dict[str, str]:
 
 
 class ClassicClients:
-    """Of one process; on the event loop."""
+    """Of one process; on the event loop. Clients of other users are others, whatever id they give."""
 
     def __init__(self, ports: BrokerPorts) -> None:
         self._ports = ports
-        self._clients: dict[str, ClassicClient] = {}
-        self._groups: dict[str, dict[str, ClassicClient]] = {}
-        self._of_links: dict[ClassicLink, set[str]] = {}
+        self._clients: dict[_Key, ClassicClient] = {}
+        self._groups: dict[tuple[str, str], dict[str, ClassicClient]] = {}  # (user, group): by client id
+        self._of_links: dict[ClassicLink, set[_Key]] = {}
 
     def __len__(self) -> int:
         return len(self._clients)
 
     async def heard(self, call: ClassicCall, heartbeat: ClassicHeartbeat) -> None:
-        """A heartbeat came: the client is present with what it says. Raises what brokers refuse."""
+        """A heartbeat came: the client is present with what it says. Raises what brokers refuse: it then stays what it was."""
         client_id = heartbeat.client_id
         if not 1 <= len(client_id) <= CLIENT_ID_LENGTH_MAX:
             raise InvalidParameter("clientID", client_id[:64], f"1 to {CLIENT_ID_LENGTH_MAX} characters")
         for consumer in heartbeat.consumers:
             for row in consumer.subscriptions:
                 subscription_of(row)
-        client = self._clients.get(client_id)
+        key = call.back.user, client_id
+        client = self._clients.get(key)
         if client is None or client.back is not call.back:
             if client is not None:
+                self._unlist(client)
                 await client.back.presence.leave(client_id, client)
-            client = self._clients[client_id] = ClassicClient(self._ports, call.back, call, heartbeat)
-        self._unlist(client)
-        client.heartbeat = heartbeat
+            client = self._clients[key] = ClassicClient(self._ports, call, client_id)
         client.links[call.link] = None
-        self._of_links.setdefault(call.link, set()).add(client_id)
-        for consumer in heartbeat.consumers:
-            self._groups.setdefault(consumer.group, {})[client_id] = client
-        await client.back.presence.join(client.foreign(), client)
+        self._of_links.setdefault(call.link, set()).add(key)
+        async with client.turn:
+            if self._clients.setdefault(key, client) is client:
+                await self._join(client, heartbeat)
+                return
+        await self.heard(call, heartbeat)  # it left while this one waited, and has come again
 
-    async def left(self, client_id: str, producer_group: str, consumer_group: str) -> None:
+    async def _join(self, client: ClassicClient, heartbeat: ClassicHeartbeat) -> None:
+        """What a client says counts once no broker has refused it."""
+        try:
+            await client.back.presence.join(client.foreign(heartbeat), client)
+        except ZenitError:
+            await self._stay(client)
+            raise
+        if self._clients.get(client.key) is client:
+            self._unlist(client)
+            client.heartbeat = heartbeat
+            self._list(client)
+
+    async def _stay(self, client: ClassicClient) -> None:
+        """It is what it was before it said what is refused."""
+        if client.heartbeat.producer_groups or client.heartbeat.consumers:
+            with suppress(ZenitError):
+                await client.back.presence.join(client.foreign(client.heartbeat), client)
+        else:
+            await self._forget(client)
+
+    async def left(self, user: str, client_id: str, producer_group: str, consumer_group: str) -> None:
         """A client leaves one of its groups. With the last one it is gone."""
-        client = self._clients.get(client_id)
+        client = self._clients.get((user, client_id))
         if client is None:
             return
-        self._unlist(client)
-        old = client.heartbeat
-        client.heartbeat = replace(
-            old,
-            producer_groups=tuple(group for group in old.producer_groups if group != producer_group),
-            consumers=tuple(one for one in old.consumers if one.group != consumer_group),
-        )
-        if not client.heartbeat.producer_groups and not client.heartbeat.consumers:
-            await self._forget(client)
-            return
-        for consumer in client.heartbeat.consumers:
-            self._groups.setdefault(consumer.group, {})[client_id] = client
-        if client.heartbeat != old:
-            await client.back.presence.join(client.foreign(), client)
+        async with client.turn:
+            old = client.heartbeat
+            heartbeat = replace(
+                old,
+                producer_groups=tuple(group for group in old.producer_groups if group != producer_group),
+                consumers=tuple(one for one in old.consumers if one.group != consumer_group),
+            )
+            if not heartbeat.producer_groups and not heartbeat.consumers:
+                await self._forget(client)
+            elif heartbeat != old:
+                await self._join(client, heartbeat)
 
     async def closed(self, link: ClassicLink) -> None:
         """A connection has ended."""
-        for client_id in self._of_links.pop(link, ()):
-            client = self._clients.get(client_id)
+        for key in self._of_links.pop(link, ()):
+            client = self._clients.get(key)
             if client is None:
                 continue
             client.links.pop(link, None)
             if not client.links:
-                self._unlist(client)
                 await self._forget(client)
 
-    def find(self, client_id: str) -> ClassicClient | None:
-        """A client that is connected here."""
-        return self._clients.get(client_id)
+    def member(self, group: str, client_id: str) -> ClassicClient | None:
+        """A member of a consumer group, whosever it is, that is connected here. Who asks must have the right to know."""
+        for (_, listed), members in self._groups.items():
+            if listed == group and client_id in members:
+                return members[client_id]
+        return None
 
-    def subscription(self, group: str, topic: str, link: ClassicLink) -> Subscription | None:
-        """What a group's members want of a topic, as the one of that connection told it, or else the one that came last; None
-        if none has told."""
-        members = list(self._groups.get(group, {}).values())
+    def subscription(self, user: str, group: str, topic: str, link: ClassicLink) -> Subscription | None:
+        """What a group's members of a user want of a topic, as the one of that connection told it, or else the one that came
+        last; None if none has told."""
+        members = list(self._groups.get((user, group), {}).values())
         members.sort(key=lambda client: link in client.links)
         for client in reversed(members):
             for consumer in client.heartbeat.consumers:
@@ -208,14 +238,20 @@ class ClassicClients:
         return Subscription(topic) if members and is_retry_topic(topic) else None
 
     async def _forget(self, client: ClassicClient) -> None:
-        client_id = client.heartbeat.client_id
-        if self._clients.get(client_id) is client:
-            del self._clients[client_id]
-        await client.back.presence.leave(client_id, client)
+        self._unlist(client)
+        client.heartbeat = ClassicHeartbeat(client.client_id, (), ())
+        if self._clients.get(client.key) is client:
+            del self._clients[client.key]
+        await client.back.presence.leave(client.client_id, client)
+
+    def _list(self, client: ClassicClient) -> None:
+        for consumer in client.heartbeat.consumers:
+            self._groups.setdefault((client.back.user, consumer.group), {})[client.client_id] = client
 
     def _unlist(self, client: ClassicClient) -> None:
         for consumer in client.heartbeat.consumers:
-            members = self._groups.get(consumer.group, {})
-            members.pop(client.heartbeat.client_id, None)
+            key = client.back.user, consumer.group
+            members = self._groups.get(key, {})
+            members.pop(client.client_id, None)
             if not members:
-                self._groups.pop(consumer.group, None)
+                self._groups.pop(key, None)

@@ -10,13 +10,16 @@ from ...model.errors import InvalidParameter, RemoteProtocolError, TopicNotFound
 from ...model.ids import parse_offset_message_id
 from ...model.names import REPLY_TOPIC_SUFFIX
 from ...model.route import PERMISSION_READ_WRITE, BrokerData, QueueData, TopicRoute
+from ...model.security.signatures import ACCESS_KEY_FIELD, SIGNATURE_FIELD
 from ...remoting.commands import (
     CreateGroup,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
     DeleteTopicRoute,
+    GetConsumerList,
     GetConsumeStatistics,
+    GetGroupClients,
     GetTopicList,
     GetTopicStatistics,
     JsonReply,
@@ -33,7 +36,7 @@ from .bodies import (
     topic_statistics_body,
 )
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
-from .clients import ClassicClients
+from .clients import ClassicClient, ClassicClients
 from .codes import ClassicCode, ClassicStatus
 from .frames import ClassicFrame
 from .records import readable, readable_records
@@ -44,6 +47,7 @@ TOPICS_MAX: Final = 100_000
 ROUTE_MS: Final = 1_500
 """A route that nobody serves yet is waited for so long."""
 _NOW: Final = -1
+_SIGNED_WITH: Final = (ACCESS_KEY_FIELD, SIGNATURE_FIELD)
 
 
 class ClusterHandlers:
@@ -191,31 +195,46 @@ class ClusterHandlers:
     # ---- questions to a client
 
     async def on_running_info(self, call: ClassicCall) -> ClassicAnswer:
-        """GET_CONSUMER_RUNNING_INFO: the client answers."""
-        return await self._ask_client(call, b"")
+        """GET_CONSUMER_RUNNING_INFO: the client answers. Who asks needs the right get on the group."""
+        group = call.fields.text("consumerGroup")
+        await call.back.backend.call_master(
+            await call.any_broker(), GetGroupClients(group), deadline_ms=call.deadline_ms
+        )
+        client = self._clients.member(group, call.fields.text("clientId"))
+        return _not_online(call) if client is None else await _ask(call, client, b"")
 
     async def on_consume_directly(self, call: ClassicCall) -> ClassicAnswer:
-        """CONSUME_MESSAGE_DIRECTLY: the client handles one message, and tells what came of it."""
+        """CONSUME_MESSAGE_DIRECTLY: the client handles one message, and tells what came of it. Who asks needs the right sub on
+        the group."""
+        group = call.fields.text("consumerGroup")
         host, offset = parse_offset_message_id(call.fields.text("msgId"))
         name = call.fields.text("brokerName") or call.broker_name or self._ports.name_of(host)
-        _, payload = await call.back.backend.call_master(name, ViewMessage(offset), deadline_ms=call.deadline_ms)
-        client = self._clients.find(call.fields.text("clientId"))
-        language, version = (client.language, client.version) if client is not None else ("OTHER", 0)
-        body = readable_records(payload, self._ports.host_of(name), readable(language, version))
-        return await self._ask_client(call, body)
+        backend = call.back.backend
+        await backend.call_master(name, GetConsumerList(group), deadline_ms=call.deadline_ms)
+        client = self._clients.member(group, call.fields.text("clientId"))
+        if client is None:
+            return _not_online(call)
+        _, payload = await backend.call_master(name, ViewMessage(offset), deadline_ms=call.deadline_ms)
+        body = readable_records(payload, self._ports.host_of(name), readable(client.language, client.version))
+        return await _ask(call, client, body)
 
-    async def _ask_client(self, call: ClassicCall, body: bytes) -> ClassicAnswer:
-        client_id = call.fields.text("clientId")
-        client = self._clients.find(client_id)
-        if client is None or not client.links:
-            remark = f"client {client_id} is not connected here"
-            return ClassicAnswer(ClassicStatus.CONSUMER_NOT_ONLINE, remark=remark)
-        frame = ClassicFrame(call.frame.code, 0, fields=dict(call.frame.fields), body=body)
-        try:
-            answer = await next(reversed(client.links)).ask(frame, timeout_ms=call.deadline_ms - monotonic_ms())
-        except ZenitError as error:
-            return ClassicAnswer(ClassicStatus.CONSUMER_NOT_ONLINE, remark=str(error))
-        return ClassicAnswer(answer.code, answer.fields, answer.body, answer.remark)
+
+def _not_online(call: ClassicCall) -> ClassicAnswer:
+    remark = f"client {call.fields.text('clientId')} is not connected here as a member of that group"
+    return ClassicAnswer(ClassicStatus.CONSUMER_NOT_ONLINE, remark=remark)
+
+
+async def _ask(call: ClassicCall, client: ClassicClient, body: bytes) -> ClassicAnswer:
+    """The client's answer to the request, which it gets without what the asker signed it with."""
+    if not client.links:
+        return _not_online(call)
+    fields = {name: text for name, text in call.frame.fields.items() if name not in _SIGNED_WITH}
+    frame = ClassicFrame(call.frame.code, 0, fields=fields, body=body)
+    try:
+        answer = await next(reversed(client.links)).ask(frame, timeout_ms=call.deadline_ms - monotonic_ms())
+    except ZenitError as error:
+        return ClassicAnswer(ClassicStatus.CONSUMER_NOT_ONLINE, remark=str(error))
+    return ClassicAnswer(answer.code, answer.fields, answer.body, answer.remark)
 
 
 def cluster_route(topic: str, cluster: str, document: dict[str, Any]) -> TopicRoute:

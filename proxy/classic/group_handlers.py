@@ -102,7 +102,8 @@ class GroupHandlers:
     async def on_leave(self, call: ClassicCall) -> ClassicAnswer:
         """UNREGISTER_CLIENT."""
         fields = call.fields
-        await self._clients.left(fields.text("clientID"), fields.text("producerGroup"), fields.text("consumerGroup"))
+        producer_group, consumer_group = fields.text("producerGroup"), fields.text("consumerGroup")
+        await self._clients.left(call.back.user, fields.text("clientID"), producer_group, consumer_group)
         return DONE
 
     async def on_check(self, call: ClassicCall) -> ClassicAnswer:

@@ -83,7 +83,7 @@ class ReadHandlers:
             row = ClassicSubscription(topic, fields.text("expressionType"), fields.text("subscription"))
             wanted = subscription_of(row)
         else:
-            known = self._clients.subscription(group, topic, call.link)
+            known = self._clients.subscription(call.back.user, group, topic, call.link)
             if known is None:
                 known = await self._told.get(call.back, group, topic, deadline_ms=call.deadline_ms)
             if known is None:

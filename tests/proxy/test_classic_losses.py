@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 from classic_clients import CPP_CLIENT, JAVA_NAME, JAVA_VERSIONS, cpp_python, has_java
@@ -15,6 +16,7 @@ from zenitmq.client.admin import Admin
 from zenitmq.model.security.principals import RuleEffect, User
 from zenitmq.model.security.rule_text import parse_rule
 from zenitmq.model.security.signatures import signature_of, signed_content
+from zenitmq.proxy.classic.frames import IS_REPLY, ClassicFrame, encode_frame
 from zenitmq.record.kernel import decode_batch
 from zenitmq.testing import LocalCluster
 
@@ -126,3 +128,50 @@ def test_users_sign_and_may_what_their_rules_say() -> None:
             pull = {"topic": mine, "queueId": 0, "queueOffset": 0, "consumerGroup": "g", "maxMsgNums": 32}
             assert ask(11, **pull, sysFlag=BY_TAGS, subscription="*") == 0
             assert ask(17, topic="made") == 16
+
+
+def test_what_one_user_tells_changes_nothing_of_anothers_clients() -> None:
+    """Heartbeats and leaves with another's client id and group, refused ones too; questions to another's client."""
+    with LocalCluster(secure=True) as cluster:
+        secrets = {}
+        with Admin(cluster.namesrv) as admin:
+            for user, name in (("alice", "a"), ("bob", "b")):
+                cluster.create_topic(name, queues=1)
+                rules = tuple(parse_rule(RuleEffect.ALLOW, "pub,sub,get", f"{on}:{name}") for on in ("topic", "group"))
+                admin.put_security_row(User(user, (), rules=rules))
+                secrets[user] = admin.make_secret(user).secret
+        with running_front(cluster.namesrv, key=cluster.key()) as front, ExitStack() as opened:
+            port = front.server.port
+            alice, again, bob = (opened.enter_context(BareClient(port)) for _ in range(3))
+
+            def ask(client: BareClient, user: str, code: int, body: bytes = b"", **fields: object) -> ClassicFrame:
+                return client.ask(code, body, **signed(user, body, **fields))
+
+            def signed(user: str, body: bytes = b"", **fields: object) -> dict[str, str]:
+                texts = {name: str(value) for name, value in fields.items()} | {"AccessKey": user}
+                signature = base64.b64encode(signature_of(secrets[user], signed_content(texts, body))).decode()
+                return texts | {"Signature": signature}
+
+            def members() -> bytes:
+                return ask(alice, "alice", 38, consumerGroup="a").body
+
+            assert ask(alice, "alice", 34, heartbeat("c", "a", "a", "x")).code == 0
+            present = members()
+            assert b'"c"' in present
+            assert ask(bob, "bob", 35, clientID="c", consumerGroup="a", producerGroup="a").code == 0
+            assert members() == present
+            assert ask(bob, "bob", 34, heartbeat("c", "b", "b")).code == 1
+            assert ask(bob, "bob", 307, consumerGroup="a", clientId="c").code == 16
+            assert members() == present
+
+            assert ask(alice, "alice", 310, b"m", b="a", e=0, i="TAGS\x01x").code == 0
+            assert ask(bob, "bob", 34, heartbeat("other", "a", "a", "nothing")).code == 16
+            pull = {"consumerGroup": "a", "topic": "a", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+            assert ask(again, "alice", 11, **pull).fields["nextBeginOffset"] == "1"
+            assert len(decode_batch(ask(again, "alice", 11, **pull).body)) == 1
+
+            opaque = again.send(307, **signed("alice", consumerGroup="a", clientId="c"))
+            question = alice.read()
+            assert (question.code, question.fields) == (307, {"consumerGroup": "a", "clientId": "c"})
+            alice.socket.sendall(encode_frame(ClassicFrame(0, question.opaque, IS_REPLY, body=b"{}")))
+            assert again.read().opaque == opaque

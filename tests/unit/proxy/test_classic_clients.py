@@ -1,0 +1,134 @@
+"""Clients of the classic protocol as a proxy holds them: by user, with what brokers took of what they said."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from classic_kit import heartbeat
+
+from zenitmq.model.errors import AccessDenied, InvalidParameter
+from zenitmq.model.ids import HostAddress
+from zenitmq.proxy.back.foreign_client import ForeignClient
+from zenitmq.proxy.back.parts import Back
+from zenitmq.proxy.classic.bodies import read_heartbeat
+from zenitmq.proxy.classic.calls import BrokerPorts, ClassicCall
+from zenitmq.proxy.classic.clients import ClassicClients
+from zenitmq.proxy.classic.frames import ClassicFrame
+
+
+class Brokers:
+    """Takes heartbeats for all groups but those of `refused`, each as soon as `may_answer`."""
+
+    def __init__(self, user: str, refused: str = "") -> None:
+        self.user = user
+        self.refused = refused
+        self.present: dict[str, ForeignClient] = {}
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.presence = self
+
+    async def join(self, client: ForeignClient, _listener: object) -> None:
+        self.present[client.client_id] = client
+        await self.may_answer.wait()
+        if any(group == self.refused for group, *_ in client.consumers):
+            raise AccessDenied(self.user, "sub", f"group:{self.refused}")
+
+    async def leave(self, client_id: str, _listener: object) -> None:
+        self.present.pop(client_id, None)
+
+    def groups(self) -> dict[str, list[str]]:
+        """{client id: its groups}."""
+        return {name: [group for group, *_ in one.consumers] for name, one in self.present.items()}
+
+
+class Link:
+    peer = HostAddress(bytes(4), 1)
+
+
+def call_of(back: Brokers, link: Link) -> ClassicCall:
+    fields = cast(Any, None)
+    return ClassicCall(ClassicFrame(34, 1), fields, cast(Any, link), cast(Back, back), "", 0)
+
+
+async def beat(clients: ClassicClients, back: Brokers, link: Link, client_id: str, group: str, tag: str = "*") -> None:
+    await clients.heard(call_of(back, link), read_heartbeat(heartbeat(client_id, group, "t", tag)))
+
+
+def new_clients() -> ClassicClients:
+    return ClassicClients(BrokerPorts("10.0.0.9", bytes(4), lambda _name: 1))
+
+
+def wanted(clients: ClassicClients, user: str, group: str, link: Link) -> str | None:
+    found = clients.subscription(user, group, "t", cast(Any, link))
+    return None if found is None else str(found.expression)
+
+
+def test_what_is_refused_counts_for_nobody() -> None:
+    async def scene() -> None:
+        clients, alice, bob = new_clients(), Brokers("alice"), Brokers("bob", refused="a")
+        here, there = Link(), Link()
+        await beat(clients, alice, here, "c", "a", "x")
+        for client_id in ("c", "other"):
+            with pytest.raises(AccessDenied):
+                await beat(clients, bob, there, client_id, "a", "nothing")
+        assert not bob.present
+        assert wanted(clients, "alice", "a", there) == "x"
+        assert wanted(clients, "bob", "a", there) is None
+        await clients.closed(cast(Any, here))
+        assert wanted(clients, "alice", "a", there) is None
+        assert not len(clients)
+
+    asyncio.run(scene())
+
+
+def test_a_member_whose_new_heartbeat_is_refused_stays_what_it_was() -> None:
+    async def scene() -> None:
+        clients, bob, link = new_clients(), Brokers("bob", refused="a"), Link()
+        await beat(clients, bob, link, "c", "b", "x")
+        with pytest.raises(AccessDenied):
+            await beat(clients, bob, link, "c", "a")
+        assert bob.groups() == {"c": ["b"]}
+        assert wanted(clients, "bob", "b", link) == "x"
+
+    asyncio.run(scene())
+
+
+def test_who_leaves_is_gone_for_its_own_user_alone() -> None:
+    async def scene() -> None:
+        clients, alice, bob = new_clients(), Brokers("alice"), Brokers("bob")
+        for back in (alice, bob):
+            await beat(clients, back, Link(), "c", "g")
+        await clients.left("bob", "c", "g", "g")
+        assert (alice.groups(), bob.groups()) == ({"c": ["g"]}, {})
+        assert clients.member("g", "c") is not None
+        assert clients.member("g", "d") is None
+
+    asyncio.run(scene())
+
+
+def test_a_heartbeat_and_a_leave_at_a_time_are_done_one_after_the_other() -> None:
+    async def scene() -> None:
+        clients, back, link = new_clients(), Brokers("u"), Link()
+        await beat(clients, back, link, "c", "g")
+        back.may_answer.clear()
+        tasks = [
+            asyncio.create_task(beat(clients, back, link, "c", "g", "x")),
+            asyncio.create_task(clients.left("u", "c", "g", "g")),
+            asyncio.create_task(beat(clients, back, link, "c", "h")),
+        ]
+        await asyncio.sleep(0)
+        back.may_answer.set()
+        await asyncio.gather(*tasks)
+        assert back.groups() == {"c": ["h"]}
+        assert len(clients) == 1
+        await clients.closed(cast(Any, link))
+        assert not back.present
+
+    asyncio.run(scene())
+
+
+def test_an_id_has_bounds() -> None:
+    with pytest.raises(InvalidParameter):
+        asyncio.run(beat(new_clients(), Brokers("u"), Link(), "c" * 256, "g"))
