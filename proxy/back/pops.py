@@ -30,8 +30,8 @@ ROUTE_MS: Final = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whom a client pops for, and what. `client_id`: whose heartbeats keep leases that renew. `broker_name`: "" = of all
-    brokers."""
+    """Whom a client pops for, and what. `client_id`: whose heartbeats keep leases that renew, the owner of a session.
+    `broker_name`: "" = of all brokers."""
 
     group: str
     subscription: Subscription

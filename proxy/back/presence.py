@@ -1,8 +1,12 @@
 """Foreign clients as members of their groups: the proxy sends their heartbeats to the brokers while they live.
 
 A client lives while its link does and its own last heartbeat is less than 120 s old. Brokers know it by its own id, so it may
-come back through another proxy at any time. What brokers push (checks of transactions, changes of a group, resets, replies)
-goes to the session that has the client.
+come back through another proxy at any time: a link that ends is no good-bye, since the client may be there already. Brokers
+miss its heartbeats then, and end it after three. What brokers push (checks of transactions, changes of a group, resets,
+replies) goes to the session that has the client.
+
+Leases that renew are kept by an owner of the session's own, and not by the client's id: what a session's client never got,
+since its proxy was killed, comes again though the client lives on at another.
 """
 
 from __future__ import annotations
@@ -91,14 +95,27 @@ class Presence:
             on_reply=lambda request, record: post(lambda: listener.on_reply(request, record)),
             on_check=lambda request, record: post(lambda: listener.on_check(request, record)),
         )
-        await members.announce(member, await self._masters(), self._backend.waits, timeout_ms=ANNOUNCE_MS)
+        await self._announce(member)
 
-    async def _masters(self) -> list[str]:
-        """Also those that no route names: a proxy that has just started knows no routes yet."""
+    async def own(self, owner: str, client: ForeignClient) -> None:
+        """Brokers renew the leases of `owner` from now on, until `disown`. `client`: who pops."""
+        member = Member(owner, process=_process(client))
+        self._backend.connection.members.join(member)
+        await self._announce(member)
+
+    def disown(self, owner: str) -> None:
+        """Its leases end when their time is over."""
+        self._backend.connection.members.forget(owner)
+
+    async def _announce(self, member: Member) -> None:
+        """Also to brokers that no route names: a proxy that has just started knows no routes yet."""
+        members = self._backend.connection.members
         addresses = set(self._backend.connection.routes.masters().values())
         with suppress(ZenitError):  # no name server answers now
-            addresses.update((await self._backend.masters(deadline_ms=monotonic_ms() + ANNOUNCE_MS)).values())
-        return sorted(addresses)
+            masters = await self._backend.masters(deadline_ms=monotonic_ms() + ANNOUNCE_MS)
+            members.reach(masters.values())  # they are told of its end, too
+            addresses.update(masters.values())
+        await members.announce(member, sorted(addresses), self._backend.waits, timeout_ms=ANNOUNCE_MS)
 
     def heard(self, client_id: str) -> bool:
         """The client sent a heartbeat of its own; False if it is not present."""
@@ -108,8 +125,15 @@ class Presence:
         present.seen_ms = monotonic_ms()
         return True
 
+    def lose(self, client_id: str, listener: Listener) -> None:
+        """The client's link has ended, if this listener still has it. Brokers hear of it from nobody: see above."""
+        present = self._present.get(client_id)
+        if present is not None and present.listener is listener:
+            del self._present[client_id]
+            self._backend.connection.members.forget(client_id)
+
     async def leave(self, client_id: str, listener: Listener | None = None) -> None:
-        """The client ends, or its link has. `listener`: only if this one still has it."""
+        """The client says good-bye. `listener`: only if this one still has it."""
         present = self._present.get(client_id)
         if present is None or (listener is not None and present.listener is not listener):
             return
@@ -133,11 +157,15 @@ class Presence:
 
 
 def _member(client: ForeignClient) -> Member:
-    """As brokers know it. Its process has no number: it may come through several proxies."""
-    process = ClientProcess(client.language[:255], client.version[:255], client.host[:255], 0, 0)
+    """As brokers know it."""
     return Member(
         client.client_id,
         more_producer_groups=client.producer_groups,
         more_consumers=client.consumers,
-        process=process,
+        process=_process(client),
     )
+
+
+def _process(client: ForeignClient) -> ClientProcess:
+    """It has no number: a client may come through several proxies."""
+    return ClientProcess(client.language[:255], client.version[:255], client.host[:255], 0, 0)

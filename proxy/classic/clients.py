@@ -160,8 +160,7 @@ class ClassicClients:
         client = self._clients.get(key)
         if client is None or client.back is not call.back:
             if client is not None:
-                self._unlist(client)
-                await client.back.presence.leave(client_id, client)
+                self._lose(client)
             client = self._clients[key] = ClassicClient(self._ports, call, client_id)
         client.links[call.link] = None
         self._of_links.setdefault(call.link, set()).add(key)
@@ -189,7 +188,7 @@ class ClassicClients:
             with suppress(ZenitError):
                 await client.back.presence.join(client.foreign(client.heartbeat), client)
         else:
-            await self._forget(client)
+            self._lose(client)
 
     async def left(self, user: str, client_id: str, producer_group: str, consumer_group: str) -> None:
         """A client leaves one of its groups. With the last one it is gone."""
@@ -204,7 +203,8 @@ class ClassicClients:
                 consumers=tuple(one for one in old.consumers if one.group != consumer_group),
             )
             if not heartbeat.producer_groups and not heartbeat.consumers:
-                await self._forget(client)
+                self._drop(client)
+                await client.back.presence.leave(client_id, client)
             elif heartbeat != old:
                 await self._join(client, heartbeat)
 
@@ -216,7 +216,7 @@ class ClassicClients:
                 continue
             client.links.pop(link, None)
             if not client.links:
-                await self._forget(client)
+                self._lose(client)
 
     def member(self, group: str, client_id: str) -> ClassicClient | None:
         """A member of a consumer group, whosever it is, that is connected here. Who asks must have the right to know."""
@@ -237,12 +237,16 @@ class ClassicClients:
                         return subscription_of(row)
         return Subscription(topic) if members and is_retry_topic(topic) else None
 
-    async def _forget(self, client: ClassicClient) -> None:
+    def _lose(self, client: ClassicClient) -> None:
+        """It may live on at another proxy."""
+        self._drop(client)
+        client.back.presence.lose(client.client_id, client)
+
+    def _drop(self, client: ClassicClient) -> None:
         self._unlist(client)
         client.heartbeat = ClassicHeartbeat(client.client_id, (), ())
         if self._clients.get(client.key) is client:
             del self._clients[client.key]
-        await client.back.presence.leave(client.client_id, client)
 
     def _list(self, client: ClassicClient) -> None:
         for consumer in client.heartbeat.consumers:

@@ -157,7 +157,7 @@ class MessagingMethods:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            await self.sessions.look()
+            self.sessions.look()
 
 
 class _Written:

@@ -60,7 +60,7 @@ class ReceivingMethods:
         wanted = Wanted(
             group,
             subscription,
-            call.caller.client_id,
+            await self._sessions.on_renewing(call) if renews else call.caller.client_id,
             renews,
             rules.is_ordered,
             queue.broker.name if queue.id == ANY_QUEUE else "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import deque
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from ...record.kernel import decode_batch
 from ...remoting.commands import CheckTransaction, OffsetsReset, PushReply
 from ..back.foreign_client import ForeignClient
 from ..back.parts import Back
+from ..back.presence import SILENT_MS
 from ..schema import message_class
 from .authorization import Caller
 from .calls import Answers, ClientCall
@@ -29,8 +31,10 @@ log = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 1_000
 """Commands that wait for a client to read them."""
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 UNLINKED_MS: Final = 15_000
 SESSIONS_MAX: Final = 100_000
+OWNER_PART_MAX: Final = 200
 
 _TelemetryCommand: Final = message_class("TelemetryCommand")
 
@@ -47,9 +51,13 @@ class Session:
         self.told: ToldSettings | None = None
         self.stream: Answers | None = None
         self.heard_ms = monotonic_ms()
+        self.lease_owner = f"{caller.client_id[:OWNER_PART_MAX]}@{secrets.token_hex(8)}"
+        """By which brokers renew what is received here."""
+        self.owns_leases = False
         self.popped: dict[tuple[str, str], Subscription] = {}
         """(group, topic): what a client without settings receives."""
         self._waiting: deque[Any] = deque()
+        self._waiting_bytes = 0
         self._writing: asyncio.Task[None] | None = None
 
     @property
@@ -59,26 +67,38 @@ class Session:
 
     def tell(self, command: Any) -> None:
         """Sends a command, after those before; not if the client has no stream, or reads none."""
-        if self.stream is None or len(self._waiting) >= WAITING_MAX:
+        size_bytes = command.ByteSize()
+        if (
+            self.stream is None
+            or len(self._waiting) >= WAITING_MAX
+            or self._waiting_bytes > WAITING_BYTES_MAX - size_bytes
+        ):
             return
         self._waiting.append(command)
+        self._waiting_bytes += size_bytes
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(self.stream), name="zenit-proxy-tell")
 
     async def _write(self, stream: Answers) -> None:
         try:
             while self._waiting and self.stream is stream:
-                await stream.write(self._waiting.popleft())
+                command = self._waiting.popleft()
+                self._waiting_bytes -= command.ByteSize()
+                await stream.write(command)
         except Exception as error:  # noqa: BLE001  # gRPC raises several; the stream has ended then, and says so by itself
             log.debug("a client is gone client=%s error=%s", self.caller.client_id, error)
-            self._waiting.clear()
+            self._clear()
         finally:
             self._writing = None
+
+    def _clear(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
 
     def link(self, stream: Answers) -> None:
         """Its telemetry stream began; the one before counts no more."""
         self.stream = stream
-        self._waiting.clear()
+        self._clear()
 
     def unlink(self, stream: Answers) -> None:
         """That stream ended."""
@@ -86,7 +106,7 @@ class Session:
             self.stream = None
             self.questions.give_up()
             self.heard_ms = monotonic_ms()
-            self._waiting.clear()
+            self._clear()
 
     def client(self) -> ForeignClient:
         """As brokers are told of it."""
@@ -145,8 +165,10 @@ class Sessions:
         session = self._sessions.get(key)
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
-                self._sessions.pop(next(iter(self._sessions)))
+                _drop(self._sessions.pop(next(iter(self._sessions))))
             session = self._sessions[key] = Session(call.caller, call.back)
+        elif session.back is not call.back:  # its user's way to the cluster was closed, and is a new one
+            session.back, session.owns_leases = call.back, False
         session.heard_ms = monotonic_ms()
         return session
 
@@ -180,21 +202,32 @@ class Sessions:
             )
         await call.back.presence.join(session.client(), session)
 
+    async def on_renewing(self, call: ClientCall) -> str:
+        """A client receives what brokers are to renew; the owner of these leases. Raises what keeps it from being one."""
+        session = self.of(call)
+        if not session.owns_leases:
+            await session.back.presence.own(session.lease_owner, session.client())
+            session.owns_leases = True
+        return session.lease_owner
+
     async def end(self, call: ClientCall) -> None:
         """The client says good-bye."""
         session = self._sessions.pop((call.back.user, call.caller.client_id), None)
         if session is not None:
-            call.back.lite_pops.forget(call.caller.client_id)
-            await call.back.presence.leave(call.caller.client_id)
+            _drop(session)
+            await session.back.presence.leave(call.caller.client_id)
 
-    async def look(self) -> None:
-        """Now and then: ends those whose link has, and who do not call."""
-        oldest_ms = monotonic_ms() - UNLINKED_MS
+    def look(self) -> None:
+        """Now and then: ends those whose link has, and who do not call. Who is silent for long on a link that seems to be open
+        holds no leases any more."""
+        now_ms = monotonic_ms()
         for key, session in list(self._sessions.items()):
-            if session.stream is None and session.heard_ms < oldest_ms:
+            if session.stream is None and session.heard_ms < now_ms - UNLINKED_MS:
                 del self._sessions[key]
-                session.back.lite_pops.forget(key[1])
-                await session.back.presence.leave(key[1], session)
+                _drop(session)
+                session.back.presence.lose(key[1], session)
+            elif session.owns_leases and session.heard_ms < now_ms - SILENT_MS:
+                _disown(session)
 
     def _join(self, session: Session) -> None:
         task = asyncio.create_task(self._join_now(session), name="zenit-proxy-join")
@@ -214,3 +247,15 @@ class Sessions:
             await session.back.presence.join(session.client(), session)
         except ZenitError as error:
             log.warning("a client is not taken by a broker client=%s error=%s", session.caller.client_id, error)
+
+
+def _drop(session: Session) -> None:
+    """What the session holds at the brokers."""
+    session.back.lite_pops.forget(session.caller.client_id)
+    _disown(session)
+
+
+def _disown(session: Session) -> None:
+    if session.owns_leases:
+        session.owns_leases = False
+        session.back.presence.disown(session.lease_owner)

@@ -14,15 +14,44 @@ from zenitmq.model.errors import HandleRefused, LeaseExpired, MessageTooLarge, T
 from zenitmq.model.properties import TIMER_DELAY_MS, encode_properties
 from zenitmq.model.subscription import Subscription
 from zenitmq.proxy.back.backs import Backs
+from zenitmq.proxy.back.foreign_client import ForeignClient
 from zenitmq.proxy.back.parts import Back
 from zenitmq.proxy.back.pops import Wanted
 from zenitmq.proxy.back.ready_message import ReadyMessage, SendKind
 from zenitmq.proxy.config import ProxyConfig
-from zenitmq.remoting.commands import EndTransactions, PopMessages
+from zenitmq.remoting.commands import (
+    CheckTransaction,
+    EndTransactions,
+    GetConsumerList,
+    OffsetsReset,
+    PopMessages,
+    PushReply,
+)
 from zenitmq.testing import LocalCluster
 
 TOPIC = "back"
+MOVED = ForeignClient(
+    "moved", "RocketMQ", "1", "10.1.2.3", (), (("back-moved", "CLUSTERING", (("back", "TAG", "*"),)),)
+)
 BORN = bytes((10, 1, 2, 3, 0, 0, 4, 5))
+
+
+class Silent:
+    """See Listener."""
+
+    shares_queues = True
+
+    def on_check(self, request: CheckTransaction, record: bytes) -> None:
+        """Nothing."""
+
+    def on_group_changed(self) -> None:
+        """Nothing."""
+
+    def on_offsets_reset(self, request: OffsetsReset) -> None:
+        """Nothing."""
+
+    def on_reply(self, request: PushReply, record: bytes) -> None:
+        """Nothing."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -187,3 +216,41 @@ def test_delayed_and_half_messages_name_how_they_go_on(cluster: LocalCluster) ->
         assert reply.rows[0][:2] == (0, "committed")
 
     run(cluster, work)
+
+
+def members(back: Back, group: str) -> Any:
+    return back.backend.call_master("broker-a", GetConsumerList(group), deadline_ms=soon(back))
+
+
+def test_a_link_that_ends_is_no_goodbye(cluster: LocalCluster) -> None:
+    """Its client may have come through another proxy already, and goes on with its queues and locks there."""
+
+    async def through_two(old: Back) -> None:
+        namesrv = cluster.namesrv.replace(
+            "127.0.0.1", "localhost"
+        )  # as another process comes: by a connection of its own
+        async with Backs(ProxyConfig(namesrv=(namesrv,))) as backs:
+            new, before, after = backs.own, Silent(), Silent()
+            await old.presence.join(MOVED, before)
+            await new.presence.join(MOVED, after)
+            new.presence.lose(MOVED.client_id, before)
+            assert new.presence.heard(MOVED.client_id), "another session has it"
+            old.presence.lose(MOVED.client_id, before)
+            reply, _ = await members(new, "back-moved")
+            assert reply.client_ids == (MOVED.client_id,)
+            await new.presence.leave(MOVED.client_id, after)
+            reply, _ = await members(new, "back-moved")
+            assert reply.client_ids == ()
+
+    run(cluster, through_two)
+
+
+def test_who_says_goodbye_before_it_has_a_route_is_heard(cluster: LocalCluster) -> None:
+    async def comes_and_goes(back: Back) -> None:
+        await back.presence.join(MOVED, Silent())
+        assert not back.backend.connection.routes.masters()
+        await back.presence.leave(MOVED.client_id)
+        reply, _ = await members(back, "back-moved")
+        assert reply.client_ids == ()
+
+    run(cluster, comes_and_goes)

@@ -25,6 +25,7 @@ class Brokers:
         self.user = user
         self.refused = refused
         self.present: dict[str, ForeignClient] = {}
+        self.goodbyes: list[str] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.presence = self
@@ -35,7 +36,11 @@ class Brokers:
         if any(group == self.refused for group, *_ in client.consumers):
             raise AccessDenied(self.user, "sub", f"group:{self.refused}")
 
+    def lose(self, client_id: str, _listener: object) -> None:
+        self.present.pop(client_id, None)
+
     async def leave(self, client_id: str, _listener: object) -> None:
+        self.goodbyes.append(client_id)
         self.present.pop(client_id, None)
 
     def groups(self) -> dict[str, list[str]]:
@@ -74,11 +79,13 @@ def test_what_is_refused_counts_for_nobody() -> None:
             with pytest.raises(AccessDenied):
                 await beat(clients, bob, there, client_id, "a", "nothing")
         assert not bob.present
+        assert not bob.goodbyes, "another process of bob's may have this id"
         assert wanted(clients, "alice", "a", there) == "x"
         assert wanted(clients, "bob", "a", there) is None
         await clients.closed(cast(Any, here))
         assert wanted(clients, "alice", "a", there) is None
         assert not len(clients)
+        assert not alice.goodbyes, "it may live on at another proxy"
 
     asyncio.run(scene())
 
@@ -102,6 +109,7 @@ def test_who_leaves_is_gone_for_its_own_user_alone() -> None:
             await beat(clients, back, Link(), "c", "g")
         await clients.left("bob", "c", "g", "g")
         assert (alice.groups(), bob.groups()) == ({"c": ["g"]}, {})
+        assert (alice.goodbyes, bob.goodbyes) == ([], ["c"])
         assert clients.member("g", "c") is not None
         assert clients.member("g", "d") is None
 

@@ -1,0 +1,97 @@
+"""What a session of a gRPC client holds at the brokers, and when it lets go of it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from zenitmq.proxy.back.presence import SILENT_MS
+from zenitmq.proxy.schema import message_class
+from zenitmq.proxy.v2.sessions import UNLINKED_MS, WAITING_BYTES_MAX, Sessions
+
+
+class Back:
+    """Notes what is told of presence."""
+
+    def __init__(self) -> None:
+        self.user = "u"
+        self.told: list[tuple[str, str]] = []
+        self.lite_pops = SimpleNamespace(forget=lambda _: None)
+        self.presence = self
+
+    async def own(self, owner: str, client: Any) -> None:
+        """Told."""
+        self.told.append(("own", owner))
+
+    def disown(self, owner: str) -> None:
+        """Told."""
+        self.told.append(("disown", owner))
+
+    def lose(self, client_id: str, listener: Any) -> None:
+        """Told."""
+        self.told.append(("lose", client_id))
+
+    async def leave(self, client_id: str) -> None:
+        """Told."""
+        self.told.append(("leave", client_id))
+
+
+def call_through(back: Back) -> Any:
+    caller = SimpleNamespace(client_id="c", language="JAVA", version="5", address="10.1.2.3", namespace="")
+    return SimpleNamespace(caller=caller, back=back)
+
+
+def test_leases_are_owned_by_the_session_and_by_no_other_of_the_same_client() -> None:
+    back, sessions, others = Back(), Sessions(), Sessions()
+    call = call_through(back)
+    owner = asyncio.run(sessions.on_renewing(call))
+    assert asyncio.run(sessions.on_renewing(call)) == owner
+    assert asyncio.run(others.on_renewing(call)) != owner, "another proxy that its client came to"
+    assert [what for what, _ in back.told] == ["own", "own"]
+    asyncio.run(sessions.end(call))
+    assert back.told[2:] == [("disown", owner), ("leave", "c")]
+
+
+def test_a_link_that_has_ended_is_not_told_as_a_goodbye() -> None:
+    back, sessions = Back(), Sessions()
+    owner = asyncio.run(sessions.on_renewing(call_through(back)))
+    (session,) = sessions.all()
+    sessions.look()
+    assert back.told == [("own", owner)]
+    session.heard_ms -= UNLINKED_MS + 1
+    sessions.look()
+    assert back.told[1:] == [("disown", owner), ("lose", "c")]
+    assert not sessions.all()
+
+
+def test_a_client_that_is_silent_on_an_open_link_keeps_no_leases_until_it_receives_again() -> None:
+    back, sessions = Back(), Sessions()
+    owner = asyncio.run(sessions.on_renewing(call_through(back)))
+    (session,) = sessions.all()
+    session.link(SimpleNamespace())
+    session.heard_ms -= SILENT_MS + 1
+    sessions.look()
+    assert back.told[1:] == [("disown", owner)]
+    asyncio.run(sessions.on_renewing(call_through(back)))
+    assert back.told[2:] == [("own", owner)]
+
+
+def test_a_session_goes_on_by_its_users_new_way_to_the_cluster() -> None:
+    old, new, sessions = Back(), Back(), Sessions()
+    asyncio.run(sessions.on_renewing(call_through(old)))
+    owner = asyncio.run(sessions.on_renewing(call_through(new)))
+    assert new.told == [("own", owner)]
+
+
+def test_what_waits_for_a_client_that_does_not_read_is_bounded() -> None:
+    async def tell() -> int:
+        session = Sessions().of(call_through(Back()))
+        session.link(SimpleNamespace(write=lambda _: asyncio.sleep(60)))
+        command = message_class("TelemetryCommand")()
+        command.recover_orphaned_transaction_command.message.body = bytes(WAITING_BYTES_MAX // 4)
+        for _ in range(10):
+            session.tell(command)
+        return len(session._waiting)  # what no user sees
+
+    assert asyncio.run(tell()) == 3
