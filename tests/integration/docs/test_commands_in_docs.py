@@ -17,7 +17,8 @@ pytestmark = pytest.mark.timeout(300)
 FROM_THE_CLONE = {"./quickstart.sh"}
 FOR_A_MOMENT = "--seconds 0.3"
 NO_LIMIT = "--limit-seconds 0.1"  # of those whose limit is measured beside them
-TRIED_ELSEWHERE = ("--warm", "--log-gib", "bench spark")  # in tests/integration/bench and tests/spark/test_measuring.py
+# In tests/integration/bench and tests/spark/test_measuring.py.
+TRIED_ELSEWHERE = ("--warm", "--log-gib", "bench proxy", "bench spark")
 HOLD_JAVA = """
 import os, sys
 from zenitmq.pipeline.session.java import bring_java
@@ -73,7 +74,7 @@ def test_the_quickstart_works(tmp_path: Path) -> None:
 
 
 def test_the_benchmarks_of_the_page_run(tmp_path: Path) -> None:
-    """Each for a moment; of those that fill a log for minutes, or start Spark, only that their options are known."""
+    """Each for a moment; of those that take minutes, or start Spark, only that their options are known."""
     text = "".join(blocks(ROOT / "docs" / "benchmarks.md", ""))
     commands = [line.partition(" #")[0].strip() for line in text.splitlines() if line.startswith("zenit bench")]
     assert len(commands) > 4
