@@ -195,9 +195,10 @@ def told(facts: list[list[str]], first: str) -> list[list[str]]:
 
 
 class BareClient:
-    """A connection on which frames are written and read by hand."""
+    """A connection on which frames are written and read by hand. `language`: as it says in them."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, language: str = "JAVA") -> None:
+        self.language = language
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         self._opaque = 0
 
@@ -211,9 +212,8 @@ class BareClient:
         """Its opaque."""
         self._opaque += 1
         texts = {name: str(value) for name, value in fields.items()}
-        self.socket.sendall(
-            encode_frame(ClassicFrame(code, self._opaque, flag, fields=texts, body=body, is_json=is_json))
-        )
+        frame = ClassicFrame(code, self._opaque, flag, "", texts, body, self.language, is_json=is_json)
+        self.socket.sendall(encode_frame(frame))
         return self._opaque
 
     def read(self) -> ClassicFrame:

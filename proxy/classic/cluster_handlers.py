@@ -215,7 +215,7 @@ class ClusterHandlers:
         if client is None:
             return _not_online(call)
         _, payload = await backend.call_master(name, ViewMessage(offset), deadline_ms=call.deadline_ms)
-        body = readable_records(payload, self._ports.host_of(name), readable(client.language, client.version))
+        body, _ = readable_records(payload, self._ports.host_of(name), readable(client.language, client.version))
         return await _ask(call, client, body)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +19,7 @@ from .bodies import ClassicSubscription, subscription_of
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
 from .clients import ClassicClients
 from .codes import ClassicCode, ClassicStatus
-from .records import ReadableRecords, readable, readable_records, rewritten
+from .records import ANSWER_BYTES_MAX, ReadableRecords, readable, readable_records, rewritten
 from .told_subscriptions import ToldSubscriptions
 
 PULL_BYTES: Final = 1024 * 1024
@@ -106,16 +107,16 @@ class ReadHandlers:
         )
         reply, payload = await self._pull(call, broker_name, request, wait_ms)
         try:
-            body = self._readable(call, broker_name, payload)
+            body, left_out = self._readable(call, broker_name, payload)
         except CorruptRecordError:  # damaged at the broker: it looks, and sends what is whole
             doubted = replace(request, suspend_ms=0, is_doubted=True)
             reply, payload = await self._pull(call, broker_name, doubted, 0)
-            body = self._readable(call, broker_name, payload)
+            body, left_out = self._readable(call, broker_name, payload)
         answer = {
             "groupSysFlag": "0",
             "maxOffset": str(reply.max_offset),
             "minOffset": str(reply.min_offset),
-            "nextBeginOffset": str(reply.next_offset),
+            "nextBeginOffset": str(reply.next_offset if left_out < 0 else left_out),
             "suggestWhichBrokerId": "0",
             "topicSysFlag": "0",
         }
@@ -128,9 +129,10 @@ class ReadHandlers:
             request.topic, broker_name, request, deadline_ms=call.deadline_ms, wait_ms=wait_ms
         )
 
-    def _readable(self, call: ClassicCall, broker_name: str, payload: bytes) -> bytes:
+    def _readable(self, call: ClassicCall, broker_name: str, payload: bytes) -> tuple[bytes, int]:
+        """See readable_records."""
         can = readable(call.frame.language, call.frame.version)
-        return readable_records(payload, self._ports.host_of(broker_name), can) if payload else b""
+        return readable_records(payload, self._ports.host_of(broker_name), can)
 
     async def on_pop(self, call: ClassicCall) -> ClassicAnswer:
         """POP_MESSAGE. Each message has its receipt handle in POP_CK, behind RocketMQ's words; its client gives that back."""
@@ -160,7 +162,12 @@ class ReadHandlers:
             )
         pop_ms = now_ms()
         host, can = self._ports.host_of(broker_name), readable(call.frame.language, call.frame.version)
-        body = b"".join(popped_record(one, host, can, broker_name, pop_ms, invisible_ms) for one in popped)
+        told = 0
+        try:
+            records = popped_records(popped, host, can, broker_name, pop_ms, invisible_ms)
+            told = len(records)
+        finally:
+            call.back.pops.release(group, popped[told:])
         answer = {
             "invisibleTime": str(invisible_ms),
             "msgOffsetInfo": "",
@@ -170,7 +177,7 @@ class ReadHandlers:
             "reviveQid": NO_REVIVE_QUEUE,
             "startOffsetInfo": f"0 0 {popped[0].message.queue_offset}",
         }
-        return ClassicAnswer(fields=answer, body=body)
+        return ClassicAnswer(fields=answer, body=b"".join(records))
 
     async def on_ack(self, call: ClassicCall) -> ClassicAnswer:
         """ACK_MESSAGE; once more, and it succeeds as the first time."""
@@ -196,7 +203,7 @@ class ReadHandlers:
         return ClassicAnswer(fields=fields)
 
     async def on_query(self, call: ClassicCall) -> ClassicAnswer:
-        """QUERY_MESSAGE: by a key, or by the unique id."""
+        """QUERY_MESSAGE: by a key, or by the unique id. The newest, as far as one answer holds them."""
         fields = call.fields
         broker_name = await call.broker_of(fields.text("topic"))
         request = QueryMessages(
@@ -216,14 +223,34 @@ class ReadHandlers:
             "indexLastUpdatePhyoffset": str(newest.physical_offset),
             "indexLastUpdateTimestamp": str(newest.stored_at_ms),
         }
-        return ClassicAnswer(fields=answer, body=self._readable(call, broker_name, payload))
+        return ClassicAnswer(fields=answer, body=self._readable(call, broker_name, payload)[0])
 
     async def on_view(self, call: ClassicCall) -> ClassicAnswer:
         """VIEW_MESSAGE_BY_ID."""
         broker_name = await call.any_broker()
         request = ViewMessage(call.fields.number("offset"))
         _, payload = await call.back.backend.call_master(broker_name, request, deadline_ms=call.deadline_ms)
-        return ClassicAnswer(body=self._readable(call, broker_name, payload))
+        return ClassicAnswer(body=self._readable(call, broker_name, payload)[0])
+
+
+def popped_records(
+    popped: Sequence[PoppedMessage],
+    host: HostAddress,
+    can: ReadableRecords,
+    broker_name: str,
+    pop_ms: int,
+    invisible_ms: int,
+) -> list[bytes]:
+    """The records of as many as one answer holds, one at least. Pure. Raises RemoteProtocolError, CorruptRecordError."""
+    records: list[bytes] = []
+    size_bytes = 0
+    for one in popped:
+        record = popped_record(one, host, can, broker_name, pop_ms, invisible_ms)
+        size_bytes += len(record)
+        if records and size_bytes > ANSWER_BYTES_MAX:
+            break
+        records.append(record)
+    return records
 
 
 def popped_record(

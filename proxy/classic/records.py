@@ -11,10 +11,11 @@ client cannot read how a body is packed, or a record of the second version (topi
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import Final
 
 from ...client.sending.target import PRIORITY_MAX
-from ...model.errors import MessageIllegal, RemoteProtocolError
+from ...model.errors import CorruptRecordError, MessageIllegal, RemoteProtocolError
 from ...model.ids import HostAddress
 from ...model.plain_dataclass import dataclass
 from ...model.properties import (
@@ -35,11 +36,16 @@ from ...model.properties import (
     decode_properties,
 )
 from ...record.codes import BORN_HOST_V6, INNER_FIXED_BYTES, MAGIC_V2, STORE_HOST_V6, SYS_FLAG_AT, TOPIC_V1_MAX
+from ...record.compression import decompress
 from ...record.kernel import StoredMessage, decode_batch, encode_record
 from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_MASK, COMPRESSION_ZSTD
 from .codes import READS_LONG_TOPICS, READS_LZ4
 
 BATCH_MAX: Final = 4096
+ANSWER_BYTES_MAX: Final = 12 * 1024 * 1024
+"""Of the records of one answer, but for the first: a frame has to hold them, and unpacked bodies may be large."""
+BODY_BYTES_MAX: Final = 15 * 1024 * 1024
+"""A body is unpacked to so much at most: with it a frame is full."""
 _INNER: Final = struct.Struct(">iiiii")
 _SHORT: Final = struct.Struct(">H")
 _HOST_AT: Final = 64
@@ -141,37 +147,49 @@ def is_half(properties: dict[str, str]) -> bool:
     return properties.get(TRANSACTION_PREPARED, "").lower() == "true"
 
 
-def readable_records(payload: bytes, host: HostAddress, can: ReadableRecords) -> bytes:
-    """The records of a pull, as a client can read them, with `host` as their store host. Raises RemoteProtocolError,
-    CorruptRecordError."""
+def readable_records(payload: bytes, host: HostAddress, can: ReadableRecords) -> tuple[bytes, int]:
+    """The records of a pull, as a client can read them, with `host` as their store host: as many as one answer holds, one at
+    least. And the queue offset of the first that is left out; -1 = none is. Raises RemoteProtocolError, CorruptRecordError."""
     batch = decode_batch(payload)
     data = batch.data
     address = host.encode()
     patched = bytearray(data)
     parts: list[bytes | bytearray] = []
-    kept = begin = 0
+    begin = end = size_bytes = 0
+    left_out = -1
     for at, message in zip(batch.positions, batch, strict=True):
         flags = int.from_bytes(data[at + SYS_FLAG_AT : at + SYS_FLAG_AT + 4], "big")
-        if _is_plain(message, flags, can) and bool(flags & STORE_HOST_V6) == (len(address) != _V4_BYTES):
+        is_kept = _is_plain(message, flags, can) and bool(flags & STORE_HOST_V6) == (len(address) != _V4_BYTES)
+        anew = b"" if is_kept else rewritten(message, address, can)
+        size_bytes += message.size_bytes if is_kept else len(anew)
+        if end and size_bytes > ANSWER_BYTES_MAX:
+            left_out = message.queue_offset
+            break
+        end = at + message.size_bytes
+        if is_kept:
             host_at = at + _HOST_AT + (_MORE_V6 if flags & BORN_HOST_V6 else 0)
             patched[host_at : host_at + len(address)] = address
-            continue
-        parts += [patched[begin:at], rewritten(message, address, can)]
-        begin = at + message.size_bytes
-        kept += 1
-    if not kept:
-        return bytes(patched)
-    parts.append(patched[begin:])
-    return b"".join(parts)
+        else:
+            parts += [patched[begin:at], anew]
+            begin = end
+    if not parts:
+        return bytes(patched if end == len(patched) else patched[:end]), left_out
+    parts.append(patched[begin:end])
+    return b"".join(parts), left_out
 
 
 def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords, *, more_properties: bytes = b"") -> bytes:
-    """A record written anew. `host`: 8 or 20 bytes. `more_properties`: encoded. Raises RemoteProtocolError,
+    """A record written anew. `host`: 8 or 20 bytes. `more_properties`: encoded. A body that cannot be unpacked, or not to what
+    a frame holds, stays as it is stored: as at RocketMQ, its consumer says what becomes of it. Raises RemoteProtocolError,
     CorruptRecordError."""
     flags = message.sys_flag & 0xFFFFFFFF
     body = message.body_as_stored
     if not _reads_body(flags, can):
-        body, flags = message.body, flags & ~(COMPRESSED | COMPRESSION_MASK)
+        if not message.body_crc_matches:
+            raise CorruptRecordError(message.physical_offset, message.size_bytes, "body checksum")
+        with suppress(RemoteProtocolError):
+            body = decompress(body, flags, BODY_BYTES_MAX)
+            flags &= ~(COMPRESSED | COMPRESSION_MASK)
     topic = message.queue.topic
     if len(topic.encode()) > TOPIC_V1_MAX and not can.is_long:
         topic = message.properties.get(RETRY_TOPIC, "")

@@ -511,3 +511,36 @@ def test_a_native_producers_lz4_reaches_a_client_that_knows_only_zlib(
     (one,) = decode_batch(answer.body)
     assert len(one.record) < 1_000  # as the frames here say that they come from Java
     assert one.body == b"z" * 20_000
+
+
+def test_bodies_that_are_large_once_unpacked_come_in_several_answers(
+    cluster: LocalCluster, front: RunningFront
+) -> None:
+    """All of them, and what did not fit into the answer to a pop was no attempt."""
+    topic, bodies = cluster.create_topic("bare-large", queues=1), [bytes([number]) * 4_000_000 for number in range(5)]
+    with Producer(namesrv=cluster.namesrv) as producer:
+        for body in bodies:
+            producer.send(Message(topic, body, keys=["k"]))
+    with BareClient(front.server.port, language="CPP") as client:
+        pulled: list[bytes] = []
+        offset = "0"
+        pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "maxMsgNums": 32, "sysFlag": BY_TAGS}
+        while len(pulled) < len(bodies):
+            answer = client.ask(11, **pull, queueOffset=offset, subscription="*")
+            assert answer.code == 0, answer.remark
+            pulled += [one.body for one in decode_batch(answer.body)]
+            offset = answer.fields["nextBeginOffset"]
+        assert pulled == bodies
+        assert offset == "5"
+
+        popped: list[tuple[bytes, int]] = []
+        pop = {"consumerGroup": "large", "topic": topic, "maxMsgNums": 32, "invisibleTime": 60_000, "pollTime": 5_000}
+        while len(popped) < len(bodies):
+            answer = client.ask(200050, **pop)
+            assert answer.code == 0, answer.remark
+            popped += [(one.body, one.reconsume_times) for one in decode_batch(answer.body)]
+        assert sorted(popped) == [(body, 0) for body in bodies]
+
+        answer = client.ask(12, topic=topic, key="k", maxNum=64)
+        assert answer.code == 0, answer.remark
+        assert len(decode_batch(answer.body)) == 3

@@ -9,6 +9,7 @@ import pytest
 
 from zenitmq.model.errors import (
     BrokerBusy,
+    CorruptRecordError,
     FlushTimeout,
     HandleRefused,
     InvalidParameter,
@@ -21,6 +22,7 @@ from zenitmq.model.errors import (
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import HostAddress
 from zenitmq.proxy.back.pops import PoppedMessage
+from zenitmq.proxy.classic import read_handlers, records
 from zenitmq.proxy.classic.bodies import NODES_MAX, read_heartbeat, read_json, read_lock
 from zenitmq.proxy.classic.calls import BrokerPorts
 from zenitmq.proxy.classic.cluster_handlers import cluster_route, topic_attributes
@@ -35,7 +37,7 @@ from zenitmq.proxy.classic.frames import (
     encode_frame,
     frame_bytes,
 )
-from zenitmq.proxy.classic.read_handlers import handle_of, popped_record, pull_status
+from zenitmq.proxy.classic.read_handlers import handle_of, popped_record, popped_records, pull_status
 from zenitmq.proxy.classic.records import (
     ReadableRecords,
     is_delayed,
@@ -214,6 +216,16 @@ ALL = ReadableRecords(is_lz4=True, is_long=True)
 OLD = ReadableRecords(is_lz4=False, is_long=False)
 
 
+def rewritten_all(payload: bytes, can: ReadableRecords) -> bytes:
+    written, left_out = readable_records(payload, HERE, can)
+    assert left_out == -1
+    return written
+
+
+def packed(body: bytes, queue_offset: int = 4, **more: object) -> bytes:
+    return record(compress_lz4(body), sys_flag=COMPRESSED | COMPRESSION_LZ4, queue_offset=queue_offset, **more)
+
+
 def test_what_clients_read() -> None:
     assert readable("JAVA", 513) == ALL
     assert readable("JAVA", 409) == ReadableRecords(is_lz4=True, is_long=False)
@@ -222,20 +234,19 @@ def test_what_clients_read() -> None:
 
 def test_only_the_store_host_changes() -> None:
     plain = record(b"one") + record(b"two", born_host=bytes(20))
-    changed = readable_records(plain, HERE, OLD)
+    changed = rewritten_all(plain, OLD)
     assert [index for index in range(len(plain)) if plain[index] != changed[index]] == [
         at + index for at in (64, len(record(b"one")) + 76) for index in (0, 3, 6, 7)
     ]
     messages = list(decode_batch(changed))
     assert [(one.store_host, one.body) for one in messages] == [(HERE.encode(), b"one"), (HERE.encode(), b"two")]
-    assert readable_records(b"", HERE, OLD) == b""
+    assert readable_records(b"", HERE, OLD) == (b"", -1)
 
 
 def test_bodies_are_unpacked_for_those_who_cannot() -> None:
-    packed = record(compress_lz4(b"x" * 9000), sys_flag=COMPRESSED | COMPRESSION_LZ4, queue_id=3, flag=7)
-    mixed = record(b"one") + packed + record(b"two")
-    assert len(readable_records(mixed, HERE, ALL)) == len(mixed)
-    messages = list(decode_batch(readable_records(mixed, HERE, OLD)))
+    mixed = record(b"one") + packed(b"x" * 9000, queue_id=3, flag=7) + record(b"two")
+    assert len(rewritten_all(mixed, ALL)) == len(mixed)
+    messages = list(decode_batch(rewritten_all(mixed, OLD)))
     assert [one.body for one in messages] == [b"one", b"x" * 9000, b"two"]
     assert [one.sys_flag for one in messages] == [0, 0, 0]
     one = messages[1]
@@ -243,19 +254,47 @@ def test_bodies_are_unpacked_for_those_who_cannot() -> None:
     assert (one.store_host, one.tags) == (HERE.encode(), "a")
 
 
+def test_an_answer_holds_what_fits_and_the_rest_comes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unpacked bodies may be much larger than what was asked for. One record comes at least, or nothing would go on."""
+    monkeypatch.setattr(records, "ANSWER_BYTES_MAX", 20_000)
+    payload = b"".join(packed(b"x" * 9000, offset) for offset in range(4)) + record(b"one", queue_offset=4)
+    for begin, offsets, left_out in ((0, [0, 1], 2), (2, [2, 3, 4], -1)):
+        rest = b"".join(one.record for one in list(decode_batch(payload))[begin:])
+        written, found = readable_records(rest, HERE, OLD)
+        assert ([one.queue_offset for one in decode_batch(written)], found) == (offsets, left_out)
+    plain = b"".join(record(bytes(9000), queue_offset=offset) for offset in range(4))
+    written, found = readable_records(plain, HERE, ALL)
+    assert ([one.queue_offset for one in decode_batch(written)], found) == ([0, 1], 2)
+    (alone,) = decode_batch(rewritten_all(packed(b"x" * 90_000), OLD))
+    assert alone.body == b"x" * 90_000
+
+
+def test_a_body_that_cannot_be_unpacked_for_a_client_goes_out_as_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would keep all that follows it back for ever."""
+    monkeypatch.setattr(records, "BODY_BYTES_MAX", 20_000)
+    flags = COMPRESSED | COMPRESSION_LZ4
+    for stored in (compress_lz4(bytes(30_000)), b"no LZ4"):
+        (one,) = decode_batch(rewritten_all(record(stored, sys_flag=flags), OLD))
+        assert (one.body_as_stored, one.sys_flag, one.store_host) == (stored, flags, HERE.encode())
+    torn = bytearray(packed(b"x"))
+    torn[torn.index(compress_lz4(b"x"))] ^= 1
+    with pytest.raises(CorruptRecordError):
+        readable_records(bytes(torn), HERE, OLD)
+
+
 def test_a_long_topic_becomes_the_one_it_was_sent_to() -> None:
     """Only topics of retries are so long."""
     long = "%RETRY%" + "g" * 130
     data = encode_record(topic=long.encode(), body=b"x", properties=b"RETRY_TOPIC\x01trades\x02")
-    (one,) = decode_batch(readable_records(data, HERE, OLD))
+    (one,) = decode_batch(rewritten_all(data, OLD))
     assert one.topic == "trades"
-    assert decode_batch(readable_records(data, HERE, ALL))[0].topic == long
+    assert decode_batch(rewritten_all(data, ALL))[0].topic == long
     with pytest.raises(RemoteProtocolError):
         readable_records(encode_record(topic=long.encode(), body=b"x"), HERE, OLD)
 
 
 def test_records_of_a_broker_with_another_kind_of_address() -> None:
-    (one,) = decode_batch(readable_records(record(b"x", store_host=bytes(20)), HERE, ALL))
+    (one,) = decode_batch(rewritten_all(record(b"x", store_host=bytes(20)), ALL))
     assert (one.store_host, one.body) == (HERE.encode(), b"x")
 
 
@@ -284,6 +323,13 @@ def test_a_popped_records_handle_comes_back() -> None:
     for wrong in ("", "4 5 6", "1 2 3 4 5 6 7 8 x"):
         with pytest.raises(HandleRefused):
             handle_of(wrong)
+
+
+def test_popped_records_are_as_many_as_an_answer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_handlers, "ANSWER_BYTES_MAX", 20_000)
+    popped = [PoppedMessage(message, "h") for message in decode_batch(packed(b"x" * 9000) * 4)]
+    assert len(popped_records(popped, HERE, OLD, "broker-a", 5, 6)) == 2
+    assert len(popped_records(popped, HERE, ALL, "broker-a", 5, 6)) == 4
 
 
 def test_attributes_of_a_topic() -> None:
