@@ -24,6 +24,10 @@ from ...remoting.commands import GetClusterInfo, JsonReply, Reply, RequestFor
 from .recent_answers import RecentAnswers
 
 BROKERS_KNOWN_MS: Final = 5_000
+STALE_MS: Final = 3_600_000
+"""For so long a proxy goes by what it knows while no server tells what is now."""
+AVOIDED_MS: Final = 10_000
+"""A master that did not answer is asked only what nobody else can answer, for so long."""
 WAIT_GRACE_MS: Final = 3_000
 """So much later than it should a long poll may be answered."""
 
@@ -38,8 +42,10 @@ class Backend:
         self.waits = waits
         self._retry = RetryPolicy()
         self._masters: RecentAnswers[str, dict[str, str]] = RecentAnswers(
-            self._find_masters, known_ms=BROKERS_KNOWN_MS, size_max=1
+            self._find_masters, known_ms=BROKERS_KNOWN_MS, size_max=1, stale_ms=STALE_MS
         )
+        self._avoided: dict[str, int] = {}  # until when
+        self._turn = 0
         self._served: RecentAnswers[str, TopicRoute] = RecentAnswers(self._find_route, known_ms=0, size_max=1)
 
     @staticmethod
@@ -104,7 +110,7 @@ class Backend:
                 if address is None:
                     raise NoRoute(broker_name, "no master of that name is registered")
                 timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
-                return await self.waits.call(address, request, payload, timeout_ms=timeout_ms)
+                return await self._call_named(broker_name, address, request, payload, timeout_ms)
             except ZenitError as error:
                 tries += 1
                 delay_ms = self._delay_ms(error, tries, deadline_ms)
@@ -112,6 +118,49 @@ class Backend:
                     raise
                 self._masters.forget("")
             await self.waits.sleep(delay_ms)
+
+    async def call_any_master(
+        self, request: RequestFor[_Reply], payload: Payload | None = None, *, deadline_ms: int
+    ) -> tuple[_Reply, bytes]:
+        """The same of a request that each master can answer: they are asked in turn, and where one does not answer, the next.
+        Raises NoRoute where there is none."""
+        total_ms, tries = max(1, deadline_ms - monotonic_ms()), 0
+        while True:
+            try:
+                masters = await self.masters(deadline_ms=deadline_ms)
+                names = self._names_to_ask(masters)
+                self._turn += 1
+                name = names[self._turn % len(names)]
+                timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
+                if len(names) > 1:
+                    timeout_ms = min(timeout_ms, self._retry.try_ms_min)
+                return await self._call_named(name, masters[name], request, payload, timeout_ms)
+            except ZenitError as error:
+                tries += 1
+                delay_ms = self._delay_ms(error, tries, deadline_ms)
+                if delay_ms is None:
+                    raise
+                self._masters.forget("")
+            await self.waits.sleep(delay_ms)
+
+    async def _call_named(
+        self, name: str, address: str, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int
+    ) -> tuple[_Reply, bytes]:
+        try:
+            answer = await self.waits.call(address, request, payload, timeout_ms=timeout_ms)
+        except (RequestTimeout, ConnectionLost):
+            self._avoided[name] = monotonic_ms() + AVOIDED_MS
+            raise
+        self._avoided.pop(name, None)
+        return answer
+
+    def _names_to_ask(self, masters: dict[str, str]) -> list[str]:
+        """Sorted; without those that did not answer a moment ago, unless none did. Raises NoRoute."""
+        if not masters:
+            raise NoRoute("any topic", "no master is registered")
+        now_ms = monotonic_ms()
+        self._avoided = {name: until_ms for name, until_ms in self._avoided.items() if now_ms < until_ms}
+        return sorted(masters.keys() - self._avoided.keys()) or sorted(masters)
 
     async def ask_name_server(self, request: RequestFor[_Reply], *, deadline_ms: int) -> tuple[_Reply, bytes]:
         """The answer of a name server. Raises as NameServers.ask does."""
@@ -129,15 +178,13 @@ class Backend:
             raise RemoteProtocolError("what a name server tells of the cluster cannot be read") from error
 
     async def masters(self, *, deadline_ms: int) -> dict[str, str]:
-        """{broker name: address} of the registered masters, of topics or none; some seconds old. Raises as `cluster`."""
+        """{broker name: address} of the registered masters, of topics or none; some seconds old; those of before
+        where no name server answers. Raises as `cluster`."""
         return await self._masters.get("", deadline_ms=deadline_ms)
 
     async def any_master(self, *, deadline_ms: int) -> str:
-        """A broker name that has a master. Raises NoRoute."""
-        names = sorted(await self.masters(deadline_ms=deadline_ms))
-        if not names:
-            raise NoRoute("any topic", "no master is registered")
-        return names[0]
+        """A broker name that has a master: the first one that answers. Raises NoRoute."""
+        return self._names_to_ask(await self.masters(deadline_ms=deadline_ms))[0]
 
     async def _find_route(self, topic: str, deadline_ms: int) -> TopicRoute:
         left_ms = max(1, deadline_ms - monotonic_ms())

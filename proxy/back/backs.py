@@ -86,6 +86,7 @@ class Backs:
     async def _look(self) -> None:
         """Now and then: who is silent is forgotten; masters that no route names get heartbeats too."""
         while True:
+            self._users.look()
             for back in self.all():
                 await back.look()
             oldest_ms = monotonic_ms() - IDLE_MS

@@ -6,25 +6,47 @@ Where the proxy has no key, the cluster has no security, and everybody is anonym
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
+from functools import partial
 from typing import Final
 
-from ...model.errors import AuthenticationFailed, RemoteProtocolError, ZenitError
+from ...model.clock import monotonic_ms
+from ...model.errors import (
+    AuthenticationFailed,
+    InvalidParameter,
+    MessageIllegal,
+    MessageTooLarge,
+    RemoteProtocolError,
+    RequestTimeout,
+    SystemFault,
+    ZenitError,
+)
 from ...model.plain_dataclass import dataclass
 from ...remoting.commands import CheckSignatures
 from .backend import Backend
-from .recent_answers import RecentAnswers
+from .recent_answers import KeptAnswers
 
-KNOWN_MS: Final = 60_000
-"""What is signed has the second of its signing in it: it is asked about once."""
+log = logging.getLogger(__name__)
+
+KNOWN_MS: Final = 10_000
+"""Most clients of gRPC sign the second in which they ask: what is signed once is asked about once. So long a secret that is
+taken away may count still."""
 KNOWN_MAX: Final = 50_000
 ASKED_MAX: Final = 256
+"""In one question: with names and signatures of the longest they fit into a request's header."""
+ACCESS_KEY_LENGTH_MAX: Final = 255
+SIGNATURE_LENGTH_MAX: Final = 64
 SIGNED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Over remoting a message's body is signed with it."""
 KEPT_BYTES_MAX: Final = 1024
-"""What was signed is kept where it is no longer: longer ones are requests that come once."""
+"""Who signed is kept where that is no longer: longer ones are requests that come once."""
 ASKED_BYTES_MAX: Final = 4 * 1024 * 1024
 """In one question, if not one alone is longer."""
 ANONYMOUS: Final = ""
+
+_OF_ONE: Final = (InvalidParameter, MessageIllegal, MessageTooLarge, RemoteProtocolError, SystemFault)
+"""A question that fails so may do for one of those in it."""
 
 _Signed = tuple[str, str, bytes]
 
@@ -40,6 +62,17 @@ class Signer:
 NOBODY: Final = Signer(ANONYMOUS, "")
 
 
+class _Asked:
+    """Who signed this? `deadline_ms`: of who wants to know."""
+
+    __slots__ = ("answered", "deadline_ms", "signed")
+
+    def __init__(self, signed: _Signed, deadline_ms: int, answered: asyncio.Future[Signer]) -> None:
+        self.signed = signed
+        self.deadline_ms = deadline_ms
+        self.answered = answered
+
+
 class Users:
     """Of one process; on the event loop. `is_secured`: False = there are no users."""
 
@@ -48,9 +81,9 @@ class Users:
         self._backend = backend
         self._is_required = is_required
         self.is_secured = is_secured
-        self._known: RecentAnswers[_Signed, Signer] = RecentAnswers(self._find, known_ms=KNOWN_MS, size_max=KNOWN_MAX)
+        self._known: KeptAnswers[bytes, Signer] = KeptAnswers(known_ms=KNOWN_MS, size_max=KNOWN_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asked: list[tuple[_Signed, asyncio.Future[Signer]]] = []
+        self._asked: list[_Asked] = []
 
     async def signer(self, access_key: str, signature: str, signed: bytes, *, address: str, deadline_ms: int) -> Signer:
         """Who made the signature of `signed`. `address`: of the client. Raises AuthenticationFailed, SecretsNotKept, and why no
@@ -61,52 +94,101 @@ class Users:
             if self._is_required:
                 raise AuthenticationFailed(address, "its request is not signed")
             return NOBODY
-        if len(signed) > SIGNED_BYTES_MAX:
-            raise AuthenticationFailed(address, f"it signed more than {SIGNED_BYTES_MAX} bytes")
+        _check(access_key, signature, signed, address)
         asked = access_key, signature, signed
         if len(signed) > KEPT_BYTES_MAX:
-            found = await self._find(asked, deadline_ms)
+            found = await self._find(asked, deadline_ms)  # each such request comes once
         else:
-            found = await self._known.get(asked, deadline_ms=deadline_ms)
+            found = await self._recent(asked, deadline_ms)
         if not found.user:
             raise AuthenticationFailed(address, f"the signature of access key {access_key[:64]} is wrong")
         return found
 
+    def look(self) -> None:
+        """Now and then: what is of no use any more is dropped."""
+        self._known.drop_old()
+
+    async def _recent(self, signed: _Signed, deadline_ms: int) -> Signer:
+        """By its digest: whoever sends much that is wrong fills no memory with it."""
+        access_key, signature, content = signed
+        digest = hashlib.sha256(f"{access_key} {signature} ".encode() + content).digest()
+        return await self._known.answer(digest, partial(self._find, signed), deadline_ms=deadline_ms)
+
     async def _find(self, signed: _Signed, deadline_ms: int) -> Signer:
         """Together with what others ask in this turn of the loop."""
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Signer] = loop.create_future()
-        self._asked.append((signed, answered))
+        asked = _Asked(signed, deadline_ms, loop.create_future())
+        self._asked.append(asked)
         if len(self._asked) == 1:
-            task = loop.create_task(self._ask_all(deadline_ms))  # whoever is cancelled, the others get their answers
+            task = loop.create_task(self._ask_all())  # whoever is cancelled, the others get their answers
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return await answered
+        begun_ms = monotonic_ms()
+        try:
+            async with asyncio.timeout(max(0, deadline_ms - begun_ms) / 1000):
+                return await asked.answered
+        except TimeoutError:
+            raise RequestTimeout("who signed a request", max(0, deadline_ms - begun_ms)) from None
 
-    async def _ask_all(self, deadline_ms: int) -> None:
+    async def _ask_all(self) -> None:
         """What has gathered by the next turn of the loop."""
         await asyncio.sleep(0)
         asked, self._asked = self._asked, []
-        begin = size_bytes = 0
-        for end, ((_, _, content), _) in enumerate(asked):
-            size_bytes += len(content)
-            if end > begin and (end - begin == ASKED_MAX or size_bytes > ASKED_BYTES_MAX):
-                await self._ask(asked[begin:end], deadline_ms)
-                begin, size_bytes = end, len(content)
-        await self._ask(asked[begin:], deadline_ms)
+        questions: list[list[_Asked]] = [[]]
+        size_bytes = 0
+        for one in asked:
+            size_bytes += len(one.signed[2])
+            if questions[-1] and (len(questions[-1]) == ASKED_MAX or size_bytes > ASKED_BYTES_MAX):
+                questions.append([])
+                size_bytes = len(one.signed[2])
+            questions[-1].append(one)
+        await asyncio.gather(*map(self._ask, questions))
 
-    async def _ask(self, asked: list[tuple[_Signed, asyncio.Future[Signer]]], deadline_ms: int) -> None:
-        rows = tuple((key, signature, len(content)) for (key, signature, content), _ in asked)
-        payload = b"".join(content for (_, _, content), _ in asked)
+    async def _ask(self, asked: list[_Asked]) -> None:
+        """One question; in halves where it fails for one of them, so that it fails for that one alone."""
         try:
-            name = await self._backend.any_master(deadline_ms=deadline_ms)
-            reply, _ = await self._backend.call_master(name, CheckSignatures(rows), payload, deadline_ms=deadline_ms)
-            if len(reply.users) != len(asked) or len(reply.delegations) != len(asked):
-                raise RemoteProtocolError("a check of signatures was answered with another number of users")
-            for (_, answered), user, delegation in zip(asked, reply.users, reply.delegations, strict=True):
-                if not answered.done():
-                    answered.set_result(Signer(user, delegation))
+            signers = await self._answers(asked)
         except ZenitError as error:
-            for _, answered in asked:
-                if not answered.done():
-                    answered.set_exception(type(error)(*error.args))
+            if len(asked) > 1 and isinstance(error, _OF_ONE):
+                half = len(asked) // 2
+                await self._ask(asked[:half])
+                await self._ask(asked[half:])
+                return
+            for one in asked:
+                if not one.answered.done():
+                    one.answered.set_exception(type(error)(*error.args))
+        else:
+            for one, signer in zip(asked, signers, strict=True):
+                if not one.answered.done():
+                    one.answered.set_result(signer)
+
+    async def _answers(self, asked: list[_Asked]) -> list[Signer]:
+        """Raises why there are none."""
+        rows = tuple((key, signature, len(content)) for key, signature, content in (one.signed for one in asked))
+        payload = b"".join(one.signed[2] for one in asked)
+        deadline_ms = max(one.deadline_ms for one in asked)
+        try:
+            reply, _ = await self._backend.call_any_master(CheckSignatures(rows), payload, deadline_ms=deadline_ms)
+        except ZenitError:
+            raise
+        except Exception:
+            log.exception("signatures cannot be asked about")
+            raise SystemFault("the signature cannot be asked about") from None
+        if len(reply.users) != len(asked) or len(reply.delegations) != len(asked):
+            raise RemoteProtocolError("a check of signatures was answered with another number of users")
+        return [
+            Signer(user, delegation) if user else NOBODY
+            for user, delegation in zip(reply.users, reply.delegations, strict=True)
+        ]
+
+
+def _check(access_key: str, signature: str, signed: bytes, address: str) -> None:
+    """Before it is asked about together with those of others. Raises AuthenticationFailed."""
+    for what, text, length_max in (
+        ("access key", access_key, ACCESS_KEY_LENGTH_MAX),
+        ("signature", signature, SIGNATURE_LENGTH_MAX),
+    ):
+        if len(text) > length_max or not (text.isascii() and text.isprintable()):
+            raise AuthenticationFailed(address, f"its {what}: at most {length_max} printable ASCII characters")
+    if len(signed) > SIGNED_BYTES_MAX:
+        raise AuthenticationFailed(address, f"it signed more than {SIGNED_BYTES_MAX} bytes")

@@ -98,7 +98,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     if nodes > NODES_MAX:
         raise RemoteProtocolError(f"a JSON body of {nodes} objects and arrays: expected at most {NODES_MAX}")
     try:
-        document = json.loads(body)
+        document = json.loads(body.decode())  # of bytes it would take halves of surrogate pairs
         check_pairs(body, document)
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError("a body is no JSON") from error

@@ -122,7 +122,7 @@ def _to_json(frame: ClassicFrame) -> bytes:
 
 def _from_json(header: bytes) -> ClassicFrame:
     try:
-        document = json.loads(header)
+        document = json.loads(header.decode())  # of bytes it would take halves of surrogate pairs
         check_pairs(header, document)
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError("a frame's header is no JSON") from error

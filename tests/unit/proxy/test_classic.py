@@ -85,6 +85,8 @@ def test_frames_come_back_as_they_were(is_json: bool) -> None:
         framed(b" " * (HEADER_BYTES_MAX + 1)),
         framed(b'{"extFields":{"a":"\\ud800"}}'),
         framed(b"{}", kind=2),
+        framed(b'{"extFields":{"a":"\xed\xa0\x80"}}'),
+        framed("{}".encode("utf-16")),
         framed(bytes(17), kind=1),
         framed(bytes(17) + struct.pack(">i", 1), kind=1),
         framed(struct.pack(">hBhiiii", 1, 0, 0, 1, 0, -1, 0), kind=1),
@@ -140,6 +142,7 @@ def test_json_bodies_are_bounded() -> None:
         bytes(2 << 20),
         b"[]",
         b'{"a":1e',
+        b'{"a":"\xed\xa0\x80"}',
         b"\xff",
         b'{"a":"\\uD800"}',
     )
