@@ -94,6 +94,13 @@ class ProxyConfig:
         " the rights of the proxy's own user",
         choices=("required", "optional"),
     )
+    signed_within_ms: int = setting(
+        54_000_000,
+        "how far from now the time may be that a gRPC client signs, so that who reads a call on its way cannot use it later; 15"
+        " h because some clients sign their local time; 0 = any",
+        minimum=0,
+        maximum=31 * 86_400_000,
+    )
     drain_ms: int = setting(
         10_000,
         "how long clients have at the end to go to another proxy before their connections are closed",

@@ -67,7 +67,9 @@ class GrpcServing:
 async def serve(config: ProxyConfig, backs: Backs) -> AsyncIterator[GrpcServing]:
     """Serves until it is left; calls then have the rest of `drain_ms` to end. Raises ConfigError (a taken port, a bad
     certificate)."""
-    async with MessagingMethods(backs, polls_max=config.limits.polls) as methods:
+    async with MessagingMethods(
+        backs, polls_max=config.limits.polls, signed_within_ms=config.signed_within_ms
+    ) as methods:
         connections = ("grpc.max_allowed_incoming_connections", config.limits.connections)
         shared = (
             "grpc.so_reuseport",

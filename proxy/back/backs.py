@@ -61,6 +61,11 @@ class Backs:
             for back in self._of_users.values():
                 stack.push_async_callback(back.close)
 
+    @property
+    def is_secured(self) -> bool:
+        """Whether there are users."""
+        return self._users.is_secured
+
     def all(self) -> list[Back]:
         """Those that are open."""
         return [self.own, *self._of_users.values()]

@@ -2,13 +2,16 @@
 
     authorization: MQv2-HMAC-SHA1 Credential=KEY[/region/service], SignedHeaders=x-mq-date-time, Signature=HEX
 
-The signature is HMAC-SHA1 of the raw value of x-mq-date-time. Clients write that in different ways, so it is not read. An empty
-key is nobody's: RocketMQ's Python client sends the header even then.
+The signature is HMAC-SHA1 of the raw value of x-mq-date-time, which is the second of the call, as 20260131T235959Z. Several
+clients write their local time there and call it UTC. So who reads a header on its way can use it for some hours, not for ever.
+An empty key is nobody's: RocketMQ's Python client sends the header even then.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
@@ -17,6 +20,7 @@ from .status import CallRefused, Code
 
 ALGORITHM: Final = "MQv2-HMAC-SHA1"
 LENGTH_MAX: Final = 1024
+_MOMENT: Final = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)T(\d\d):?(\d\d):?(\d\d)")
 CLIENT_ID_LENGTH_MAX: Final = 255
 LANGUAGES: Final = {
     "JAVA": "JAVA",
@@ -73,6 +77,22 @@ def caller_of(metadata: Iterable[tuple[str, str | bytes]], peer: str) -> Caller:
         signature,
         signed.encode(errors="replace") if access_key else b"",
     )
+
+
+def check_moment(caller: Caller, now_ms: int, within_ms: int) -> None:
+    """Of a signature: so far from now its time may be. Any time where that is 0, and what is no time. Raises CallRefused."""
+    if not within_ms or not caller.access_key:
+        return
+    found = _MOMENT.match(caller.signed.decode(errors="replace"))
+    if found is None:
+        return
+    try:
+        signed_ms = int(datetime(*map(int, found.groups()), tzinfo=UTC).timestamp()) * 1000  # type: ignore[misc, arg-type]
+    except ValueError:
+        return
+    if abs(now_ms - signed_ms) > within_ms:
+        text = f"x-mq-date-time {found[0]}: at most {within_ms // 60_000} minutes from now"
+        raise CallRefused(Code.UNAUTHORIZED, text)
 
 
 def _signature(text: str) -> tuple[str, str]:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from ...model.clock import monotonic_ms, monotonic_ns
+from ...model.clock import monotonic_ms, monotonic_ns, now_ms
 from ...model.errors import RemoteProtocolError, ZenitError
 from ..back.backs import Backs
 from ..schema import Method, decoder, methods
 from .asking import get_offset, query_assignment, query_offset, query_route, update_offset
-from .authorization import caller_of
+from .authorization import caller_of, check_moment
 from .calls import Answers, ClientCall
 from .lite import LiteMethods
 from .receiving import ReceivingMethods
@@ -46,8 +46,10 @@ class CallFacts:
 class MessagingMethods:
     """Of one process; on the event loop that enters it."""
 
-    def __init__(self, backs: Backs, *, polls_max: int) -> None:
+    def __init__(self, backs: Backs, *, polls_max: int, signed_within_ms: int) -> None:
+        """`signed_within_ms`: so far from now a signature's time may be; 0 = any."""
         self._backs = backs
+        self._signed_within_ms = signed_within_ms if backs.is_secured else 0
         self.sessions = Sessions()
         self._counts = backs.grpc_counts
         self._receiving = ReceivingMethods(self.sessions, backs.grpc_counts, polls_max=polls_max)
@@ -146,6 +148,7 @@ class MessagingMethods:
         caller = caller_of(facts.metadata, facts.peer)
         if not caller.client_id:
             raise CallRefused(Code.CLIENT_ID_REQUIRED, "metadata x-mq-client-id: an id of the client is needed")
+        check_moment(caller, now_ms(), self._signed_within_ms)
         left_ms = None if facts.left_s is None else int(facts.left_s * 1000)
         total_ms = CALL_MS if left_ms is None else max(1, min(CALL_MS, left_ms - MARGIN_MS))
         deadline_ms = monotonic_ms() + total_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ from zenitmq.model.errors import HandleRefused, MessageIllegal, MessageTooLarge,
 from zenitmq.proxy.back.group_rules import GroupRules, group_rules
 from zenitmq.proxy.back.lite_receipt import LiteReceipt
 from zenitmq.proxy.schema import decoder, message_class
-from zenitmq.proxy.v2.authorization import Caller, caller_of
+from zenitmq.proxy.v2.authorization import Caller, caller_of, check_moment
 from zenitmq.proxy.v2.mapping import check_type, fill_message, ready_message
 from zenitmq.proxy.v2.settings import answered_settings, told_settings
 from zenitmq.proxy.v2.status import CallRefused
@@ -114,6 +115,8 @@ def check_metadata(data: bytes, _: Random) -> None:
     pairs = [(name, value) for name, value in document.items() if isinstance(value, str)]
     caller = caller_of(pairs, str(document.get("peer")))
     assert caller.access_key or not caller.signature
+    with suppress(CallRefused):
+        check_moment(caller, 1 << 40, 1 << 35)
 
 
 def _lite_receipt(draw: Random) -> bytes:

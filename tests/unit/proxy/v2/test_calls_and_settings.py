@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from zenitmq.model.subscription import ExpressionKind
 from zenitmq.proxy.back.group_rules import LEVELS_MS, GroupRules, group_rules
 from zenitmq.proxy.schema import enum_value, message_class
 from zenitmq.proxy.v2 import limits
-from zenitmq.proxy.v2.authorization import Caller, address_of, caller_of
+from zenitmq.proxy.v2.authorization import Caller, address_of, caller_of, check_moment
 from zenitmq.proxy.v2.resources import fill_resource, group_of, topic_of
 from zenitmq.proxy.v2.routes import assigned_queues, route_queues, told_endpoints
 from zenitmq.proxy.v2.settings import answered_settings, subscription_of, told_settings
@@ -76,6 +77,30 @@ def test_a_caller_is_read_from_metadata() -> None:
     ]
     caller = caller_of(metadata, "ipv4:10.1.2.3:41234")
     assert caller == Caller("c", "ns", "GO", "5.1", "10.1.2.3", 41234, "ak", "AB12", b"20260101T000000Z")
+
+
+@pytest.mark.parametrize(
+    ("said", "within_s", "is_taken"),
+    [
+        ("20260101T120000Z", 60, True),
+        ("20260101T120100Z", 60, True),
+        ("20260101T120101Z", 60, False),
+        ("2026-01-01T11:58:59Z", 60, False),
+        ("19700101T000000Z", 54_000, False),
+        ("20260102T020000Z", 54_000, True),  # local time, east of Greenwich
+        ("19700101T000000Z", 0, True),
+        ("now", 60, True),
+        ("20269901T120000Z", 60, True),
+        ("", 60, True),
+    ],
+)
+def test_a_signature_counts_for_some_hours(said: str, within_s: int, is_taken: bool) -> None:
+    noon_ms = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1000
+    caller = caller_of([("x-mq-date-time", said), ("authorization", SIGNED)], "unix:")
+    if is_taken:
+        check_moment(caller, noon_ms, within_s * 1000)
+    else:
+        assert refusal(lambda: check_moment(caller, noon_ms, within_s * 1000)) is Code.UNAUTHORIZED
 
 
 def test_an_empty_key_is_nobodys() -> None:
