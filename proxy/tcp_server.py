@@ -26,11 +26,14 @@ from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from .classic.requests import POLLS, ClassicRequests, busy, too_large, unknown
 from .config import PORTS_APART, ProxyConfig
+from .request_room import HeldBytes, RequestRoom
 
 log = logging.getLogger(__name__)
 
 IDLE_MS: Final = 120_000
 """A connection over which nothing goes for so long is closed."""
+REQUEST_MS: Final = 30_000
+"""A request that has begun to come has come as a whole by then: its client no longer waits for an answer."""
 FIRST_BYTE_S: Final = 10.0
 LOOK_S: Final = 5.0
 REQUESTS_MAX: Final = 4_096
@@ -66,7 +69,7 @@ class RemotingLink(asyncio.Protocol):
         self._is_unread = False
         self._backlog_bytes = 0
         self.requests = 0
-        self.bytes_in_flight = 0
+        self.held = HeldBytes()
         self.moved_ms = monotonic_ms()
         self.peer = HostAddress(bytes(4), 0)
 
@@ -89,8 +92,7 @@ class RemotingLink(asyncio.Protocol):
         for question in self._questions.values():
             if not question.done():
                 question.set_exception(ConnectionLost(str(self.peer)))
-        self._server.buffered_bytes -= len(self._buffer)
-        self._buffer.clear()
+        self._drop_buffer()
         self._set_backlog(0)
 
     def pause_writing(self) -> None:
@@ -103,18 +105,18 @@ class RemotingLink(asyncio.Protocol):
         self._is_unread = False
         if self._transport is not None:
             self._set_backlog(self._transport.get_write_buffer_size())
-        self._take()
+        self._take_again()
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         self.moved_ms = monotonic_ms()
+        if not self._buffer:
+            self.held.begun_ms = self.moved_ms
         self._buffer += data
-        self._server.buffered_bytes += len(data)
-        if self._server.is_over():
-            log.warning("closed a connection: too many bytes of requests are under way client=%s", self.peer)
-            self.close()
-            return
+        self._server.room.buffer(self.held, len(data))
         self._take()
+        if self._server.room.is_over():
+            self._server.make_room()
 
     # ---- requests
 
@@ -129,14 +131,44 @@ class RemotingLink(asyncio.Protocol):
                 frame = decode_frame(bytes(buffer[at : at + size]))
                 at += size
                 self._on_frame(frame, size)
-                self._is_full = self.requests >= REQUESTS_MAX or self.bytes_in_flight >= LINK_BYTES_MAX
+                self._is_full = self.requests >= REQUESTS_MAX or self.held.handled >= LINK_BYTES_MAX
         except RemoteProtocolError as error:
             self._refuse_bytes(error)
             return
         if at:
             del buffer[:at]
-            self._server.buffered_bytes -= at
+            self._server.room.buffer(self.held, -at)
+            self.held.begun_ms = monotonic_ms()
         self._set_reading()
+
+    def _take_again(self) -> None:
+        """After a pause, in which the rest of a request could not come."""
+        self.held.begun_ms = monotonic_ms()
+        self._take()
+
+    def _drop_buffer(self) -> None:
+        self._server.room.buffer(self.held, -len(self._buffer))
+        self._buffer.clear()
+
+    def is_late(self, oldest_ms: int) -> bool:
+        """Whether it awaits the end of a request that began before then."""
+        return bool(self._buffer) and not (self._is_full or self._is_unread) and self.held.begun_ms < oldest_ms
+
+    def shut_out(self, why: str) -> None:
+        """Ends it at once; what has come of a request takes no more room."""
+        log.warning(
+            "closed a connection: %s client=%s bytes=%d begun_ms_ago=%d",
+            why,
+            self.peer,
+            self.held.buffered,
+            monotonic_ms() - self.held.begun_ms,
+        )
+        self._drop_buffer()
+        self.abort()
+
+    def prove(self) -> None:
+        """See ClassicLink."""
+        self._server.room.know(self.held)
 
     def _refuse_bytes(self, error: RemoteProtocolError) -> None:
         if self._buffer[:1] == bytes((TLS_FIRST_BYTE,)):
@@ -165,13 +197,11 @@ class RemotingLink(asyncio.Protocol):
         requests = self._server.requests
         if not requests.knows(frame.code):
             self._answer(frame, requests.refused(frame, unknown(frame)))
-        elif not self._server.has_room(size):
+        elif not self._server.room.take(self.held, size):
             full = busy(frame, "this proxy has as many bytes of requests under way as it may")
             self._answer(frame, requests.refused(frame, full))
         else:
             is_poll = frame.code in POLLS
-            self._server.bytes_in_flight += size
-            self.bytes_in_flight += size
             self.requests += not is_poll
             task = asyncio.get_running_loop().create_task(self._serve(frame, size, is_poll=is_poll))
             self._tasks.add(task)
@@ -181,13 +211,12 @@ class RemotingLink(asyncio.Protocol):
         try:
             answer = await self._server.requests.answer(frame, self, self._broker_name)
         finally:
-            self._server.bytes_in_flight -= size
-            self.bytes_in_flight -= size
+            self._server.room.give_back(self.held, size)
             self.requests -= not is_poll
         self._answer(frame, answer)
-        if self._is_full and self.requests < REQUESTS_MAX // 2 and self.bytes_in_flight < LINK_BYTES_MAX // 2:
+        if self._is_full and self.requests < REQUESTS_MAX // 2 and self.held.handled < LINK_BYTES_MAX // 2:
             self._is_full = False
-            self._take()
+            self._take_again()
 
     def _answer(self, request: ClassicFrame, answer: ClassicFrame) -> None:
         if request.is_one_way:
@@ -286,23 +315,19 @@ class RemotingServer:
         self._closing: set[asyncio.Task[None]] = set()
         self._next_port = config.broker_port + PORTS_APART * len(config.broker_names)
         self.links: dict[RemotingLink, None] = {}
-        self.bytes_in_flight = 0
-        """Of requests that are being handled."""
-        self.buffered_bytes = 0
-        """Of requests that have not come as a whole, or wait to be handled."""
+        self.room = RequestRoom(config.limits.bytes_in_flight, is_secured=bool(config.key))
         self.backlog_bytes = 0
         """Of answers that clients have not read."""
         self.ports = BrokerPorts(config.host, _address_of(config.host), self._open_broker_port)
         self.requests = ClassicRequests(backs, self.ports, polls_max=config.limits.polls)
         self.port = self._open("remoting_port", config.remoting_port, "")
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether one more request may be handled."""
-        return self.bytes_in_flight + size_bytes <= self._config.limits.bytes_in_flight
-
-    def is_over(self) -> bool:
-        """Whether parts of requests take more memory than all requests may."""
-        return self.buffered_bytes > self._config.limits.bytes_in_flight
+    def make_room(self) -> None:
+        """Closes connections until parts of requests take no more memory than they may."""
+        while self.room.is_over():
+            links = {link.held: link for link in self.links}
+            worst = links[self.room.worst(links, monotonic_ms())]
+            worst.shut_out("parts of requests take too much memory, and this one the most for the longest time")
 
     def is_backlog_over(self) -> bool:
         """Whether answers that clients do not read take more memory than all requests may."""
@@ -330,6 +355,9 @@ class RemotingServer:
             oldest_ms = monotonic_ms() - IDLE_MS
             for link in [link for link in self.links if link.moved_ms < oldest_ms]:
                 link.close()
+            oldest_ms = monotonic_ms() - REQUEST_MS
+            for link in [link for link in self.links if link.is_late(oldest_ms)]:
+                link.shut_out("a request has not come as a whole in time")
             await asyncio.sleep(LOOK_S)
 
     async def drain(self, *, drain_ms: int) -> None:

@@ -38,6 +38,9 @@ class ClassicLink(Protocol):
     async def ask(self, frame: ClassicFrame, *, timeout_ms: int) -> ClassicFrame:
         """The client's answer to a request. Raises ConnectionLost, RequestTimeout."""
 
+    def prove(self) -> None:
+        """A request was signed by a user: the client is no stranger."""
+
 
 @dataclass(slots=True)
 class ClassicCall:

@@ -113,6 +113,8 @@ class ClassicRequests:
             address=_text_of(link.peer),
             deadline_ms=deadline_ms,
         )
+        if back.user:
+            link.prove()
         named = frame.fields.get(BROKER.name) or (frame.fields.get(BROKER.short) if frame.code in COMPACT else "")
         call = ClassicCall(frame, fields, link, back, named or broker_name, deadline_ms)
         if frame.code not in POLLS:
