@@ -15,6 +15,7 @@ from ...model.handles.receipt_handle import ReceiptHandle, split_index, with_ind
 from ...remoting.commands import ChangeInvisible, ForwardDeadLetter, SuspendLite
 from .backend import Backend
 from .lite_receipt import LiteReceipt
+from .overdue import Overdue
 
 GROUPS_MAX: Final = 10_000
 LITE_TRY_MS: Final = 60_000
@@ -53,6 +54,7 @@ class Acks:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._sends: dict[str, AckSends] = {}
+        self._overdue = Overdue()
 
     def of_group(self, group: str) -> AckSends:
         """What gathers the acknowledgements of a group."""
@@ -88,8 +90,7 @@ class Acks:
             sends.ack(part, wanted[part.handle], settling)
         left_ms = deadline_ms - monotonic_ms()
         try:
-            async with asyncio.timeout(max(0, left_ms) / 1000):
-                await settling.settled
+            await self._overdue.wait(settling.settled, deadline_ms)
         except TimeoutError:
             late = RequestTimeout("an acknowledgement", max(0, left_ms))
             return [late if at in leases else outcome for at, outcome in enumerate(outcomes)]

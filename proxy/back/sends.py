@@ -2,8 +2,9 @@
 
 A *lane* is one place: any queue of a topic, a given queue, or that of a sharding key, for messages of one kind. What comes
 while nothing of a lane is under way is sent at once, with all that the event loop has ready; else with all that has come
-until the request under way is answered. Where brokers answer slowly, several are under way, 1 ms apart. A lane with one
-queue has one under way, so that nothing overtakes a request that is tried again.
+until the request under way is answered; where that is much, with what comes within 1 ms more. Where brokers answer slowly,
+several are under way, 1 ms apart. A lane with one queue has one under way, so that nothing overtakes a request that is tried
+again.
 
 Each request is numbered, as an idempotent producer's are: where its answer is lost, it is asked again of the same queue, and
 stored once. Of batch topics each request is one record, and is not numbered.
@@ -44,6 +45,7 @@ from ...model.errors import (
 from ...model.queue import MessageQueue
 from ...record.kernel import wrap_batch
 from .backend import Backend
+from .overdue import Overdue
 from .ready_message import ReadyMessage, SendKind, Stored
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ UNDER_WAY_MAX: Final = 4
 """Requests of a lane of any queue, where brokers answer slowly."""
 QUICK_MS: Final = 3.0
 """So soon answered, a request is waited for: the next one has the more messages, and costs the same."""
+MANY: Final = 4
+"""Where so many are sent and wait, a lane gathers for 1 ms more: a request costs as much as some messages."""
 _NEWEST_WEIGHT: Final = 0.2
 MESSAGES_MAX: Final = 100_000
 RETRY_AFTER_MS: Final = 100
@@ -157,6 +161,7 @@ class Sends:
         self._lanes: dict[_Key, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered_ms = 0.0  # after which time, lately
+        self._overdue = Overdue()
         self.requests = 0
         """That were sent so far."""
 
@@ -173,7 +178,7 @@ class Sends:
             if self._connection.routes.cached(message.topic) is None:
                 await self._backend.route(check_send_topic(message.topic), deadline_ms=deadline_ms)
             self._enter(item, target)
-            return await _answer_of(item)
+            return await self._answer_of(item)
         finally:
             self._budget.give_back(item.size_bytes)
 
@@ -197,7 +202,7 @@ class Sends:
                 await self._backend.route(check_send_topic(messages[0].topic), deadline_ms=deadline_ms)
             for item in items:
                 self._enter(item, target)
-            outcomes = await asyncio.gather(*map(_answer_of, items), return_exceptions=True)
+            outcomes = await asyncio.gather(*map(self._answer_of, items), return_exceptions=True)
         finally:
             for item in taken:
                 self._budget.give_back(item.size_bytes)
@@ -268,7 +273,11 @@ class Sends:
                 if not item.answered.done():
                     item.answered.set_exception(SystemFault("a send was not answered"))
             lane.under_way -= 1
-            self._pump(lane)
+            if lane.under_way or not lane.waiting or not MANY <= len(items) + len(lane.waiting) <= RECORDS_MAX:
+                self._pump(lane)
+            elif not lane.is_timed:
+                lane.is_timed = True
+                asyncio.get_running_loop().call_later(LINGER_S, self._on_timer, lane)
 
     async def _send(self, lane: _Lane, items: list[_Item]) -> None:
         """Those of a request that is refused for one of them are sent in halves: who breaks no rule is not refused."""
@@ -296,6 +305,17 @@ class Sends:
         for part in (items[:half], items[half:]):
             await self._send(lane, part)
 
+    async def _answer_of(self, item: _Item) -> Stored:
+        """Raises what a send does; RequestTimeout where its time is over and it was not sent, OutcomeUnknown where it was."""
+        try:
+            stored: Stored = await self._overdue.wait(item.answered, item.deadline_ms + LATE_MS)
+        except TimeoutError:
+            topic = item.message.topic
+            if item.is_sent:
+                raise OutcomeUnknown(topic, "others that were sent with it have more time") from None
+            raise RequestTimeout(f"a send to {topic}, which did not begin", LATE_MS) from None
+        return stored
+
     def _producer(self, attempts: SendAttempts, group: str) -> WaitedSends:
         key = attempts, group
         producer = self._producers.get(key)
@@ -315,19 +335,6 @@ class Sends:
             batches = ReadyBatches(context.new_accumulator, keep=True)
             producer = self._producers[key] = WaitedSends(context, batches)
         return producer
-
-
-async def _answer_of(item: _Item) -> Stored:
-    """Raises what a send does; RequestTimeout where its time is over and it was not sent, OutcomeUnknown where it was."""
-    left_ms = item.deadline_ms + LATE_MS - monotonic_ms()
-    try:
-        async with asyncio.timeout(max(0, left_ms) / 1000):
-            return await item.answered
-    except TimeoutError:
-        topic = item.message.topic
-        if item.is_sent:
-            raise OutcomeUnknown(topic, "others that were sent with it have more time") from None
-        raise RequestTimeout(f"a send to {topic}, which did not begin", LATE_MS) from None
 
 
 def _batch(items: Sequence[_Item], own_properties: bytes, store_host_bytes: int, *, is_wrapped: bool) -> _Batch:
