@@ -1,6 +1,8 @@
 """RocketMQ's recall handle: with it a delayed message is recalled before it is delivered. Pure.
 
 base64url( "v1 topic broker-name timestamp message-id" )      timestamp: its delivery time in ms, plus one
+
+Of the words only the message id, which its sender chooses, may have spaces.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class RecallHandle:
         try:
             if len(text) > _LENGTH_MAX:
                 raise ValueError("too long")
-            words = base64.b64decode(text.encode(), altchars=b"-_", validate=True).decode().split(" ")
+            words = base64.b64decode(text.encode(), altchars=b"-_", validate=True).decode().split(" ", 4)
             version, topic, broker_name, timestamp, message_id = words
             if version != _VERSION or not timestamp.isdecimal() or not 0 < int(timestamp) < _TIME_MAX:
                 raise ValueError("another version, or no time")

@@ -26,6 +26,8 @@ from .recent_answers import RecentAnswers
 BROKERS_KNOWN_MS: Final = 5_000
 STALE_MS: Final = 3_600_000
 """For so long a proxy goes by what it knows while no server tells what is now."""
+UNSEEN_MS: Final = 1_000
+"""A broker name that is not known may have come since the cluster was looked at: then so long ago."""
 AVOIDED_MS: Final = 10_000
 """A master that did not answer is asked only what nobody else can answer, for so long."""
 WAIT_GRACE_MS: Final = 3_000
@@ -46,6 +48,7 @@ class Backend:
         )
         self._avoided: dict[str, int] = {}  # until when
         self._turn = 0
+        self._names: set[str] = set()  # of all brokers that were ever seen
         self._served: RecentAnswers[str, TopicRoute] = RecentAnswers(self._find_route, known_ms=0, size_max=1)
 
     @staticmethod
@@ -91,6 +94,8 @@ class Backend:
                 if is_sent and isinstance(error, RequestTimeout | ConnectionLost):
                     in_doubt = error
                 tries += 1
+                if tries == 1 and isinstance(error, NoRoute):
+                    await self.check_broker(broker_name, deadline_ms=deadline_ms)
                 delay_ms = self._delay_ms(error, tries, deadline_ms, before_route)
                 if delay_ms is None:
                     raise
@@ -103,6 +108,7 @@ class Backend:
         self, broker_name: str, request: RequestFor[_Reply], payload: Payload | None = None, *, deadline_ms: int
     ) -> tuple[_Reply, bytes]:
         """The same of a request that is of no topic. Raises NoRoute where no master has the name."""
+        await self.check_broker(broker_name, deadline_ms=deadline_ms)
         total_ms, tries = max(1, deadline_ms - monotonic_ms()), 0
         while True:
             try:
@@ -186,6 +192,14 @@ class Backend:
         """A broker name that has a master: the first one that answers. Raises NoRoute."""
         return self._names_to_ask(await self.masters(deadline_ms=deadline_ms))[0]
 
+    async def check_broker(self, broker_name: str, *, deadline_ms: int) -> None:
+        """Raises NoRoute for a name that no broker has or had: nothing is to be waited for."""
+        if broker_name in self._names:
+            return
+        await self._masters.get("", deadline_ms=deadline_ms, age_ms_max=UNSEEN_MS)
+        if broker_name not in self._names:
+            raise NoRoute(broker_name[:64], "no broker of the cluster has that name")
+
     async def _find_route(self, topic: str, deadline_ms: int) -> TopicRoute:
         left_ms = max(1, deadline_ms - monotonic_ms())
         return await self.connection.routes.served_route(topic, self.waits, timeout_ms=left_ms)
@@ -193,6 +207,7 @@ class Backend:
     async def _find_masters(self, _: str, deadline_ms: int) -> dict[str, str]:
         document = await self.cluster(deadline_ms=deadline_ms)
         try:
+            self._names.update(row["broker_name"] for row in document["brokers"])
             return {row["broker_name"]: row["address"] for row in document["brokers"] if row["broker_id"] == 0}
         except (KeyError, TypeError) as error:
             raise RemoteProtocolError("what a name server tells of the cluster cannot be read") from error

@@ -91,14 +91,20 @@ class Backs:
     async def _look(self) -> None:
         """Now and then: who is silent is forgotten; masters that no route names get heartbeats too."""
         while True:
-            self._users.look()
-            for back in self.all():
-                await back.look()
-            oldest_ms = monotonic_ms() - IDLE_MS
-            for user in [name for name, used_ms in self._used_ms.items() if used_ms < oldest_ms]:
-                if not len(self._of_users[user].presence):
-                    del self._used_ms[user]
-                    self._delegations.pop(user, None)
-                    log.info("a user's clients are gone user=%s", user)
-                    await self._of_users.pop(user).close()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("a look at the users failed; the next one is soon")
             await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Side by side: where name servers are away, each takes some seconds."""
+        self._users.look()
+        await asyncio.gather(*(back.look() for back in self.all()))
+        oldest_ms = monotonic_ms() - IDLE_MS
+        for user in [name for name, used_ms in self._used_ms.items() if used_ms < oldest_ms]:
+            if not len(self._of_users[user].presence):
+                del self._used_ms[user]
+                self._delegations.pop(user, None)
+                log.info("a user's clients are gone user=%s", user)
+                await self._of_users.pop(user).close()

@@ -28,7 +28,7 @@ from ...client.sending.outgoing import COMPRESS_OVER_BYTES, check_send_topic
 from ...client.sending.ready_batch import ReadyBatches
 from ...client.sending.send_context import SendContext
 from ...client.sending.send_future import record_begins, record_position
-from ...client.sending.target import OwnTarget, Target
+from ...client.sending.target import GivenQueue, OwnTarget, Target
 from ...client.sending.transactions.half_attempts import half_attempts
 from ...client.sending.waited_send import WaitedSends
 from ...model.clock import monotonic_ms, monotonic_ns
@@ -177,6 +177,7 @@ class Sends:
         try:
             if self._connection.routes.cached(message.topic) is None:
                 await self._backend.route(check_send_topic(message.topic), deadline_ms=deadline_ms)
+            await self._check(message.topic, target, deadline_ms)
             self._enter(item, target)
             return await self._answer_of(item)
         finally:
@@ -200,6 +201,7 @@ class Sends:
                 taken.append(item)
             if self._connection.routes.cached(messages[0].topic) is None:
                 await self._backend.route(check_send_topic(messages[0].topic), deadline_ms=deadline_ms)
+            await self._check(messages[0].topic, target, deadline_ms)
             for item in items:
                 self._enter(item, target)
             outcomes = await asyncio.gather(*map(self._answer_of, items), return_exceptions=True)
@@ -212,6 +214,14 @@ class Sends:
                 raise outcome
             stored.append(outcome)
         return stored
+
+    async def _check(self, topic: str, target: Target | None, deadline_ms: int) -> None:
+        """Raises NoRoute where no broker has the name that a target says."""
+        if not isinstance(target, GivenQueue):
+            return
+        route = self._connection.routes.cached(topic)
+        if route is None or all(broker.broker_name != target.broker_name for broker in route.brokers):
+            await self._backend.check_broker(target.broker_name, deadline_ms=deadline_ms)
 
     def _enter(self, item: _Item, target: Target | None) -> None:
         message = item.message

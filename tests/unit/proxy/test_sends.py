@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from zenitmq.client.sending.target import Target
+from zenitmq.client.sending.target import GivenQueue, Target
 from zenitmq.model.clock import monotonic_ms
-from zenitmq.model.errors import InvalidParameter, MessageIllegal, OutcomeUnknown, RequestTimeout
+from zenitmq.model.errors import InvalidParameter, MessageIllegal, NoRoute, OutcomeUnknown, RequestTimeout
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.queue import MessageQueue
 from zenitmq.proxy.back import sends as sends_module
@@ -119,6 +119,24 @@ def test_each_keeps_to_its_own_deadline_in_a_lane_that_is_shared(monkeypatch: py
         broker.go_on.set()
         assert isinstance(await patient, Stored)
         assert broker.counts == [2]
+
+    run(work, monkeypatch)
+
+
+def test_a_queue_of_a_broker_that_nobody_has_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        async def check(name: str, *, deadline_ms: int) -> None:
+            raise NoRoute(name, "no broker has that name")
+
+        sends._backend.check_broker = check  # type: ignore[method-assign]
+        target = GivenQueue("nobody", 0)
+        for sending in (
+            sends.send(message(b""), target, deadline_ms=0),
+            sends.send_all([message(b"")], target, deadline_ms=0),
+        ):
+            with pytest.raises(NoRoute, match="nobody"):
+                await sending
+        assert not broker.counts
 
     run(work, monkeypatch)
 
