@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
+from zlib import crc32
 
 from ..metrics.config import MetricsConfig
 from ..model.config import check_settings, section, setting
@@ -18,6 +20,11 @@ PORTS_APART: Final = 3
 """Between the ports that stand for brokers."""
 PORT_MAX: Final = 65_535
 NO_PORT: Final = -1
+PLACES_MAX: Final = 128
+"""Of ports that are given by name; those of other names come behind."""
+OTHER_PLACES: Final = 2_048
+BROKER_PORT_MAX: Final = 65_000
+_USUAL_NAME: Final = re.compile("broker-[a-z]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,9 +36,9 @@ class ProxyLimits:
     )
     bytes_in_flight: int = setting(
         256 * 1024 * 1024,
-        "bytes of requests that wait for their answers; more are refused. In a secured cluster connections of remoting that have"
-        " not signed a request yet share a quarter of it. Parts of requests have as much again: over it, the connection is closed"
-        " whose part has been the most for the longest time",
+        "bytes of requests that wait for their answers; more are refused. In a secured cluster connections of remoting that"
+        " have not signed a request yet share a quarter of it. Parts of requests have as much again: over it, the connection"
+        " is closed whose part has been the most for the longest time",
         minimum=16 * 1024 * 1024,
         maximum=64 * 1024 * 1024 * 1024,
     )
@@ -74,15 +81,16 @@ class ProxyConfig:
     broker_port: int = setting(
         BROKER_PORT,
         "first TCP port of those that stand for brokers, one for each broker name, 3 apart: old clients name a broker by its"
-        " address alone, and use the port 2 below too; 0 = free ones",
+        " address alone, and use the port 2 below too. broker-a has this one, broker-b the next, up to broker-z; another name"
+        " has one of 2,048 that begin 384 higher, by its checksum. The log tells them. 0 = free ones, others at each start",
         minimum=0,
-        maximum=65_535,
+        maximum=BROKER_PORT_MAX,
     )
     broker_names: tuple[str, ...] = setting(
         (),
-        "broker names whose ports are these: the first one's is `broker_port`, each next one's is 3 higher, at each start. The"
-        " ports of others follow, in the order of their names. Add new names behind: clients keep ids of messages, which name"
-        " the port",
+        "broker names whose ports are these: the first one's is `broker_port`, each next one's is 3 higher. Set it where"
+        " brokers have other names than broker-a to broker-z, to the same at all proxies. Add new names behind: clients keep routes and"
+        " ids of messages, which name the port",
     )
     processes: int = setting(
         1,
@@ -123,11 +131,17 @@ class ProxyConfig:
         """It is in no replica group."""
         return ""
 
-    def port_of(self, broker_name: str) -> int | None:
-        """The port that is set for a broker; None where none is."""
-        if broker_name not in self.broker_names:
-            return None
-        return self.broker_port + PORTS_APART * self.broker_names.index(broker_name)
+    def port_of(self, broker_name: str) -> int:
+        """The port that stands for a broker: by the name alone, so that each proxy with these settings has the same at each
+        start, whichever brokers there are then. Two names might get one port, but for those that are set."""
+        if broker_name in self.broker_names:
+            place = self.broker_names.index(broker_name)
+        elif not self.broker_names and _USUAL_NAME.fullmatch(broker_name):
+            place = ord(broker_name[-1]) - ord("a")
+        else:
+            places = min(OTHER_PLACES, (PORT_MAX - self.broker_port) // PORTS_APART - PLACES_MAX)
+            place = PLACES_MAX + crc32(broker_name.encode()) % places
+        return self.broker_port + PORTS_APART * place
 
     @property
     def bound_host(self) -> str:
@@ -154,10 +168,8 @@ class ProxyConfig:
             raise ConfigError("broker_names", ",".join(self.broker_names), "broker names, each once")
         if self.broker_names and not self.broker_port:
             raise ConfigError("broker_names", ",".join(self.broker_names), "names only where broker_port is not 0")
-        if self.broker_port + PORTS_APART * len(self.broker_names) > PORT_MAX:
-            raise ConfigError(
-                "broker_port", self.broker_port, f"a port with room for {len(self.broker_names)} behind it"
-            )
+        if len(self.broker_names) > PLACES_MAX:
+            raise ConfigError("broker_names", f"{len(self.broker_names)} names", f"at most {PLACES_MAX}")
         taken = [port for port in (self.port, self.tls_port, self.remoting_port) if port > 0]
         if len(set(taken)) < len(taken):
             raise ConfigError("port", self.port, "another port than tls_port and remoting_port")

@@ -25,7 +25,7 @@ from .back.backs import Backs
 from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from .classic.requests import POLLS, ClassicRequests, busy, too_large, unknown
-from .config import PORTS_APART, ProxyConfig
+from .config import ProxyConfig
 from .request_room import HeldBytes, RequestRoom
 
 log = logging.getLogger(__name__)
@@ -313,7 +313,6 @@ class RemotingServer:
         self._doors: list[_Door] = []
         self._opening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
-        self._next_port = config.broker_port + PORTS_APART * len(config.broker_names)
         self.links: dict[RemotingLink, None] = {}
         self.room = RequestRoom(config.limits.bytes_in_flight, is_secured=bool(config.key))
         self.backlog_bytes = 0
@@ -385,30 +384,11 @@ class RemotingServer:
         if not self._config.broker_port:
             return self._open_free_pair(broker_name)
         port = self._config.port_of(broker_name)
-        if port is None:
-            port = self._listen_next(broker_name)
-        else:
-            self._listen(port, broker_name)
+        self._listen(port, broker_name)
         with suppress(OSError):  # only clients up to 4.2 miss it
             self._listen(port - VIP_BELOW, broker_name)
         log.info("stands for a broker broker=%s port=%d", broker_name, port)
         return port
-
-    def _listen_next(self, broker_name: str) -> int:
-        """The next of the ports for brokers; one that is taken is passed over."""
-        for attempt in range(TRIES):
-            port, self._next_port = self._next_port, self._next_port + PORTS_APART
-            try:
-                self._listen(port, broker_name)
-            except OSError as error:
-                if attempt == TRIES - 1:
-                    raise
-                log.warning(
-                    "a port for a broker is taken, the next one serves it port=%d error=%s", port, error.strerror
-                )
-            else:
-                return port
-        raise AssertionError
 
     def _open_free_pair(self, broker_name: str) -> int:
         """Any two free ports, so far apart."""

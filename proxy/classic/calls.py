@@ -121,17 +121,26 @@ class BrokerPorts:
         self._ip = ip
         self._open_port = open_port
         self._ports: dict[str, int] = {}
+        self._without: set[str] = set()  # brokers whose ports could not be opened, which is told once
         self.addresses: dict[str, str] = {}
         """{broker name: "host:port"}"""
 
     def learn(self, broker_names: AbstractSet[str]) -> None:
-        """Opens the ports of brokers that have none yet, in the order of their names."""
+        """Opens the ports of brokers that have none yet; those that cannot be opened are tried again the next time."""
         for name in sorted(broker_names - self._ports.keys()):
             try:
                 port = self._ports[name] = self._open_port(name)
             except OSError as error:
-                log.error("no port for a broker, which clients of this protocol miss broker=%s error=%s", name, error)
+                if name not in self._without:
+                    self._without.add(name)
+                    log.error(
+                        "no port for a broker, which clients of this protocol miss: set broker_port or broker_names so that"
+                        " its port is free broker=%s error=%s",
+                        name,
+                        error,
+                    )
                 continue
+            self._without.discard(name)
             self.addresses[name] = f"{self._host}:{port}"
 
     def host_of(self, broker_name: str) -> HostAddress:

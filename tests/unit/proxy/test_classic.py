@@ -364,19 +364,23 @@ def test_subscriptions_as_brokers_tell_them() -> None:
             subscriptions_told(wrong)
 
 
-def test_ports_stand_for_brokers_in_the_order_of_their_names() -> None:
-    opened: list[str] = []
+def test_ports_stand_for_brokers_and_one_that_is_taken_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Another port would be that of another broker."""
+    numbers, taken = {"a": 20_001, "b": 20_002, "c": 20_003}, {"b"}
 
     def open_port(name: str) -> int:
-        if name == "full":
-            raise OSError("no port")
-        opened.append(name)
-        return 20_000 + len(opened)
+        if name in taken:
+            raise OSError("taken")
+        return numbers[name]
 
     ports = BrokerPorts("::1", bytes(16), open_port)
-    ports.learn({"b", "a", "full"})
+    ports.learn({"b", "a"})
     ports.learn({"b", "c"})
-    assert ports.addresses == {"a": "[::1]:20001", "b": "[::1]:20002", "c": "[::1]:20003"}
+    assert ports.addresses == {"a": "[::1]:20001", "c": "[::1]:20003"}
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    taken.clear()
+    ports.learn({"b"})
+    assert ports.addresses["b"] == "[::1]:20002"
     assert ports.name_of(ports.host_of("b")) == "b"
     assert ports.host_of("nobody").port == 0
     with pytest.raises(InvalidParameter):

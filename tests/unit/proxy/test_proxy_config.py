@@ -21,9 +21,18 @@ def test_a_proxy_for_one_protocol_is_named_by_its_port() -> None:
     assert ProxyConfig(port=-1).node == "127.0.0.1:8080"
 
 
-def test_brokers_that_are_named_have_their_ports_for_ever() -> None:
-    config = load_config(ProxyConfig, "proxy", overrides=["broker_names=broker-b,broker-a", "broker_port=12000"])
-    assert [config.port_of(name) for name in ("broker-a", "broker-b", "broker-c")] == [12_003, 12_000, None]
+def test_a_brokers_port_is_that_of_its_name() -> None:
+    """Whichever others there are, and at each proxy: clients keep routes and ids of messages that name it."""
+    usual = ProxyConfig()
+    assert [usual.port_of(name) for name in ("broker-a", "broker-b", "broker-z")] == [10_911, 10_914, 10_986]
+    named = load_config(ProxyConfig, "proxy", overrides=["broker_names=broker-b,east", "broker_port=12000"])
+    assert [named.port_of(name) for name in ("broker-b", "east")] == [12_000, 12_003]
+    for config in (usual, named, ProxyConfig(broker_port=65_000)):
+        others = [config.port_of(name) for name in ("west", "broker-10", "b", "Broker-a", "broker-a\n", "ö")]
+        assert others == [config.port_of(name) for name in ("west", "broker-10", "b", "Broker-a", "broker-a\n", "ö")]
+        assert all(config.broker_port + 384 <= port <= 65_535 for port in others)
+    assert len({usual.port_of(name) for name in ("west", "broker-10", "b", "Broker-a")}) == 4
+    assert named.port_of("broker-a") >= 12_384
 
 
 @pytest.mark.parametrize(
@@ -41,7 +50,8 @@ def test_brokers_that_are_named_have_their_ports_for_ever() -> None:
         ({"broker_names": ("a", "b", "a")}, "broker_names"),
         ({"broker_names": ("a", "")}, "broker_names"),
         ({"broker_names": ("a",), "broker_port": 0}, "broker_names"),
-        ({"broker_names": ("a", "b"), "broker_port": 65_533}, "broker_port"),
+        ({"broker_names": tuple(map(str, range(129)))}, "broker_names"),
+        ({"broker_port": 65_001}, "broker_port"),
         ({"signatures": "no"}, "signatures"),
     ],
 )
