@@ -89,8 +89,8 @@ class ProxyConfig:
     broker_names: tuple[str, ...] = setting(
         (),
         "broker names whose ports are these: the first one's is `broker_port`, each next one's is 3 higher. Set it where"
-        " brokers have other names than broker-a to broker-z, to the same at all proxies. Add new names behind: clients keep routes and"
-        " ids of messages, which name the port",
+        " brokers have other names than broker-a to broker-z, to the same at all proxies. Add new names behind: clients keep"
+        " routes and ids of messages, which name the port",
     )
     processes: int = setting(
         1,
