@@ -42,6 +42,8 @@ class Backs:
         self.grpc_counts = MethodCounts("grpc")
         self.remoting_counts = MethodCounts("remoting")
         self._users = Users(self.own.backend, is_secured=bool(config.key), is_required=config.signatures == "required")
+        self.of_all = None if config.key else self.own
+        """Everybody's, where there are no users; else None."""
         self.asked = AskedClients()
         """Clients of any user that can be asked something."""
         self._of_users: dict[str, Back] = {}

@@ -41,6 +41,11 @@ class ClusterSettings:
         )
         self._told: dict[str, dict[str, _Rows]] = {}
 
+    def known_type(self, topic: str) -> str | None:
+        """The same, if it is known and nobody need be asked."""
+        types = self._topics.known("")
+        return None if types is None else types.get(topic)
+
     async def topic_type(self, topic: str, *, deadline_ms: int) -> str:
         """The topic's `message.type`, "UNSPECIFIED" if it has none. Raises why no broker tells."""
         types = await self._topics.get("", deadline_ms=deadline_ms)

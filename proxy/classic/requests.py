@@ -106,7 +106,7 @@ class ClassicRequests:
             raise UnknownRequest(frame.code)
         fields = read_fields(ROWS[frame.code], frame.fields, is_compact=frame.code in COMPACT)
         deadline_ms = monotonic_ms() + (SEND_MS if frame.code in SENDS else CALL_MS)
-        back = await self._backs.of(
+        back = self._backs.of_all or await self._backs.of(
             frame.fields.get(ACCESS_KEY_FIELD, ""),
             frame.fields.get(SIGNATURE_FIELD, ""),
             signed_content(frame.fields, frame.body) if ACCESS_KEY_FIELD in frame.fields else b"",

@@ -22,6 +22,18 @@ ALGORITHM: Final = "MQv2-HMAC-SHA1"
 LENGTH_MAX: Final = 1024
 _MOMENT: Final = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)T(\d\d):?(\d\d):?(\d\d)")
 CLIENT_ID_LENGTH_MAX: Final = 255
+KNOWN_MAX: Final = 512
+"""Callers that are remembered as they told of themselves, in at most 64 KiB each."""
+_READ: Final = frozenset(
+    {
+        "authorization",
+        "x-mq-client-id",
+        "x-mq-client-version",
+        "x-mq-date-time",
+        "x-mq-language",
+        "x-mq-namespace",
+    }
+)
 LANGUAGES: Final = {
     "JAVA": "JAVA",
     "CPP": "CPP",
@@ -54,23 +66,34 @@ class Caller:
 
 def caller_of(metadata: Iterable[tuple[str, str | bytes]], peer: str) -> Caller:
     """`peer`: as gRPC tells it, such as "ipv4:10.1.2.3:41234". Raises CallRefused for what no client sends."""
-    found = {
-        name: value
-        for name, value in metadata
-        if isinstance(value, str) and (name.startswith("x-mq-") or name == "authorization")
-    }
-    client_id = found.get("x-mq-client-id", "")
+    found = {name: value for name, value in metadata if name in _READ and isinstance(value, str)}
+    authorization = found.get("authorization", "")
+    return _caller(
+        found.get("x-mq-client-id", ""),
+        found.get("x-mq-namespace", ""),
+        found.get("x-mq-language", ""),
+        found.get("x-mq-client-version", ""),
+        authorization,
+        found.get("x-mq-date-time", "") if authorization else "",
+        peer,
+    )
+
+
+@lru_cache(KNOWN_MAX)
+def _caller(
+    client_id: str, namespace: str, language: str, version: str, authorization: str, signed: str, peer: str
+) -> Caller:
+    """Clients say the same with each call, and sign it anew each second at most. Raises CallRefused."""
     if len(client_id) > CLIENT_ID_LENGTH_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"x-mq-client-id: at most {CLIENT_ID_LENGTH_MAX} characters")
-    signed = found.get("x-mq-date-time", "")
-    access_key, signature = _signature(found.get("authorization", ""))
+    access_key, signature = _signature(authorization)
     address, port = address_of(peer)
-    language = found.get("x-mq-language", "").upper()
+    language = language.upper()
     return Caller(
         client_id,
-        found.get("x-mq-namespace", ""),
+        namespace,
         LANGUAGES.get(language, language[:32]),
-        found.get("x-mq-client-version", "")[:64],
+        version[:64],
         address,
         port,
         access_key,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ...model.plain_dataclass import dataclass
 from ..back.parts import Back
 from .authorization import Caller
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ...model.clock import monotonic_ms, monotonic_ns, now_ms
 from ...model.errors import RemoteProtocolError, ZenitError
+from ...model.plain_dataclass import dataclass
 from ..back.backs import Backs
 from ..schema import Method, decoder, methods
 from .asking import get_offset, query_assignment, query_offset, query_route, update_offset
@@ -152,7 +152,7 @@ class MessagingMethods:
         left_ms = None if facts.left_s is None else int(facts.left_s * 1000)
         total_ms = CALL_MS if left_ms is None else max(1, min(CALL_MS, left_ms - MARGIN_MS))
         deadline_ms = monotonic_ms() + total_ms
-        back = await self._backs.of(
+        back = self._backs.of_all or await self._backs.of(
             caller.access_key, caller.signature, caller.signed, address=caller.address, deadline_ms=deadline_ms
         )
         return ClientCall(caller, back, deadline_ms, left_ms)

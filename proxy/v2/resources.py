@@ -6,18 +6,27 @@ keep their prefix in front: "%RETRY%namespace%name".
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from ...model.errors import InvalidName
 from ...model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_group, check_topic, is_system_topic
 from .status import CallRefused, Code
 
 SEPARATOR = "%"
+KNOWN_MAX: Final = 4096
+"""Names that were right are remembered: one is checked with each call."""
 
 
 def topic_of(resource: Any) -> str:
     """The topic that a Resource names. Raises CallRefused."""
-    name = _qualified(resource)
+    return _topic(resource.name, resource.resource_namespace)
+
+
+@lru_cache(KNOWN_MAX)
+def _topic(given: str, namespace: str) -> str:
+    """Raises CallRefused."""
+    name = _qualified(given, namespace)
     try:
         check_topic(name)
     except InvalidName as error:
@@ -29,7 +38,13 @@ def topic_of(resource: Any) -> str:
 
 def group_of(resource: Any) -> str:
     """The consumer group that a Resource names. Raises CallRefused."""
-    name = _qualified(resource)
+    return _group(resource.name, resource.resource_namespace)
+
+
+@lru_cache(KNOWN_MAX)
+def _group(given: str, namespace: str) -> str:
+    """Raises CallRefused."""
+    name = _qualified(given, namespace)
     try:
         return check_group(name)
     except InvalidName as error:
@@ -46,8 +61,7 @@ def fill_resource(resource: Any, name: str, namespace: str) -> None:
         resource.name = name
 
 
-def _qualified(resource: Any) -> str:
-    name, namespace = str(resource.name), str(resource.resource_namespace)
+def _qualified(name: str, namespace: str) -> str:
     if not namespace or not name:
         return name
     prefix, rest = _split(name)

@@ -27,6 +27,15 @@ _COMMIT, _ROLLBACK = (enum_value("TransactionResolution", name) for name in ("CO
 _RESOLUTIONS: Final = {_COMMIT: Resolution.COMMIT, _ROLLBACK: Resolution.ROLLBACK}
 
 
+def one_done(response: Any) -> bytes:
+    """An answer with one entry that succeeded, which is quicker to decode and complete than to make. Pure."""
+    entry = response.entries.add()
+    entry.status.code, entry.status.message = Code.OK, "OK"
+    overall(response.status, [Code.OK])
+    encoded: bytes = response.SerializeToString()
+    return encoded
+
+
 async def send_message(call: ClientCall, request: Any) -> Any:
     """Stores messages; each has an answer of its own. Raises CallRefused, ZenitError where none is stored."""
     messages = request.messages
@@ -34,31 +43,42 @@ async def send_message(call: ClientCall, request: Any) -> Any:
         outcome = await _send(call, messages[0])
         if isinstance(outcome, Exception):
             raise outcome
-        outcomes: list[Stored | CallRefused | ZenitError] = [outcome]
-    else:
-        check_count("messages", len(messages))
-        outcomes = list(await asyncio.gather(*(_send(call, message) for message in messages)))
+        response = _SendResponse.FromString(_ONE_STORED)
+        _fill_stored(response.entries[0], outcome)
+        return response
+    check_count("messages", len(messages))
+    outcomes = await asyncio.gather(*(_send(call, message) for message in messages))
     response = _SendResponse()
     for message, outcome in zip(messages, outcomes, strict=True):
         entry = response.entries.add()
-        entry.message_id = message.system_properties.message_id
         if isinstance(outcome, Stored):
             entry.status.code, entry.status.message = Code.OK, "OK"
-            entry.offset = max(0, outcome.queue_offset)
-            entry.recall_handle = outcome.recall_handle
-            if outcome.is_half:
-                entry.transaction_id = outcome.transaction_id
+            _fill_stored(entry, outcome)
         else:
+            entry.message_id = message.system_properties.message_id
             entry.status.code, entry.status.message = code_of(outcome), str(outcome)
     overall(response.status, [entry.status.code for entry in response.entries])
     return response
+
+
+def _fill_stored(entry: Any, stored: Stored) -> None:
+    entry.message_id = stored.message_id
+    if stored.queue_offset > 0:
+        entry.offset = stored.queue_offset
+    recall_handle = stored.recall_handle
+    if recall_handle:
+        entry.recall_handle = recall_handle
+    if stored.is_half:
+        entry.transaction_id = stored.transaction_id
 
 
 async def _send(call: ClientCall, message: Any) -> Stored | CallRefused | ZenitError:
     back = call.back
     try:
         ready, target = ready_message(message, call.caller, now_ms())
-        topic_type = await back.settings.topic_type(ready.topic, deadline_ms=call.deadline_ms)
+        topic_type = back.settings.known_type(ready.topic)
+        if topic_type is None:
+            topic_type = await back.settings.topic_type(ready.topic, deadline_ms=call.deadline_ms)
         check_type(ready, target, topic_type)
         return await back.sends.send(ready, target, deadline_ms=call.deadline_ms)
     except (CallRefused, ZenitError) as error:
@@ -125,3 +145,6 @@ def _error_of(code: int, text: str) -> ZenitError:
         return error_from_wire(code, list(json.loads(text)), text)
     except (ValueError, TypeError, RecursionError):
         return RemoteProtocolError("why a transaction was not decided cannot be read")
+
+
+_ONE_STORED: Final = one_done(_SendResponse())

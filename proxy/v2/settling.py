@@ -9,12 +9,14 @@ from ..schema import message_class
 from .calls import ClientCall
 from .limits import check_count, check_delay, check_invisible, duration_ms
 from .resources import group_of, topic_of
-from .sending import overall
+from .sending import one_done, overall
 from .status import CallRefused, Code, code_of
 
 _AckResponse: Final = message_class("AckMessageResponse")
 _ChangeResponse: Final = message_class("ChangeInvisibleDurationResponse")
 _ForwardResponse: Final = message_class("ForwardMessageToDeadLetterQueueResponse")
+_ACKED: Final = one_done(_AckResponse())
+_ONE_ACKED: Final = [None]
 
 
 async def ack_message(call: ClientCall, request: Any) -> Any:
@@ -25,6 +27,11 @@ async def ack_message(call: ClientCall, request: Any) -> Any:
     check_count("entries", len(entries))
     handles = [entry.receipt_handle for entry in entries]
     outcomes = await call.back.acks.ack(group, handles, deadline_ms=call.deadline_ms)
+    if outcomes == _ONE_ACKED:  # as all clients do
+        response = _AckResponse.FromString(_ACKED)
+        told, entry = response.entries[0], entries[0]
+        told.message_id, told.receipt_handle = entry.message_id, entry.receipt_handle
+        return response
     response = _AckResponse()
     for entry, outcome in zip(entries, outcomes, strict=True):
         told = response.entries.add()
