@@ -24,7 +24,7 @@ from ..model.ids import HostAddress
 from .back.backs import Backs
 from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
-from .classic.requests import POLLS, ClassicRequests, busy, too_large, unknown
+from .classic.requests import LINK_POLLS_MAX, POLLS, ClassicRequests, busy, too_large, unknown
 from .config import ProxyConfig
 from .request_room import HeldBytes, RequestRoom
 
@@ -38,6 +38,8 @@ FIRST_BYTE_S: Final = 10.0
 LOOK_S: Final = 5.0
 REQUESTS_MAX: Final = 4_096
 """Of one connection under way, but for those that wait for messages."""
+POLLS_MAX: Final = 2 * LINK_POLLS_MAX
+"""Those that may wait: above the half of it they are answered at once, so that there is always room soon."""
 LINK_BYTES_MAX: Final = 64 * 1024 * 1024
 PUSH_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """A client that has not read so much gets no pushes: it asks again by itself."""
@@ -69,6 +71,7 @@ class RemotingLink(asyncio.Protocol):
         self._is_unread = False
         self._backlog_bytes = 0
         self.requests = 0
+        self.polls = 0
         self.held = HeldBytes()
         self.moved_ms = monotonic_ms()
         self.peer = HostAddress(bytes(4), 0)
@@ -131,7 +134,9 @@ class RemotingLink(asyncio.Protocol):
                 frame = decode_frame(bytes(buffer[at : at + size]))
                 at += size
                 self._on_frame(frame, size)
-                self._is_full = self.requests >= REQUESTS_MAX or self.held.handled >= LINK_BYTES_MAX
+                self._is_full = (
+                    self.requests >= REQUESTS_MAX or self.polls >= POLLS_MAX or self.held.handled >= LINK_BYTES_MAX
+                )
         except RemoteProtocolError as error:
             self._refuse_bytes(error)
             return
@@ -202,7 +207,7 @@ class RemotingLink(asyncio.Protocol):
             self._answer(frame, requests.refused(frame, full))
         else:
             is_poll = frame.code in POLLS
-            self.requests += not is_poll
+            self._count(is_poll=is_poll, more=1)
             task = asyncio.get_running_loop().create_task(self._serve(frame, size, is_poll=is_poll))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -212,11 +217,22 @@ class RemotingLink(asyncio.Protocol):
             answer = await self._server.requests.answer(frame, self, self._broker_name)
         finally:
             self._server.room.give_back(self.held, size)
-            self.requests -= not is_poll
+            self._count(is_poll=is_poll, more=-1)
         self._answer(frame, answer)
-        if self._is_full and self.requests < REQUESTS_MAX // 2 and self.held.handled < LINK_BYTES_MAX // 2:
+        if (
+            self._is_full
+            and self.requests < REQUESTS_MAX // 2
+            and self.polls < POLLS_MAX
+            and self.held.handled < LINK_BYTES_MAX // 2
+        ):
             self._is_full = False
             self._take_again()
+
+    def _count(self, *, is_poll: bool, more: int) -> None:
+        if is_poll:
+            self.polls += more
+        else:
+            self.requests += more
 
     def _answer(self, request: ClassicFrame, answer: ClassicFrame) -> None:
         if request.is_one_way:
@@ -318,7 +334,7 @@ class RemotingServer:
         self.backlog_bytes = 0
         """Of answers that clients have not read."""
         self.ports = BrokerPorts(config.host, _address_of(config.host), self._open_broker_port)
-        self.requests = ClassicRequests(backs, self.ports, polls_max=config.limits.polls)
+        self.requests = ClassicRequests(backs, self.ports, config.limits)
         self.port = self._open("remoting_port", config.remoting_port, "")
 
     def make_room(self) -> None:

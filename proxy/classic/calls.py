@@ -31,6 +31,8 @@ class ClassicLink(Protocol):
 
     peer: HostAddress
     """The client's address."""
+    polls: int
+    """Its requests under way that may wait for messages."""
 
     def push(self, frame: ClassicFrame) -> bool:
         """Sends a request to the client; False if it takes none now."""
@@ -45,7 +47,8 @@ class ClassicLink(Protocol):
 @dataclass(slots=True)
 class ClassicCall:
     """`back`: in the name of the user who signed. `broker_name`: by the request, or by the port that it came to; "" = neither
-    says. `deadline_ms`: monotonic. `may_wait`: False where too many long polls wait already."""
+    says. `deadline_ms`: monotonic. `may_wait`: False where too many long polls wait already. `answer_bytes`: for so many bytes
+    of messages it may ask."""
 
     frame: ClassicFrame
     fields: ClassicFields
@@ -54,6 +57,7 @@ class ClassicCall:
     broker_name: str
     deadline_ms: int
     may_wait: bool = True
+    answer_bytes: int = 0
 
     def poll_ms(self, asked_ms: int) -> int:
         """How long it may wait for messages; it has that time in addition."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from ...model.errors import InvalidParameter, ZenitError
+from ...model.errors import BrokerBusy, InvalidParameter, ZenitError
 from ...model.handles.transaction import TransactionId
 from ...model.ids import HostAddress, offset_message_id
 from ...model.queue import PhysicalOffset
@@ -29,6 +29,13 @@ from .records import readable, rewritten
 log = logging.getLogger(__name__)
 
 CLIENT_ID_LENGTH_MAX: Final = 255
+LINK_CLIENTS_MAX: Final = 64
+"""RocketMQ's clients have a connection of their own each."""
+LINK_BYTES_MAX: Final = 4 * 1024 * 1024
+CLIENTS_MAX: Final = 100_000
+BYTES_MAX: Final = 128 * 1024 * 1024
+"""Of the heartbeats of all clients, as they came."""
+RETRY_AFTER_MS: Final = 1_000
 _FLAG_FORCE: Final = "true"
 
 _Key = tuple[str, str]
@@ -53,6 +60,8 @@ class ClassicClient:
         self.version = call.frame.version
         self._host = str(call.link.peer)
         self.links: dict[ClassicLink, None] = {}
+        self.size_bytes = 0
+        """Of its heartbeat, as it came."""
 
     def foreign(self, heartbeat: ClassicHeartbeat) -> ForeignClient:
         """As the cluster is told of it when it says this."""
@@ -144,6 +153,7 @@ class ClassicClients:
         self._clients: dict[_Key, ClassicClient] = {}
         self._groups: dict[tuple[str, str], dict[str, ClassicClient]] = {}  # (user, group): by client id
         self._of_links: dict[ClassicLink, set[_Key]] = {}
+        self._size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -157,20 +167,39 @@ class ClassicClients:
             for row in consumer.subscriptions:
                 subscription_of(row)
         key = call.back.user, client_id
+        self._check_room(key, call.link, len(call.frame.body))
         client = self._clients.get(key)
         if client is None or client.back is not call.back:
             if client is not None:
                 self._lose(client)
             client = self._clients[key] = ClassicClient(self._ports, call, client_id)
-        client.links[call.link] = None
-        self._of_links.setdefault(call.link, set()).add(key)
+        self._bind(client, call.link)
         async with client.turn:
             if self._clients.setdefault(key, client) is client:
-                await self._join(client, heartbeat)
+                self._bind(client, call.link)
+                await self._join(client, heartbeat, len(call.frame.body))
                 return
         await self.heard(call, heartbeat)  # it left while this one waited, and has come again
 
-    async def _join(self, client: ClassicClient, heartbeat: ClassicHeartbeat) -> None:
+    def _check_room(self, key: _Key, link: ClassicLink, size_bytes: int) -> None:
+        """Raises InvalidParameter where one connection tells of too much, BrokerBusy where all do."""
+        others = self._of_links.get(link, set()) - {key}
+        if len(others) >= LINK_CLIENTS_MAX:
+            raise InvalidParameter("clientID", key[1][:64], f"at most {LINK_CLIENTS_MAX} clients on one connection")
+        if sum(self._clients[one].size_bytes for one in others) + size_bytes > LINK_BYTES_MAX:
+            expected = f"at most {LINK_BYTES_MAX} bytes of heartbeats of all clients of one connection"
+            raise InvalidParameter("consumerDataSet", f"{size_bytes} bytes", expected)
+        known = self._clients.get(key)
+        if known is None and len(self._clients) >= CLIENTS_MAX:
+            raise BrokerBusy(RETRY_AFTER_MS, f"this proxy has {CLIENTS_MAX} clients of remoting")
+        if self._size_bytes + size_bytes - (known.size_bytes if known is not None else 0) > BYTES_MAX:
+            raise BrokerBusy(RETRY_AFTER_MS, f"this proxy has {BYTES_MAX} bytes of heartbeats of its clients")
+
+    def _bind(self, client: ClassicClient, link: ClassicLink) -> None:
+        client.links[link] = None
+        self._of_links.setdefault(link, set()).add(client.key)
+
+    async def _join(self, client: ClassicClient, heartbeat: ClassicHeartbeat, size_bytes: int) -> None:
         """What a client says counts once no broker has refused it."""
         try:
             await client.back.presence.join(client.foreign(heartbeat), client)
@@ -181,6 +210,7 @@ class ClassicClients:
             self._unlist(client)
             client.heartbeat = heartbeat
             self._list(client)
+            self._set_size(client, size_bytes)
 
     async def _stay(self, client: ClassicClient) -> None:
         """It is what it was before it said what is refused."""
@@ -206,7 +236,7 @@ class ClassicClients:
                 self._drop(client)
                 await client.back.presence.leave(client_id, client)
             elif heartbeat != old:
-                await self._join(client, heartbeat)
+                await self._join(client, heartbeat, client.size_bytes)
 
     async def closed(self, link: ClassicLink) -> None:
         """A connection has ended."""
@@ -245,8 +275,16 @@ class ClassicClients:
     def _drop(self, client: ClassicClient) -> None:
         self._unlist(client)
         client.heartbeat = ClassicHeartbeat(client.client_id, (), ())
+        self._set_size(client, 0)
+        for link in client.links:
+            self._of_links.get(link, set()).discard(client.key)
+        client.links.clear()
         if self._clients.get(client.key) is client:
             del self._clients[client.key]
+
+    def _set_size(self, client: ClassicClient, size_bytes: int) -> None:
+        self._size_bytes += size_bytes - client.size_bytes
+        client.size_bytes = size_bytes
 
     def _list(self, client: ClassicClient) -> None:
         for consumer in client.heartbeat.consumers:

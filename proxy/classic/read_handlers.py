@@ -100,7 +100,7 @@ class ReadHandlers:
             fields.number("queueId"),
             fields.number("queueOffset"),
             min(fields.number("maxMsgNums"), PULL_MESSAGES_MAX),
-            min(size_bytes, PULL_BYTES_MAX) if size_bytes > 0 else PULL_BYTES,
+            min(size_bytes if size_bytes > 0 else PULL_BYTES, PULL_BYTES_MAX, call.answer_bytes),
             wait_ms,
             wanted.codes(),
             wanted.sql,

@@ -11,6 +11,7 @@ from ...model.errors import BrokerBusy, RemoteProtocolError, UnknownRequest, Zen
 from ...model.ids import HostAddress
 from ...model.security.signatures import ACCESS_KEY_FIELD, SIGNATURE_FIELD, signed_content
 from ..back.backs import Backs
+from ..config import ProxyLimits
 from .calls import CALL_MS, SEND_MS, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler, ClassicLink
 from .clients import ClassicClients
 from .cluster_handlers import ClusterHandlers
@@ -38,6 +39,11 @@ POLLS: Final = frozenset({ClassicCode.PULL_MESSAGE, ClassicCode.LITE_PULL_MESSAG
 COMPACT: Final = frozenset(
     {ClassicCode.SEND_MESSAGE_V2, ClassicCode.SEND_BATCH_MESSAGE, ClassicCode.SEND_REPLY_MESSAGE_V2}
 )
+LINK_POLLS_MAX: Final = 2_048
+"""Of one connection; more are answered at once."""
+LINK_ANSWERS_BYTES: Final = 64 * 1024 * 1024
+ANSWER_BYTES_MIN: Final = 64 * 1024
+"""One message at least comes, however large."""
 REMARK_LENGTH_MAX: Final = 1024
 RETRY_AFTER_MS: Final = 100
 UNKNOWN: Final = "UNKNOWN"
@@ -60,9 +66,9 @@ _STATUS_NAMES: Final = {status.value: status.name for status in ClassicStatus if
 class ClassicRequests:
     """Of one process; on the event loop."""
 
-    def __init__(self, backs: Backs, ports: BrokerPorts, *, polls_max: int) -> None:
+    def __init__(self, backs: Backs, ports: BrokerPorts, limits: ProxyLimits) -> None:
         self._backs = backs
-        self._polls_max = polls_max
+        self._limits = limits
         self.clients = ClassicClients(ports)
         self._counts = backs.remoting_counts
         self._handlers: dict[int, ClassicHandler] = {
@@ -119,8 +125,9 @@ class ClassicRequests:
         call = ClassicCall(frame, fields, link, back, named or broker_name, deadline_ms)
         if frame.code not in POLLS:
             return await handler(call)
-        call.may_wait = self._counts.polls < self._polls_max
+        call.may_wait = self._counts.polls < self._limits.polls and link.polls <= LINK_POLLS_MAX
         self._counts.polls += 1
+        call.answer_bytes = share_bytes(link.polls, self._counts.polls, self._limits.bytes_in_flight)
         try:
             return await handler(call)
         finally:
@@ -131,6 +138,13 @@ class ClassicRequests:
 def _text_of(peer: HostAddress) -> str:
     """A client's address, which each of its requests is checked with."""
     return str(peer)
+
+
+def share_bytes(link_polls: int, all_polls: int, bytes_max: int) -> int:
+    """For how many bytes of messages one more poll may ask: those of a connection share what its client may leave unread, those
+    of all share `bytes_max`. Pure."""
+    share = min(LINK_ANSWERS_BYTES // max(1, link_polls), bytes_max // max(1, all_polls))
+    return max(ANSWER_BYTES_MIN, share)
 
 
 def answer_frame(request: ClassicFrame, answer: ClassicAnswer) -> ClassicFrame:

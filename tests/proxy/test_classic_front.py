@@ -17,6 +17,7 @@ from classic_kit import BareClient, RunningFront, heartbeat, new_certificate, ru
 from zenitmq import Message, Producer
 from zenitmq.model.ids import parse_offset_message_id
 from zenitmq.proxy import tcp_server
+from zenitmq.proxy.classic import requests
 from zenitmq.proxy.classic.frames import IS_ONE_WAY, IS_REPLY, ClassicFrame, encode_frame
 from zenitmq.proxy.config import ProxyLimits
 from zenitmq.record.kernel import decode_batch
@@ -120,8 +121,8 @@ def test_offsets_locks_and_members(cluster: LocalCluster, front: RunningFront) -
         asked = {"topic": topic, "consumerGroup": group, "clientId": "c1", "strategyName": "AVG"}
         rows = json.loads(one.ask(400, json.dumps(asked).encode()).body)["messageQueueAssignments"]
         assert [row["messageQueue"]["queueId"] for row in rows] == [0, 1]
-        other.socket.close()
-        assert one.read().code == 40  # the member is gone with its connection
+        assert other.ask(35, clientID="c2", consumerGroup=group, producerGroup=group).code == 0
+        assert one.read().code == 40
         assert one.ask(35, clientID="c1", consumerGroup=group, producerGroup=group).code == 0
         assert json.loads(one.ask(38, consumerGroup=group).body) == {"consumerIdList": []}
 
@@ -482,6 +483,26 @@ def test_more_long_polls_than_may_wait_are_answered_at_once(cluster: LocalCluste
         opaque = client.send(11, **pull)
         answer = client.read()
         assert (answer.opaque, answer.code) == (opaque, 19)
+
+
+def test_polls_of_one_connection_are_bounded(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More are answered at once; and of those that can be answered, no more than so many are taken at a time."""
+    monkeypatch.setattr(requests, "LINK_POLLS_MAX", 2)
+    monkeypatch.setattr(tcp_server, "POLLS_MAX", 4)
+    topic = cluster.create_topic("bare-link-polls")
+    pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6}
+    pull |= {"suspendTimeoutMillis": 15_000, "subscription": "*"}
+    with running_front(cluster.namesrv) as front, BareClient(front.server.port) as client:
+        waiting = [client.send(11, **pull) for _ in range(2)]
+        assert client.ask(106).code == 0
+        asked = {client.send(11, **pull) for _ in range(20)}
+        answers = [client.read() for _ in asked]
+        assert {one.opaque for one in answers} == asked
+        assert {one.code for one in answers} == {19}
+        with BareClient(front.server.port) as other:
+            send(other, topic, b"x")
+        assert {client.read().opaque for _ in waiting} == set(waiting)
+        assert front.on_loop(lambda: {link.polls for link in front.server.links}) == {0}
 
 
 def test_more_connections_than_may_be_are_closed(cluster: LocalCluster) -> None:

@@ -49,6 +49,7 @@ from zenitmq.proxy.classic.records import (
     sent_properties,
     whole_properties,
 )
+from zenitmq.proxy.classic.requests import share_bytes
 from zenitmq.proxy.classic.told_subscriptions import subscriptions_told
 from zenitmq.record.compression import compress_lz4
 from zenitmq.record.kernel import decode_batch, encode_record
@@ -385,6 +386,14 @@ def test_ports_stand_for_brokers_and_one_that_is_taken_is_tried_again(caplog: py
     assert ports.host_of("nobody").port == 0
     with pytest.raises(InvalidParameter):
         ports.name_of(HERE)
+
+
+def test_polls_share_what_answers_may_take() -> None:
+    one, all_of_them = 64 << 20, 256 << 20
+    assert share_bytes(1, 1, all_of_them) == one
+    assert share_bytes(8, 100, all_of_them) == 256 * (1 << 20) // 100
+    assert share_bytes(64, 64, all_of_them) == 1 << 20
+    assert share_bytes(2_000, 20_000, all_of_them) == 64 << 10
 
 
 # ---- how errors are told

@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 from classic_kit import heartbeat
 
-from zenitmq.model.errors import AccessDenied, InvalidParameter
+from zenitmq.model.errors import AccessDenied, BrokerBusy, InvalidParameter
 from zenitmq.model.ids import HostAddress
 from zenitmq.proxy.back.foreign_client import ForeignClient
 from zenitmq.proxy.back.parts import Back
+from zenitmq.proxy.classic import clients as clients_module
 from zenitmq.proxy.classic.bodies import read_heartbeat
 from zenitmq.proxy.classic.calls import BrokerPorts, ClassicCall
 from zenitmq.proxy.classic.clients import ClassicClients
@@ -58,7 +59,10 @@ def call_of(back: Brokers, link: Link) -> ClassicCall:
 
 
 async def beat(clients: ClassicClients, back: Brokers, link: Link, client_id: str, group: str, tag: str = "*") -> None:
-    await clients.heard(call_of(back, link), read_heartbeat(heartbeat(client_id, group, "t", tag)))
+    body = heartbeat(client_id, group, "t", tag)
+    call = call_of(back, link)
+    call.frame.body = body
+    await clients.heard(call, read_heartbeat(body))
 
 
 def new_clients() -> ClassicClients:
@@ -140,3 +144,33 @@ def test_a_heartbeat_and_a_leave_at_a_time_are_done_one_after_the_other() -> Non
 def test_an_id_has_bounds() -> None:
     with pytest.raises(InvalidParameter):
         asyncio.run(beat(new_clients(), Brokers("u"), Link(), "c" * 256, "g"))
+
+
+def test_one_connection_has_few_clients_and_little_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        clients, back, link, other = new_clients(), Brokers("u", refused="no"), Link(), Link()
+        monkeypatch.setattr(clients_module, "LINK_CLIENTS_MAX", 2)
+        for number in range(5):
+            with pytest.raises(AccessDenied):
+                await beat(clients, back, link, f"refused-{number}", "no")
+        for client_id in ("a", "b", "a"):
+            await beat(clients, back, link, client_id, "g")
+        with pytest.raises(InvalidParameter):
+            await beat(clients, back, link, "c", "g")
+        await clients.left("u", "a", "g", "g")
+        await beat(clients, back, link, "c", "g")
+        monkeypatch.setattr(clients_module, "LINK_BYTES_MAX", 1_000)
+        with pytest.raises(InvalidParameter):
+            await beat(clients, back, link, "c", "g", "x" * 900)
+        await beat(clients, back, other, "d", "g", "x" * 700)
+        monkeypatch.setattr(clients_module, "BYTES_MAX", 1_500)
+        await beat(clients, back, other, "d", "g", "y" * 700)
+        with pytest.raises(BrokerBusy):
+            await beat(clients, back, Link(), "e", "g", "x" * 700)
+        await clients.closed(cast(Any, other))
+        await beat(clients, back, Link(), "e", "g", "x" * 700)
+        monkeypatch.setattr(clients_module, "CLIENTS_MAX", 3)
+        with pytest.raises(BrokerBusy):
+            await beat(clients, back, Link(), "f", "g")
+
+    asyncio.run(scene())
