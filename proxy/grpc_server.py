@@ -68,7 +68,10 @@ async def serve(config: ProxyConfig, backs: Backs) -> AsyncIterator[GrpcServing]
     """Serves until it is left; calls then have the rest of `drain_ms` to end. Raises ConfigError (a taken port, a bad
     certificate)."""
     async with MessagingMethods(
-        backs, polls_max=config.limits.polls, signed_within_ms=config.signed_within_ms
+        backs,
+        polls_max=config.limits.polls,
+        bytes_max=config.limits.bytes_in_flight,
+        signed_within_ms=config.signed_within_ms,
     ) as methods:
         connections = ("grpc.max_allowed_incoming_connections", config.limits.connections)
         shared = (
@@ -136,7 +139,12 @@ def _handler(methods: MessagingMethods, method: Method) -> Any:
 
 def _stream(methods: MessagingMethods, method: Method) -> Callable[[bytes, Any], Awaitable[None]]:
     async def stream(encoded: bytes, context: Any) -> None:
-        await methods.stream(method, _facts(context), encoded, context)
+        try:
+            await methods.stream(method, _facts(context), encoded, context)
+        except (CallRefused, ZenitError) as error:  # within the answer
+            await _abort(context, error)
+        except aio.InternalError as error:
+            log.debug("a client is gone before it read its answer error=%s", error)
 
     return stream
 
@@ -151,6 +159,10 @@ def _telemetry(methods: MessagingMethods, method: Method) -> Callable[[AsyncIter
         try:
             await methods.telemetry(_facts(context), decoded(commands), context)
         except (CallRefused, ZenitError) as error:
-            await context.abort(_STATUS.get(code_of(error), grpc.StatusCode.UNAVAILABLE), str(error))
+            await _abort(context, error)
 
     return telemetry
+
+
+async def _abort(context: Any, error: CallRefused | ZenitError) -> None:
+    await context.abort(_STATUS.get(code_of(error), grpc.StatusCode.UNAVAILABLE), str(error))

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, Self
 
 from ...model.clock import monotonic_ms, monotonic_ns, now_ms
-from ...model.errors import RemoteProtocolError, ZenitError
+from ...model.errors import RemoteProtocolError, RequestTimeout, ZenitError
 from ...model.plain_dataclass import dataclass
 from ..back.backs import Backs
+from ..back.client_room import ClientRoom
 from ..schema import Method, decoder, methods
 from .asking import get_offset, query_assignment, query_offset, query_route, update_offset
 from .authorization import caller_of, check_moment
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 CALL_MS: Final = 10_000
 """Of what is asked of the cluster for one call, unless the client gives up before."""
+WRITE_S: Final = 60.0
+"""A client that takes longer to read one message of an answer is given up."""
 MARGIN_MS: Final = 100
 """So much earlier than the client gives up it is answered why."""
 LOOK_S: Final = 5.0
@@ -46,13 +49,15 @@ class CallFacts:
 class MessagingMethods:
     """Of one process; on the event loop that enters it."""
 
-    def __init__(self, backs: Backs, *, polls_max: int, signed_within_ms: int) -> None:
-        """`signed_within_ms`: so far from now a signature's time may be; 0 = any."""
+    def __init__(self, backs: Backs, *, polls_max: int, bytes_max: int, signed_within_ms: int) -> None:
+        """`bytes_max`: of requests, and as many of answers that are not read yet. `signed_within_ms`: so far from now a
+        signature's time may be; 0 = any."""
         self._backs = backs
         self._signed_within_ms = signed_within_ms if backs.is_secured else 0
+        self._requests = ClientRoom(bytes_max)
         self.sessions = Sessions()
         self._counts = backs.grpc_counts
-        self._receiving = ReceivingMethods(self.sessions, backs.grpc_counts, polls_max=polls_max)
+        self._receiving = ReceivingMethods(self.sessions, backs.grpc_counts, ClientRoom(bytes_max), polls_max=polls_max)
         self._telemetry = TelemetryMethods(self.sessions, backs.asked)
         self._methods = methods()
         self._decoders = {name: decoder(method.request) for name, method in self._methods.items()}
@@ -101,8 +106,12 @@ class MessagingMethods:
         """The answer to one request; an error is in its status."""
         begun_ns = monotonic_ns()
         try:
-            request = self.decode(method, encoded)
-            answer = await self._unary[method.name](await self._call(facts), request)
+            self._requests.take(len(encoded), facts.peer)
+            try:
+                call = await self._call(facts)
+                answer = await self._unary[method.name](call, self.decode(method, encoded))
+            finally:
+                self._requests.give_back(len(encoded), facts.peer)
         except (CallRefused, ZenitError) as error:
             answer = _failed(method, error)
         except Exception:
@@ -116,8 +125,8 @@ class MessagingMethods:
         begun_ns, code = monotonic_ns(), Code.OK
         written = _Written(answers)
         try:
-            request = self.decode(method, encoded)
-            await self._streams[method.name](await self._call(facts), request, written)
+            call = await self._call(facts)
+            await self._streams[method.name](call, self.decode(method, encoded), written)
         except (CallRefused, ZenitError) as error:
             code = code_of(error)
             if written.has_begun:
@@ -173,8 +182,13 @@ class _Written:
         self.has_begun = False
 
     async def write(self, message: Any) -> None:
+        """Raises RequestTimeout where the client does not read."""
         self.has_begun = True
-        await self._answers.write(message)
+        try:
+            async with asyncio.timeout(WRITE_S):
+                await self._answers.write(message)
+        except TimeoutError:
+            raise RequestTimeout("a client that reads its answer", int(WRITE_S * 1000)) from None
 
 
 def _failed(method: Method, error: CallRefused | ZenitError | None) -> Any:

@@ -12,6 +12,7 @@ from ...model.errors import CorruptRecordError
 from ...model.get_status import GetStatus
 from ...record.kernel import decode_batch
 from ...remoting.commands import PullMessages
+from ..back.client_room import ClientRoom
 from ..back.lite_pops import LiteClient
 from ..back.method_counts import MethodCounts
 from ..back.pops import PoppedMessage, Wanted
@@ -36,7 +37,9 @@ _PullResponse: Final = message_class("PullMessageResponse")
 class ReceivingMethods:
     """Of one process. `polls_max`: so many receives may wait; what comes above that is answered at once."""
 
-    def __init__(self, sessions: Sessions, counts: MethodCounts, *, polls_max: int) -> None:
+    def __init__(self, sessions: Sessions, counts: MethodCounts, unread: ClientRoom, *, polls_max: int) -> None:
+        """`unread`: for answers that their clients have not read."""
+        self._unread = unread
         self._sessions = sessions
         self._polls_max = polls_max
         self._counts = counts
@@ -65,14 +68,19 @@ class ReceivingMethods:
             rules.is_ordered,
             queue.broker.name if queue.id == ANY_QUEUE else "",
         )
+        owner = call.caller.address, call.caller.port
+        self._unread.check(owner)
         with self._poll(waits_ms) as waits_ms:
             lite = LiteClient(call.caller.client_id, group, topic)
             if back.lite_pops.knows(lite) or self._sessions.of(call).is_lite:
                 messages = await back.lite_pops.pop(lite, count, invisible_ms=invisible_ms, wait_ms=waits_ms)
             else:
                 messages = await back.pops.pop(wanted, count, invisible_ms=invisible_ms, wait_ms=waits_ms)
-        written = 0
+        written = size_bytes = 0
         try:
+            wanted_bytes = sum(one.message.size_bytes for one in messages)
+            self._unread.take(wanted_bytes, owner)
+            size_bytes = wanted_bytes
             await answers.write(_status_of(_ReceiveResponse(), len(messages)))
             for one in messages:
                 response = self._message(one, call, invisible_ms)
@@ -84,7 +92,9 @@ class ReceivingMethods:
                 fill_moment(response.delivery_timestamp, now_ms())
                 await answers.write(response)
         finally:
-            if written < len(messages):  # the client is gone
+            if size_bytes:
+                self._unread.give_back(size_bytes, owner)
+            if written < len(messages):  # the client is gone, or there is no room
                 back.pops.release(group, messages[written:])
 
     @contextmanager
@@ -134,21 +144,29 @@ class ReceivingMethods:
             reply, payload = await call.back.backend.call(
                 topic, queue.broker.name, pull, deadline_ms=call.deadline_ms, wait_ms=waits_ms
             )
-        messages = decode_batch(payload, queue.broker.name) if reply.count else ()
-        told = [message for message in messages if subscription.accepts(message.tags)]
-        response = _PullResponse()
-        if reply.status in _MOVED and not told:
-            response.status.code, response.status.message = Code.ILLEGAL_OFFSET, "the offset is outside of the queue"
-        else:
-            _status_of(response, len(told))
-        await answers.write(response)
-        for message in told:
+        owner = call.caller.address, call.caller.port
+        self._unread.take(len(payload), owner)
+        try:
+            messages = decode_batch(payload, queue.broker.name) if reply.count else ()
+            told = [message for message in messages if subscription.accepts(message.tags)]
             response = _PullResponse()
-            fill_message(response.message, message, call.caller.namespace)
+            if reply.status in _MOVED and not told:
+                response.status.code, response.status.message = (
+                    Code.ILLEGAL_OFFSET,
+                    "the offset is outside of the queue",
+                )
+            else:
+                _status_of(response, len(told))
             await answers.write(response)
-        response = _PullResponse()
-        response.next_offset = reply.next_offset
-        await answers.write(response)
+            for message in told:
+                response = _PullResponse()
+                fill_message(response.message, message, call.caller.namespace)
+                await answers.write(response)
+            response = _PullResponse()
+            response.next_offset = reply.next_offset
+            await answers.write(response)
+        finally:
+            self._unread.give_back(len(payload), owner)
 
 
 _MOVED: Final = frozenset({GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY})

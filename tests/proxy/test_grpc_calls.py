@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from zenitmq.model.security.principals import RuleEffect, User
 from zenitmq.model.security.rule_text import parse_rule
 from zenitmq.proxy.config import ProxyLimits
 from zenitmq.proxy.schema import SERVICE, enum_value, message_class
+from zenitmq.proxy.v2 import methods as methods_module
 from zenitmq.proxy.v2.status import Code
 from zenitmq.testing import LocalCluster
 
@@ -352,6 +354,36 @@ def test_more_connections_than_may_be_are_closed(cluster: LocalCluster) -> None:
                     with suppress(ConnectionResetError):
                         assert other.recv(1) == b""
             assert client.ask("Heartbeat", beat).status.code == Code.OK
+
+
+def test_who_pulls_much_and_reads_nothing_is_refused_and_given_up(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are served meanwhile; what was held for that one is free again."""
+    topic = cluster.create_topic("unread", queues=1)
+    with Producer(namesrv=cluster.namesrv) as producer:
+        for _ in range(20):
+            producer.send(Message(topic, random.randbytes(150_000)))
+    method, pull = (
+        METHODS["PullMessage"],
+        request("PullMessage", group="unread", queue=(topic, "broker-a", 0), batch_size=32),
+    )
+    metadata = [("x-mq-client-id", "unread")]
+    monkeypatch.setattr(methods_module, "WRITE_S", 0.3)
+    with (
+        running_proxy(cluster.namesrv, limits=ProxyLimits(bytes_in_flight=16 << 20)) as address,
+        grpc.insecure_channel(address, [("grpc.http2.bdp_probe", 0)]) as channel,
+        grpc.insecure_channel(address) as other,
+    ):
+        path, write, read = f"/{SERVICE}/PullMessage", method.request.SerializeToString, method.response.FromString
+        streams = [channel.unary_stream(path, write, read)(pull, metadata=metadata, timeout=60) for _ in range(8)]
+        first = [next(stream).status.code for stream in streams]
+        assert sorted(set(first)) == [Code.OK, Code.TOO_MANY_REQUESTS]
+        assert first.count(Code.OK) <= 2  # of 1 MiB
+        assert Caller(other).ask("PullMessage", pull)[-1].next_offset > 1
+        until = monotonic() + 20
+        while Caller(channel).ask("PullMessage", pull)[0].status.code != Code.OK:
+            assert monotonic() < until
 
 
 def test_rubbish_and_halves_of_calls_end_and_harm_nobody(cluster: LocalCluster) -> None:
