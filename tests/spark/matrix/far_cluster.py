@@ -19,7 +19,7 @@ from typing import IO, Any, Final, Self
 
 from spark.matrix.armed_daemon import ARMS
 from spark.matrix.works import Place, Work
-from spark.quick_start import HOME, java_options
+from spark.quick_start import HOME, PYTHON, java_options
 
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.pipeline.session.java import bring_java
@@ -28,7 +28,13 @@ HERE: Final = Path(__file__).parent
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 CORES: Final = 8  # of each: a task that stands still keeps one
 WAIT_MS: Final = 120_000
-NOTHING: Final[Mapping[str, str]] = {}
+SPECULATING: Final = "spark.speculation"
+SPECULATION: Final = {
+    SPECULATING: "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.task.duration.threshold": "1s",
+}
+"""Who looks for slow tasks is started with the driver; whether a slow one is run again, Spark asks for each set of tasks."""
 TESTS: Final = HERE.parents[1]
 DISCOVERED: Final = TESTS.parent / "pyspark_zenit.py"
 
@@ -89,9 +95,9 @@ class FarCluster:
 
 
 class FarDriver:
-    """A driver on it, in a process group of its own. `settings`: of its session."""
+    """A driver on it, in a process group of its own. `environment`: what is added to that of its processes."""
 
-    def __init__(self, cluster: FarCluster, place: Place, settings: Mapping[str, str]) -> None:
+    def __init__(self, cluster: FarCluster, place: Place, environment: Mapping[str, str]) -> None:
         self.cluster = cluster
         chosen = {
             "spark.python.daemon.module": "armed_daemon",
@@ -99,9 +105,15 @@ class FarDriver:
             f"spark.executorEnv.{ARMS}": str(cluster.arms),
             "spark.executor.memory": "512m",
             "spark.driver.memory": "512m",
-            **settings,
+            "spark.sql.legacy.setCommandRejectsSparkCoreConfs": "false",  # for set()
+            **SPECULATION,
         }
-        environ = os.environ | {"PYTHONPATH": cluster.path, "JAVA_HOME": bring_java()}
+        environ = os.environ | {
+            "PYTHONPATH": cluster.path,
+            "JAVA_HOME": bring_java(),
+            "PYSPARK_DRIVER_PYTHON": str(PYTHON),  # by which Spark starts a source that it found itself
+            **environment,
+        }
         arguments = (cluster.master, place.namesrv, str(place.directory), place.name, json.dumps(chosen))
         with open(cluster.directory / f"driver-{place.name}-{monotonic_ms()}.log", "wb") as log:
             self._process = subprocess.Popen(
@@ -113,6 +125,10 @@ class FarDriver:
                 env=environ,
                 start_new_session=True,
             )
+
+    def set(self, key: str, value: str) -> None:
+        """A setting of Spark's, for tasks that come."""
+        self._tell({"set": [key, value]})
 
     def do(self, work: Work) -> None:
         """Has it do a work's part. Raises FarError with what it ended with."""
@@ -148,10 +164,14 @@ class FarDriver:
 
 
 class Far:
-    """What works can reach that is elsewhere: the cluster, started when it is first wanted, and one driver at a time."""
+    """What works can reach that is elsewhere: the cluster, started when it is first wanted, and one driver at a time.
 
-    def __init__(self, place: Place) -> None:
+    `environment`: of its drivers.
+    """
+
+    def __init__(self, place: Place, environment: Mapping[str, str]) -> None:
         self._place = place
+        self._environment = environment
         self._running = ExitStack()
         self._cluster: FarCluster | None = None
         self._driver: FarDriver | None = None
@@ -163,10 +183,11 @@ class Far:
             self._cluster = self._running.enter_context(FarCluster(self._place.directory / "far"))
         return self._cluster
 
-    def driver(self, settings: Mapping[str, str] = NOTHING) -> FarDriver:
-        """The driver, started with these settings where there is none."""
+    def driver(self, *, speculates: bool = False) -> FarDriver:
+        """The driver, started where there is none. `speculates`: whether it runs a slow task a second time."""
         if self._driver is None:
-            self._driver = FarDriver(self.cluster, self._place, settings)
+            self._driver = FarDriver(self.cluster, self._place, self._environment)
+        self._driver.set(SPECULATING, str(speculates).lower())
         return self._driver
 
     def end_driver(self) -> None:

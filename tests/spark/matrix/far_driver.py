@@ -2,7 +2,7 @@
 
 Arguments: Spark's master, name server, the works' directory and their names' prefix, settings of Spark's as JSON. A line of its
 input is a call, {"work", "number", "options"}; the line that answers it has what it ended with, "" where nothing was wrong.
-`{"begin": call}` is not answered: it goes on beside those that follow.
+`{"begin": call}` is not answered: it goes on beside those that follow. Nor is `{"set": [key, value]}`, a setting of Spark's.
 """
 
 from __future__ import annotations
@@ -44,6 +44,13 @@ def begin(spark: SparkSession, place: Place, call: dict[str, Any]) -> None:
     InheritableThread(target=run).start()
 
 
+def set_now(spark: SparkSession, key: str, value: str) -> None:
+    """Of Spark itself, which looks at it for each set of tasks, and of the session, which tells it to tasks."""
+    assert spark.sparkContext._jsc is not None
+    spark.sparkContext._jsc.sc().conf().set(key, value)
+    spark.conf.set(key, value)
+
+
 def main(master: str, namesrv: str, directory: str, name: str, settings: str) -> None:
     loopback = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     builder = SparkSession.builder.master(master)  # nobody registers the format: Spark finds it
@@ -57,6 +64,8 @@ def main(master: str, namesrv: str, directory: str, name: str, settings: str) ->
         call = json.loads(line)
         if "begin" in call:
             begin(spark, place, call["begin"])
+        elif "set" in call:
+            set_now(spark, *call["set"])
         else:
             print(json.dumps(done(place, call)), flush=True)
     spark.stop()

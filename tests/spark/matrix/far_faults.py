@@ -9,12 +9,6 @@ from typing import Final
 from spark.matrix.query_faults import Fault
 from spark.matrix.works import Work
 
-SPECULATION: Final = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.task.duration.threshold": "1s",
-}
-
 
 class TaskKilled(Fault):
     """The process of a task is killed once it has read, sent or staged rows; Spark runs the task again."""
@@ -29,6 +23,21 @@ class TaskKilled(Fault):
         far.cluster.arm(work, "kill")
         far.driver().do(work)
         assert far.cluster.has_struck(work), "no task was killed"
+
+
+class Speculation(Fault):
+    """A task stands still, and Spark runs it a second time on another host."""
+
+    name = "speculation"
+
+    def prepare(self, work: Work) -> None:
+        work.leave()
+
+    def go_on(self, work: Work) -> None:
+        far = work.place.far
+        far.cluster.arm(work, "stop")
+        far.driver(speculates=True).do(work)
+        assert far.cluster.has_struck(work), "no task stood still"
 
 
 class DriverKilled(Fault):
@@ -47,27 +56,4 @@ class DriverKilled(Fault):
         yield
 
 
-class Speculation(Fault):
-    """A task stands still, and Spark runs it a second time on another host."""
-
-    name = "speculation"
-
-    def prepare(self, work: Work) -> None:
-        work.leave()
-
-    @contextmanager
-    def striking(self, works: Sequence[Work]) -> Iterator[None]:
-        far = works[0].place.far
-        far.end_driver()
-        far.driver(SPECULATION)
-        yield
-        far.end_driver()
-
-    def go_on(self, work: Work) -> None:
-        far = work.place.far
-        far.cluster.arm(work, "stop")
-        far.driver().do(work)
-        assert far.cluster.has_struck(work), "no task stood still"
-
-
-FAR_FAULTS: Final = (TaskKilled(), DriverKilled(), Speculation())
+FAR_FAULTS: Final = (TaskKilled(), Speculation(), DriverKilled())

@@ -21,6 +21,7 @@ from spark.matrix.far_faults import FAR_FAULTS
 from spark.matrix.query_faults import FAILOVER, QUERY_FAULTS, Fault
 from spark.matrix.verdicts import AGAIN, EXACT, NEVER, ONCE, Verdict, judged, may_say
 from spark.matrix.works import PARTITIONS, WORKS, Home, Place, Replay, Work
+from spark.runner_forks import RunnerForks
 
 from zenitmq import Admin, Producer
 from zenitmq.testing import LocalCluster
@@ -92,9 +93,9 @@ class Stage:
 class Stages:
     """One for each kind of cluster, made when a fault first wants it."""
 
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, forks: RunnerForks, directory: Path) -> None:
         self.table: Table = {}
-        self._spark, self._directory = spark, directory
+        self._spark, self._forks, self._directory = spark, forks, directory
         self._of: dict[int, Stage] = {}
         self._running = ExitStack()
 
@@ -118,7 +119,7 @@ class Stages:
         admin = enter(Admin(cluster.namesrv))
         name = f"m{secrets.token_hex(3)}"
         place = Place(self._spark, cluster.namesrv, self._directory, name)
-        far = enter(closing(Far(place)))
+        far = enter(closing(Far(place, self._forks.environment)))
         home = Home(place.spark, place.namesrv, place.directory, place.name, producer, admin, cluster, far)
         return Stage(home, self.table)
 
@@ -135,9 +136,9 @@ def verdict_of(fault: Fault, work: Work) -> Verdict:
 
 
 @pytest.fixture(scope="module")
-def stages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
+def stages(spark: SparkSession, forks: RunnerForks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
     spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
-    with Stages(spark, tmp_path_factory.mktemp("matrix")) as stages:
+    with Stages(spark, forks, tmp_path_factory.mktemp("matrix")) as stages:
         yield stages
     spark.conf.set("spark.sql.shuffle.partitions", "2")
 
