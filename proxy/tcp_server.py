@@ -280,7 +280,12 @@ class RemotingLink(asyncio.Protocol):
         if transport is None or transport.is_closing() or transport.get_write_buffer_size() > PUSH_BACKLOG_BYTES:
             return False
         frame.opaque = next(self._opaques)
-        self._write(encode_frame(frame))
+        try:
+            encoded = encode_frame(frame)
+        except RemoteProtocolError as error:
+            log.warning("what is pushed to a client is too large client=%s error=%s", self.peer, error)
+            return False
+        self._write(encoded)
         return True
 
     async def ask(self, frame: ClassicFrame, *, timeout_ms: int) -> ClassicFrame:

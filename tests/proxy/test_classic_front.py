@@ -18,7 +18,7 @@ from zenitmq import Message, Producer
 from zenitmq.model.ids import parse_offset_message_id
 from zenitmq.proxy import tcp_server
 from zenitmq.proxy.classic import requests
-from zenitmq.proxy.classic.frames import IS_ONE_WAY, IS_REPLY, ClassicFrame, encode_frame
+from zenitmq.proxy.classic.frames import FRAME_BYTES_MAX, IS_ONE_WAY, IS_REPLY, ClassicFrame, encode_frame
 from zenitmq.proxy.config import ProxyLimits
 from zenitmq.record.kernel import decode_batch
 from zenitmq.testing import LocalCluster
@@ -320,6 +320,16 @@ def test_bombs_are_refused_and_others_served(front: RunningFront) -> None:
                 bad.socket.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
                 assert bad.socket.recv(1) == b""
         assert good.ask(106).code == 0
+
+
+def test_what_no_frame_holds_is_not_pushed(front: RunningFront) -> None:
+    """Such as a reply whose body was packed."""
+    with BareClient(front.server.port) as client:
+        assert client.ask(106).code == 0
+        for size, is_taken in ((FRAME_BYTES_MAX, False), (5, True)):
+            frame = ClassicFrame(326, 0, body=bytes(size))
+            assert front.on_loop(lambda frame=frame: next(reversed(front.server.links)).push(frame)) is is_taken
+        assert len(client.read().body) == 5
 
 
 def test_a_connection_that_ends_within_a_request_is_closed(front: RunningFront) -> None:
