@@ -7,8 +7,9 @@ controllers broker-a-1 is always the master, and the others get its address, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from ..model.errors import InvalidParameter
@@ -18,6 +19,7 @@ from .port_choice import (
     CONTROLLER_PORT,
     METRICS_PORT,
     NAME_SERVER_PORT,
+    PROXY_BROKER_PORT,
     PROXY_PORT,
     ZOOKEEPER_PORT,
     choose_port,
@@ -36,6 +38,9 @@ FLUSH_MODE: Final = "store.flush_mode"
 MINIMUM: Final = "static_min_in_sync"
 LOGIN_FILE: Final = "zookeeper.login"  # in the directory of the keys
 NONE: Final = -1  # no port
+PROXY_VARIABLES: Final = "ZENIT_PROXY__"
+BROKER_PORT_KEY: Final = "broker_port"
+DECIDED_OF_PROXY: Final = frozenset(("namesrv", "host", "port", "remoting_port", "key"))
 SECRETS_KEY_FILE: Final = "users.secrets"  # in the directory of the keys
 TRUSTED_FILE: Final = "trusted.toml"  # in the directory of the keys
 
@@ -85,11 +90,13 @@ def plan(
     namesrv_port: int | None = None,
     *,
     proxy: bool = False,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ProcessRecord]:
     """All processes in the order of their start: as recorded, else on the usual ports.
 
     `settings`: of the brokers; empty = their old ones. `namesrv_port`: the requested one; None = the old one. `proxy`: with
-    one, which a cluster that had it before has again.
+    one, which a cluster that had it before has again; its settings are those of `environ` ($ZENIT_PROXY__...), over its old
+    ones.
     """
     shape = record.shape
     wanted = [ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")]
@@ -120,7 +127,34 @@ def plan(
     if namesrv_port is not None:
         asked = (f"port={namesrv_port}",)
         processes[0] = replace(processes[0], address=f"{HOST}:{namesrv_port}", settings=asked)
+    if processes[-1].role == PROXY:
+        told = {**_by_key(processes[-1].settings), **_proxy_settings(environ)}
+        processes[-1] = replace(processes[-1], settings=tuple(f"{key}={text}" for key, text in told.items()))
     return processes
+
+
+def broker_port_of(proxy: ProcessRecord) -> int:
+    """The first port that stands for a broker: clients keep it, so it is the old one, where there is one."""
+    return int(_setting(proxy.settings, BROKER_PORT_KEY) or PROXY_BROKER_PORT)
+
+
+def with_broker_port(proxy: ProcessRecord, port: int) -> ProcessRecord:
+    """The same, recorded."""
+    told = {**_by_key(proxy.settings), BROKER_PORT_KEY: str(port)}
+    return replace(proxy, settings=tuple(f"{key}={text}" for key, text in told.items()))
+
+
+def _by_key(settings: Iterable[str]) -> dict[str, str]:
+    return {key.strip(): text.strip() for key, _, text in (setting.partition("=") for setting in settings)}
+
+
+def _proxy_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    found = {
+        name.removeprefix(PROXY_VARIABLES).replace("__", ".").lower(): text
+        for name, text in environ.items()
+        if name.startswith(PROXY_VARIABLES)
+    }
+    return {key: text for key, text in found.items() if key not in DECIDED_OF_PROXY}
 
 
 def choose_metrics_port(
@@ -174,7 +208,7 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
             settings += _whom_it_asks(record, process, process.group)
     elif process.role == PROXY:
         settings += [f"namesrv={record.namesrv}", f"remoting_port={process.remoting.rpartition(':')[2] or NONE}"]
-        settings += ["broker_port=0", *([f"key={key_path(record, process.name)}"] if record.keys else [])]
+        settings += [f"key={key_path(record, process.name)}"] if record.keys else []
     if record.keys and process.role != PROXY:
         settings += [f"security.key={key_path(record, process.name)}", f"security.trusted={record.keys}/{TRUSTED_FILE}"]
         settings += [f"security.secrets_key={record.keys}/{SECRETS_KEY_FILE}"]

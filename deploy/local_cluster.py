@@ -33,6 +33,7 @@ from ..model.errors import (
 )
 from ..model.new_cluster import new_cluster_id
 from ..model.route import MASTER_ID
+from ..proxy.config import PORTS_APART, VIP_BELOW
 from ..proxy.installation import check_installed
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, GetController, Reply, RequestFor
 from .cluster_keys import administrator, write_keys
@@ -40,6 +41,7 @@ from .cluster_plan import (
     HOST,
     arguments_of,
     asked_port,
+    broker_port_of,
     check_settings,
     check_shape,
     choose_metrics_port,
@@ -47,6 +49,7 @@ from .cluster_plan import (
     group_names,
     plan,
     replica_names,
+    with_broker_port,
 )
 from .cluster_record import (
     BROKER,
@@ -168,7 +171,7 @@ class ProcessCluster:
                 raise InvalidParameter("--secure", self.directory, expected)
             record = replace(record, keys=os.path.join(self.directory, KEYS))
         check_settings(settings, record.shape)
-        planned = plan(self.directory, record, settings, namesrv_port, proxy=proxy)
+        planned = plan(self.directory, record, settings, namesrv_port, proxy=proxy, environ=os.environ)
         if planned[-1].role == PROXY:
             check_installed()
         check_planned(record, planned, settings, os.environ)
@@ -301,7 +304,7 @@ class ProcessCluster:
                 metrics = choose_metrics_port(record, planned, range(port, port + span), port_is_free)
                 process = replace(planned, address=f"{HOST}:{port + is_proxy}", metrics=f"{HOST}:{metrics}")
                 if is_proxy:
-                    process = replace(process, remoting=f"{HOST}:{port}")
+                    process = replace(self._standing(record, process), remoting=f"{HOST}:{port}")
                 if process.role == NAME_SERVER:
                     record = replace(record, namesrv=process.address)
                 write_keys(record.with_process(process), self._expected)
@@ -320,6 +323,13 @@ class ProcessCluster:
                     raise
                 return record
         raise AssertionError("the last try returns or raises")
+
+    @staticmethod
+    def _standing(record: ClusterRecord, proxy: ProcessRecord) -> ProcessRecord:
+        """The proxy with ports that stand for the brokers of the cluster: its old ones, if they are free."""
+        span = VIP_BELOW + PORTS_APART * (record.shape.groups - 1) + 1
+        first = choose_port(broker_port_of(proxy) - VIP_BELOW, port_is_free, span=span)
+        return with_broker_port(proxy, first + VIP_BELOW)
 
     def _spawn(self, process: ProcessRecord, settings: Sequence[str]) -> ProcessRecord:
         command = [sys.executable, "-P", "-m", "zenitmq", process.role]

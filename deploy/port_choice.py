@@ -13,6 +13,7 @@ CONTROLLER_PORT: Final = 9878
 ZOOKEEPER_PORT: Final = 2181
 METRICS_PORT: Final = 9880
 PROXY_PORT: Final = 8080  # for remoting; gRPC uses the next port
+PROXY_BROKER_PORT: Final = 12911  # the first of those that stand for brokers, beside brokers on the same machine
 STEP: Final = 10
 CONTROLLER_STEP: Final = 2
 PORT_MAX: Final = 65535

@@ -18,6 +18,8 @@ REMOTING_PORT: Final = 8080
 BROKER_PORT: Final = 10911
 PORTS_APART: Final = 3
 """Between the ports that stand for brokers."""
+VIP_BELOW: Final = 2
+"""So far below each is another one, for clients that want a way of their own for sends."""
 PORT_MAX: Final = 65_535
 NO_PORT: Final = -1
 PLACES_MAX: Final = 128

@@ -25,7 +25,7 @@ from .back.backs import Backs
 from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from .classic.requests import LINK_POLLS_MAX, POLLS, ClassicRequests, busy, too_large, unknown
-from .config import ProxyConfig
+from .config import VIP_BELOW, ProxyConfig
 from .request_room import HeldBytes, RequestRoom
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,6 @@ QUESTIONS_MAX: Final = 256
 MASTERS_MS: Final = 3_000
 LAST_BYTES_MS: Final = 1_000
 """So long the last answers of a drain may take to go out."""
-VIP_BELOW: Final = 2
 BACKLOG: Final = 1024
 TRIES: Final = 20
 TLS_FIRST_BYTE: Final = 0x16

@@ -63,6 +63,9 @@ def test_a_secured_cluster_has_a_proxy_and_has_it_again(tmp_path: Path) -> None:
         session.json("down")
         again = next(one for one in session.json("up", "--detach")["processes"] if one["role"] == "proxy")
         assert (again["address"], again["remoting"]) == (proxy["address"], proxy["remoting"])
+        recorded = json.loads((tmp_path / "z" / "cluster.json").read_text())["processes"][-1]["settings"]
+        (port,) = [one.removeprefix("broker_port=") for one in recorded if one.startswith("broker_port=")]
+        assert is_open(f"127.0.0.1:{port}"), "where clients keep the broker"
         assert is_open(again["address"])
     finally:
         session.json("down")

@@ -8,11 +8,13 @@ import pytest
 
 from zenitmq.deploy.cluster_plan import (
     arguments_of,
+    broker_port_of,
     check_settings,
     check_shape,
     choose_metrics_port,
     deciding_addresses,
     plan,
+    with_broker_port,
 )
 from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape
 from zenitmq.model.errors import InvalidParameter
@@ -177,3 +179,21 @@ def test_metrics_go_to_no_port_that_the_process_itself_is_about_to_bind() -> Non
     record = ClusterRecord(cluster="c", namesrv=first.address, processes=(first,))
     assert choose_metrics_port(record, second, range(9882, 9883), lambda port: port != 9881) == 9883
     assert choose_metrics_port(record, second, range(9878, 9879), lambda _: True) == 9881
+
+
+def test_a_proxy_keeps_its_ports_for_brokers_and_what_its_environment_told() -> None:
+    record = empty(Shape(groups=2))
+    environ = {
+        "ZENIT_PROXY__TLS_PORT": "8443",
+        "ZENIT_PROXY__LIMITS__POLLS": "9",
+        "ZENIT_PROXY__PORT": "1",
+        "HOME": "/h",
+    }
+    proxy = plan("/d", record, [], proxy=True, environ=environ)[-1]
+    assert proxy.settings == ("tls_port=8443", "limits.polls=9")
+    assert broker_port_of(proxy) == 12_911
+    had = record.with_process(with_broker_port(proxy, 13_001))
+    again = plan("/d", had, [], environ={"ZENIT_PROXY__TLS_PORT": "-1"})[-1]
+    assert again.settings == ("tls_port=-1", "limits.polls=9", "broker_port=13001")
+    assert broker_port_of(again) == 13_001
+    assert broker_port_of(plan("/d", had, [], environ={"ZENIT_PROXY__BROKER_PORT": "14001"})[-1]) == 14_001
