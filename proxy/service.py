@@ -9,25 +9,25 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
 from ..metrics.endpoint import MetricsEndpoint
 from ..model.clock import monotonic_ms
-from ..model.errors import ZenitError
-from ..model.security.guarded_file import PRIVATE, read_guarded
+from ..model.errors import ConfigError, ZenitError
 from .back.backs import Backs
 from .config import NO_PORT, ProxyConfig
 from .event_loop import run_on_loop
 from .proxy_reader import ProxyReader
+from .tls import tls_context
 
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
 ASK_MS: Final = 3_000
 ASK_EVERY_MS: Final = 5_000
-TLS_KEY_BYTES_MAX: Final = 64 * 1024
 NEW_OBJECTS: Final = 5_000
 """Before Python looks for garbage: the thousands of calls that are under way are none, and to look through them each time 700
 objects are new takes a tenth of a proxy's time."""
@@ -106,8 +106,8 @@ class Proxy:
 async def _fronts(config: ProxyConfig, backs: Backs) -> AsyncIterator[dict[str, str]]:
     """Opens them; {name: "host:port"}. gRPC is imported here: not before processes are forked."""
     addresses: dict[str, str] = {}
-    if config.tls_key:
-        read_guarded(config.tls_key, forbidden=PRIVATE, bytes_max=TLS_KEY_BYTES_MAX)
+    tls_context(config)  # what is wrong with it is said here: gRPC would say that the port is taken
+    _check_host(config)
     async with AsyncExitStack() as opened:
         if (config.port, config.tls_port) != (NO_PORT, NO_PORT):
             from .grpc_server import serve
@@ -122,6 +122,15 @@ async def _fronts(config: ProxyConfig, backs: Backs) -> AsyncIterator[dict[str, 
             remoting = await opened.enter_async_context(serve_remoting(config, backs))
             addresses["remoting"] = _at(config.host, remoting.port)
         yield addresses
+
+
+def _check_host(config: ProxyConfig) -> None:
+    """Raises ConfigError."""
+    try:
+        socket.getaddrinfo(config.bound_host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        name = "listen_host" if config.listen_host else "host"
+        raise ConfigError(name, config.bound_host, f"a host that has an address ({error.strerror})") from None
 
 
 def _at(host: str, port: int) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_fra
 from .classic.requests import LINK_POLLS_MAX, POLLS, ClassicRequests, busy, too_large, unknown
 from .config import VIP_BELOW, ProxyConfig
 from .request_room import HeldBytes, RequestRoom
+from .tls import tls_context
 
 log = logging.getLogger(__name__)
 
@@ -329,7 +329,7 @@ class RemotingServer:
         self._config = config
         self._backs = backs
         self._loop = asyncio.get_running_loop()
-        self._tls = _tls_context(config)
+        self._tls = tls_context(config)
         self._doors: list[_Door] = []
         self._opening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -508,18 +508,6 @@ async def serve_remoting(config: ProxyConfig, backs: Backs) -> AsyncIterator[Rem
     finally:
         looking.cancel()
         await server.drain(drain_ms=config.drain_ms)
-
-
-def _tls_context(config: ProxyConfig) -> ssl.SSLContext | None:
-    """Raises ConfigError."""
-    if not config.tls_certificate:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(config.tls_certificate, config.tls_key)
-    except OSError as error:
-        raise ConfigError("tls_certificate", config.tls_certificate, f"a certificate and its key ({error})") from None
-    return context
 
 
 def _address_of(host: str) -> bytes:

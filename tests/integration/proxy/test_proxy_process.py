@@ -132,6 +132,29 @@ def test_a_key_of_tls_that_others_may_read_is_refused(cluster: LocalCluster, tmp
     assert f"others than its owner may use it (mode 644): chmod 600 {key}" in said.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (("tls_port=0", "tls_key={key}", "tls_certificate={key}"), "tls_certificate = '{key}': expected a certificate"),
+        (
+            ("tls_port=0", "tls_key={key}", "tls_certificate=/no"),
+            "tls_certificate = '/no': expected a file that can be",
+        ),
+        (("host=nosuch.invalid",), "host = 'nosuch.invalid': expected a host that has an address"),
+    ],
+)
+def test_what_is_wrong_is_not_told_as_a_taken_port(
+    cluster: LocalCluster, tmp_path: Path, settings: tuple[str, ...], says: str
+) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("no key")
+    key.chmod(0o600)
+    process = started(cluster, "port=0", *(setting.format(key=key) for setting in settings))
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    assert says.format(key=key) in said.splitlines()[-1]
+
+
 def test_clients_of_the_remoting_protocol_get_its_port_as_their_name_server(cluster: LocalCluster) -> None:
     """One process alone serves it, and the ports that stand for brokers."""
     topic = cluster.create_topic("remoting")
