@@ -22,6 +22,7 @@ PROXY_PARTS: Final = (
     "bare",
     "send",
     "receive",
+    "receive-batch",
     "classic",
     "classic-batch",
     "classic-single",

@@ -58,12 +58,14 @@ class GrpcSendJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcReceiveJob:
-    """`connections`: clients of the group; each receives, acknowledges each message by a call of its own, and goes on."""
+    """`connections`: clients of the group; each receives, acknowledges each message by a call of its own, or all by one, and
+    goes on."""
 
     address: str
     topic: str
     group: str
     connections: int
+    is_acked_at_once: bool
     seconds: float
     samples_path: str
 
@@ -240,28 +242,31 @@ async def _receive_all(job: GrpcReceiveJob, links: list[GrpcLink], channel: Work
                 run.error = SystemFault(f"a receive was answered {status}")
                 return
             messages = [one.message for one in answers if one.HasField("message")]
-            left = len(messages)
-            for message in messages:
-                acknowledge(link, message, begun_ns)
-            if not left:
+            if messages and job.is_acked_at_once:
+                acknowledge(link, messages, begun_ns)
+            else:
+                for message in messages:
+                    acknowledge(link, [message], begun_ns)
+            if not messages:
                 run.until_ns = 0  # the backlog is at its end
 
         link.call(_RECEIVE, asked, on_messages)
 
-    def acknowledge(link: GrpcLink, message: Any, begun_ns: int) -> None:
+    def acknowledge(link: GrpcLink, messages: list[Any], begun_ns: int) -> None:
         ack = _AckRequest()
         ack.group.name, ack.topic.name = job.group, job.topic
-        ack.entries.add(
-            message_id=message.system_properties.message_id, receipt_handle=message.system_properties.receipt_handle
-        )
-        size_bytes = len(message.body)
+        for message in messages:
+            system = message.system_properties
+            ack.entries.add(message_id=system.message_id, receipt_handle=system.receipt_handle)
+        sizes = [len(message.body) for message in messages]
 
         def on_end(data: bytes) -> None:
             status = next((_AckResponse.FromString(one).status for one in messages_of(data)), None)
             if status is None or status.code != OK:
                 run.error = SystemFault(f"an acknowledgement was answered {status}")
                 return
-            run.count(begun_ns, size_bytes)
+            for size_bytes in sizes:
+                run.count(begun_ns, size_bytes)
             if not link.open_calls and run.goes_on:
                 receive_next(link)
 

@@ -153,6 +153,14 @@ def _send_load(bench: _Bench, address: str, seconds: float) -> Load:
 
 
 def _receive(bench: _Bench) -> dict[str, Any]:
+    return _receives(bench, "gRPC receives", is_acked_at_once=False)
+
+
+def _receive_batch(bench: _Bench) -> dict[str, Any]:
+    return _receives(bench, "gRPC receives, acknowledged at once", is_acked_at_once=True)
+
+
+def _receives(bench: _Bench, phase: str, *, is_acked_at_once: bool) -> dict[str, Any]:
     """A backlog, which native producers have written before."""
     path, seconds = bench.path("grpc-receive"), bench.options.seconds
     bench.measure("fill", [_native(bench, FILL_S)], seconds=FILL_S)
@@ -161,10 +169,11 @@ def _receive(bench: _Bench) -> dict[str, Any]:
         topic=bench.target.topic,
         group=GROUP,
         connections=CONNECTIONS,
+        is_acked_at_once=is_acked_at_once,
         seconds=seconds,
         samples_path=path,
     )
-    return bench.run("gRPC receives", Load(role="grpc-receive", job=job, samples_path=path), seconds=seconds)
+    return bench.run(phase, Load(role="grpc-receive", job=job, samples_path=path), seconds=seconds)
 
 
 def _native(bench: _Bench, seconds: float) -> Load:
@@ -292,6 +301,7 @@ _PARTS: Final[Mapping[str, Callable[[_Bench], dict[str, Any]]]] = {
     "bare": _bare,
     "send": _send,
     "receive": _receive,
+    "receive-batch": _receive_batch,
     "classic": _classic,
     "classic-batch": _classic_batch,
     "classic-single": _classic_single,

@@ -1,4 +1,7 @@
-"""Acknowledgements of foreign clients, by the handles that they bring: gathered for each topic and broker."""
+"""Acknowledgements of foreign clients, by the handles that they bring: gathered for each topic and broker.
+
+What one turn of the event loop brings travels in one request; where many wait for their answers, what 1 ms brings.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ from .lite_receipt import LiteReceipt
 from .overdue import Overdue
 
 GROUPS_MAX: Final = 10_000
+LINGER_S: Final = 0.001
+MANY: Final = 4
+"""Where so many calls wait, acknowledgements are gathered for 1 ms: a request costs as much as some of them."""
 LITE_TRY_MS: Final = 60_000
 """So long an acknowledgement of a lite topic's message is tried."""
 
@@ -55,6 +61,8 @@ class Acks:
         self._backend = backend
         self._sends: dict[str, AckSends] = {}
         self._overdue = Overdue()
+        self._waiting = 0  # calls
+        self._held: set[AckSends] = set()
 
     def of_group(self, group: str) -> AckSends:
         """What gathers the acknowledgements of a group."""
@@ -76,7 +84,8 @@ class Acks:
         for at, handle in enumerate(handles):
             try:
                 lease = leases[at] = self._lease(group, handle)
-                await self._backend.route(lease.part.topic, deadline_ms=deadline_ms)
+                if self._backend.connection.routes.cached(lease.part.topic) is None:
+                    await self._backend.route(lease.part.topic, deadline_ms=deadline_ms)
             except ZenitError as error:
                 leases.pop(at, None)
                 outcomes[at] = error
@@ -87,16 +96,36 @@ class Acks:
         settling = _Settling(self._backend, wanted)
         sends = self.of_group(group)
         for part in {lease.part.handle: lease.part for lease in leases.values()}.values():
-            sends.ack(part, wanted[part.handle], settling)
+            sends.hold(part, wanted[part.handle], settling)
+        self._send_soon(sends)
         left_ms = deadline_ms - monotonic_ms()
+        self._waiting += 1
         try:
             await self._overdue.wait(settling.settled, deadline_ms)
         except TimeoutError:
             late = RequestTimeout("an acknowledgement", max(0, left_ms))
             return [late if at in leases else outcome for at, outcome in enumerate(outcomes)]
+        finally:
+            self._waiting -= 1
         for at, lease in leases.items():
             outcomes[at] = settling.errors.get((lease.part.handle, lease.index))
         return outcomes
+
+    def _send_soon(self, sends: AckSends) -> None:
+        is_due = bool(self._held)
+        self._held.add(sends)
+        if is_due:
+            return
+        loop = asyncio.get_running_loop()
+        if self._waiting >= MANY:
+            loop.call_later(LINGER_S, self._send_held)
+        else:
+            loop.call_soon(self._send_held)
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, set()
+        for sends in held:
+            sends.send_held()
 
     async def change_invisible(self, group: str, handle: str, invisible_ms: int, *, deadline_ms: int) -> str:
         """The message's new handle; "" with 0 ms: it comes again at once, as an attempt. Nobody renews it any more. Raises

@@ -119,6 +119,17 @@ class AckSends:
         """These messages of a part are dealt with."""
         self._add(AckMessages, part, bits, waiter)
 
+    def hold(self, part: LeasedPart, bits: int, waiter: AckWaiter) -> None:
+        """The same of messages whose request waits for `send_held`, so that it has those of others too."""
+        self._add(AckMessages, part, bits, waiter, is_held=True)
+
+    def send_held(self) -> None:
+        """Sends what waits."""
+        with self._lock:
+            gatherings = [gathering for gathering in self._gatherings.values() if gathering.queue.waiting]
+        for gathering in gatherings:
+            self._pump(gathering, is_due=True)
+
     def give_back(self, part: LeasedPart, bits: int) -> None:
         """These messages of a part reached nobody."""
         self._add(ReleaseMessages, part, bits, None)
@@ -153,7 +164,9 @@ class AckSends:
 
     # ---- inside
 
-    def _add(self, request: _Request, part: LeasedPart, bits: int, waiter: AckWaiter | None) -> None:
+    def _add(
+        self, request: _Request, part: LeasedPart, bits: int, waiter: AckWaiter | None, *, is_held: bool = False
+    ) -> None:
         until_ms = max(part.until_ms, monotonic_ms() + TRIED_MS_MIN)
         key = request, part.broker_name, part.topic
         with self._lock:
@@ -162,8 +175,8 @@ class AckSends:
                 gathering = self._gatherings[key] = _Gathering(*key, self._retry)
             queue = gathering.queue
             queue.add(part.handle, bits, until_ms=until_ms, waiter=waiter)
-            is_now = waiter is not None or queue.waiting >= ROWS_MAX or self._is_closed
-            is_first = not gathering.is_timed and not is_now
+            is_now = (waiter is not None and not is_held) or queue.waiting >= ROWS_MAX or self._is_closed
+            is_first = not gathering.is_timed and not is_now and not is_held
             if is_first:
                 gathering.is_timed = True
         if is_now:
