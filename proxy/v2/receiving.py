@@ -129,6 +129,8 @@ class ReceivingMethods:
         subscription = subscription_of(topic, request.filter_expression)
         count = check_batch(request.batch_size)
         waits_ms = wait_ms(duration_ms(request.long_polling_timeout), call.left_ms)
+        owner = call.caller.address, call.caller.port
+        self._unread.check(owner)
         with self._poll(waits_ms) as waits_ms:
             pull = PullMessages(
                 group,
@@ -144,7 +146,6 @@ class ReceivingMethods:
             reply, payload = await call.back.backend.call(
                 topic, queue.broker.name, pull, deadline_ms=call.deadline_ms, wait_ms=waits_ms
             )
-        owner = call.caller.address, call.caller.port
         self._unread.take(len(payload), owner)
         try:
             messages = decode_batch(payload, queue.broker.name) if reply.count else ()
