@@ -45,6 +45,8 @@ PUSH_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """A client that has not read so much gets no pushes: it asks again by itself."""
 LINK_BACKLOG_BYTES: Final = 64 * 1024 * 1024
 """A client that has not read so much is cut off: small requests can have large answers."""
+TOGETHER_BYTES: Final = 64 * 1024
+"""Answers of one turn of the loop are put together up to so much."""
 QUESTIONS_MAX: Final = 256
 MASTERS_MS: Final = 3_000
 LAST_BYTES_MS: Final = 1_000
@@ -63,6 +65,7 @@ class RemotingLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: dict[int, asyncio.Future[ClassicFrame]] = {}
         self._opaques = count(1)
@@ -243,15 +246,18 @@ class RemotingLink(asyncio.Protocol):
         self._write(encoded)
 
     def _write(self, data: bytes) -> None:
-        """Goes out together with what else is written in this turn of the loop."""
+        """Goes out together with what else is written in this turn of the loop, if that is little."""
         if self._transport is None or self._transport.is_closing():
             return
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes >= TOGETHER_BYTES:
+            self._flush()
 
     def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
+        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         if unsent and self._transport is not None and not self._transport.is_closing():
             self.moved_ms = monotonic_ms()
             self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))

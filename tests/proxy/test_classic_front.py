@@ -332,6 +332,15 @@ def test_what_no_frame_holds_is_not_pushed(front: RunningFront) -> None:
         assert len(client.read().body) == 5
 
 
+def test_what_a_client_has_not_read_counts_within_one_turn_of_the_loop_too(front: RunningFront) -> None:
+    """Else what comes at a time has no bound."""
+    with BareClient(front.server.port) as client:
+        assert client.ask(106).code == 0
+        link = front.on_loop(lambda: next(reversed(front.server.links)))
+        frames = [ClassicFrame(326, 0, body=bytes(1 << 20)) for _ in range(60)]
+        assert 4 <= front.on_loop(lambda: [link.push(frame) for frame in frames]).count(True) < 30
+
+
 def test_a_connection_that_ends_within_a_request_is_closed(front: RunningFront) -> None:
     with BareClient(front.server.port) as half:
         half.socket.sendall(b"\0\0\1\0" + bytes(100))
