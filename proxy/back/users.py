@@ -23,6 +23,7 @@ from ...model.errors import (
     ZenitError,
 )
 from ...model.plain_dataclass import dataclass
+from ...model.repeated_news import RepeatedNews
 from ...remoting.commands import CheckSignatures
 from .backend import Backend
 from .recent_answers import KeptAnswers
@@ -44,6 +45,8 @@ KEPT_BYTES_MAX: Final = 1024
 ASKED_BYTES_MAX: Final = 4 * 1024 * 1024
 """In one question, if not one alone is longer."""
 ANONYMOUS: Final = ""
+HERE: Final = "the proxy"
+REMEDY: Final = "; the access key is the user's name, `zenit user secret NAME` makes a secret"
 
 _OF_ONE: Final = (InvalidParameter, MessageIllegal, MessageTooLarge, RemoteProtocolError, SystemFault)
 """A question that fails so may do for one of those in it."""
@@ -82,6 +85,7 @@ class Users:
         self._is_required = is_required
         self.is_secured = is_secured
         self._known: KeptAnswers[bytes, Signer] = KeptAnswers(known_ms=KNOWN_MS, size_max=KNOWN_MAX)
+        self._news = RepeatedNews()
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: list[_Asked] = []
 
@@ -92,17 +96,26 @@ class Users:
             return NOBODY
         if not access_key:
             if self._is_required:
-                raise AuthenticationFailed(address, "its request is not signed")
+                raise self._refusal("unsigned", f"its request is not signed{REMEDY}", address)
             return NOBODY
-        _check(access_key, signature, signed, address)
+        _check(access_key, signature, signed)
         asked = access_key, signature, signed
         if len(signed) > KEPT_BYTES_MAX:
             found = await self._find(asked, deadline_ms)  # each such request comes once
         else:
             found = await self._recent(asked, deadline_ms)
         if not found.user:
-            raise AuthenticationFailed(address, f"the signature of access key {access_key[:64]} is wrong")
+            why = f"the signature of access key {access_key[:64]} is wrong{REMEDY}"
+            raise self._refusal("wrong", why, address)
         return found
+
+    def _refusal(self, kind: str, why: str, address: str) -> AuthenticationFailed:
+        """The clients of most languages tell their users only that a topic has no route: the log says why, once a minute for a
+        machine."""
+        count = self._news.count_to_tell(address.rpartition(":")[0] or address, kind, monotonic_ms())
+        if count:
+            log.warning("a client is refused: %s client=%s times=%d", why, address, count)
+        return AuthenticationFailed(HERE, why)
 
     def look(self) -> None:
         """Now and then: what is of no use any more is dropped."""
@@ -182,13 +195,13 @@ class Users:
         ]
 
 
-def _check(access_key: str, signature: str, signed: bytes, address: str) -> None:
+def _check(access_key: str, signature: str, signed: bytes) -> None:
     """Before it is asked about together with those of others. Raises AuthenticationFailed."""
     for what, text, length_max in (
         ("access key", access_key, ACCESS_KEY_LENGTH_MAX),
         ("signature", signature, SIGNATURE_LENGTH_MAX),
     ):
         if len(text) > length_max or not (text.isascii() and text.isprintable()):
-            raise AuthenticationFailed(address, f"its {what}: at most {length_max} printable ASCII characters")
+            raise AuthenticationFailed(HERE, f"its {what}: at most {length_max} printable ASCII characters")
     if len(signed) > SIGNED_BYTES_MAX:
-        raise AuthenticationFailed(address, f"it signed more than {SIGNED_BYTES_MAX} bytes")
+        raise AuthenticationFailed(HERE, f"it signed more than {SIGNED_BYTES_MAX} bytes")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -104,8 +105,13 @@ class ClassicClient:
 
     def on_group_changed(self) -> None:
         """See Listener."""
-        for consumer in self.heartbeat.consumers:
-            self.push(ClassicCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": consumer.group})
+        self.tell_groups([consumer.group for consumer in self.heartbeat.consumers])
+
+    def tell_groups(self, groups: Sequence[str]) -> None:
+        """These have other members now. Who has joined is told, too: Java's lite pull consumer takes its queues then, and would
+        wait for 20 s."""
+        for group in groups:
+            self.push(ClassicCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
     def on_offsets_reset(self, request: OffsetsReset) -> None:
         """See Listener."""
@@ -207,9 +213,11 @@ class ClassicClients:
             await self._stay(client)
             raise
         if self._clients.get(client.key) is client:
+            before = {one.group for one in client.heartbeat.consumers}
             self._unlist(client)
             client.heartbeat = heartbeat
             self._list(client)
+            client.tell_groups([one.group for one in heartbeat.consumers if one.group not in before])
             self._set_size(client, size_bytes)
 
     async def _stay(self, client: ClassicClient) -> None:

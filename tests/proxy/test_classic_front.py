@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from classic_kit import BareClient, RunningFront, heartbeat, new_certificate, running_front
+from port_kit import free_row
 
 from zenitmq import Message, Producer
 from zenitmq.model.ids import parse_offset_message_id
@@ -221,8 +222,7 @@ def test_the_broker_has_to_be_said_where_there_are_several(cluster: LocalCluster
 
 def test_a_broker_that_is_named_has_the_port_of_its_place(cluster: LocalCluster) -> None:
     """Whoever came before it, and at each start: ids that clients keep name the port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        first = free.getsockname()[1]
+    _, _, first, *_ = free_row(6)
     for names, port in ((("broker-z", BROKER), first + 3), ((), first)):
         with running_front(cluster.namesrv, broker_port=first, broker_names=names) as front:
             assert broker_port(front) == port

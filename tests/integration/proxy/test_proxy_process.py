@@ -15,6 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 from classic_kit import BareClient
+from port_kit import free_row
 
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.testing import LocalCluster
@@ -23,20 +24,6 @@ pytestmark = pytest.mark.timeout(120)
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 WAIT_MS = 30_000
-
-
-def free_ports(count: int) -> list[int]:
-    """In a row."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
-        taken = []
-        for port in range(first, first + count):
-            with socket.socket() as probe:
-                taken.append(probe.connect_ex(("127.0.0.1", port)) == 0)
-        if not any(taken) and first + count < 65_536:
-            return list(range(first, first + count))
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -95,7 +82,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_it_is_ready_while_it_serves_and_ends_when_it_is_told_to(cluster: LocalCluster) -> None:
-    port, metrics = free_ports(2)
+    port, metrics = free_row(2)
     process = started(cluster, f"port={port}", f"metrics.bind=127.0.0.1:{metrics}")
     try:
         await_ready(metrics)
@@ -158,7 +145,7 @@ def test_what_is_wrong_is_not_told_as_a_taken_port(
 def test_clients_of_the_remoting_protocol_get_its_port_as_their_name_server(cluster: LocalCluster) -> None:
     """One process alone serves it, and the ports that stand for brokers."""
     topic = cluster.create_topic("remoting")
-    port, metrics, _, remoting, _, _, broker = free_ports(7)
+    port, metrics, _, remoting, _, _, broker = free_row(7)
     settings = (
         f"remoting_port={remoting}",
         f"broker_port={broker}",
@@ -188,7 +175,7 @@ def test_clients_of_the_remoting_protocol_get_its_port_as_their_name_server(clus
 
 
 def test_several_processes_share_a_port_and_have_a_port_for_metrics_each(cluster: LocalCluster) -> None:
-    port, first, second = free_ports(3)
+    port, first, second = free_row(3)
     process = started(cluster, f"port={port}", "processes=2", f"metrics.bind=127.0.0.1:{first}")
     try:
         await_ready(first)
@@ -201,7 +188,7 @@ def test_several_processes_share_a_port_and_have_a_port_for_metrics_each(cluster
 
 
 def test_without_its_cluster_it_is_not_ready_and_says_why(cluster: LocalCluster) -> None:
-    port, metrics, nobody = free_ports(3)
+    port, metrics, nobody = free_row(3)
     command = [ZENIT, "proxy"]
     for setting in (
         f"namesrv=127.0.0.1:{nobody}",

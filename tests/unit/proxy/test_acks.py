@@ -25,7 +25,9 @@ class PlayedRemoting:
     def send_nowait(self, _address: str, request: Any, _payload: None, *, timeout_ms: int, on_reply: Any) -> None:
         assert timeout_ms > 0
         self.requests.append(request.acks)
-        rows = tuple((LeaseExpired.code, '["trades", 0, 7]') if handle == "old" else (0, "") for handle, _ in request.acks)
+        rows = tuple(
+            (LeaseExpired.code, '["trades", 0, 7]') if handle == "old" else (0, "") for handle, _ in request.acks
+        )
         on_reply(AckReply(rows), b"", None)
 
 

@@ -52,6 +52,14 @@ class Brokers:
 class Link:
     peer = HostAddress(bytes(4), 1)
 
+    def __init__(self) -> None:
+        self.pushed: list[ClassicFrame] = []
+
+    def push(self, frame: ClassicFrame) -> bool:
+        """Taken."""
+        self.pushed.append(frame)
+        return True
+
 
 def call_of(back: Brokers, link: Link) -> ClassicCall:
     fields = cast(Any, None)
@@ -172,5 +180,19 @@ def test_one_connection_has_few_clients_and_little_to_tell(monkeypatch: pytest.M
         monkeypatch.setattr(clients_module, "CLIENTS_MAX", 3)
         with pytest.raises(BrokerBusy):
             await beat(clients, back, Link(), "f", "g")
+
+    asyncio.run(scene())
+
+
+def test_who_joins_is_told_that_its_group_has_changed() -> None:
+    """Java's lite pull consumer takes its queues when it hears so, and by itself after 20 s."""
+
+    async def scene() -> None:
+        clients, back, link = new_clients(), Brokers("u"), Link()
+        for _ in range(2):
+            await beat(clients, back, link, "c", "g")
+        assert [(frame.code, frame.fields["consumerGroup"]) for frame in link.pushed] == [(40, "g")]
+        await beat(clients, back, link, "c", "h")
+        assert [frame.fields["consumerGroup"] for frame in link.pushed] == ["g", "h"]
 
     asyncio.run(scene())

@@ -144,3 +144,20 @@ def test_what_is_wrong_fills_no_memory() -> None:
         assert {len(digest) for digest in users._known._known} == {32}
 
     run(work)
+
+
+def test_who_is_refused_is_told_what_to_do_and_so_is_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(_: PlayedCluster, users: Users) -> None:
+        for access_key, signature, says in (("", "", "not signed"), ("shop", "bad", "access key shop is wrong")):
+            for _ in range(3):
+                error = await signer(users, access_key, signature)
+                assert isinstance(error, AuthenticationFailed)
+                assert str(error).startswith("the proxy refuses this client: ")
+                assert says in str(error)
+                assert "zenit user secret NAME" in str(error)
+
+    run(work)
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        "a client is refused: its request is not signed",
+        "a client is refused: the signature of access key shop is wrong",
+    ]
