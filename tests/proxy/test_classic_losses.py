@@ -119,11 +119,17 @@ def test_users_sign_and_may_what_their_rules_say() -> None:
                 answer = client.ask(code, body, **texts, Signature=signature)
                 return answer.code
 
+            def known() -> list[bool]:
+                found: list[bool] = front.on_loop(lambda: [link.held.is_known for link in front.server.links])
+                return found
+
             send = {"topic": mine, "queueId": 0}
             assert client.ask(10, b"x", **send).code == 16
             assert ask(10, b"x", "another secret", **send) == 16
+            assert known() == [False]
             for body in (b"x", bytes(200_000)):
                 assert ask(10, body, **send) == 0
+                assert known() == [True]
             assert ask(10, b"x", topic=other, queueId=0) == 16
             pull = {"topic": mine, "queueId": 0, "queueOffset": 0, "consumerGroup": "g", "maxMsgNums": 32}
             assert ask(11, **pull, sysFlag=BY_TAGS, subscription="*") == 0
