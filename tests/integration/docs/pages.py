@@ -15,6 +15,7 @@ README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SESSION_S = 280  # some start Spark several times, beside other tests
+FROM_THE_CLONE = {"./quickstart.sh"}  # pages' commands run in a directory of their own
 SEGMENT_BYTES = 64 << 20  # where a page says nothing of it: to make a GiB ready takes a core most of a second
 
 
