@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from ...model.clock import monotonic_ms
 from ...model.errors import InvalidParameter, NoRoute, RequestTimeout, TopicNotFound
 from ...model.ids import HostAddress
+from ...model.plain_dataclass import dataclass
 from ..back.parts import Back
 from .codes import ClassicStatus
 from .fields import BROKER, ClassicFields

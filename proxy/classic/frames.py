@@ -32,6 +32,7 @@ _JSON: Final = 0
 _BINARY: Final = 1
 _BINARY_CODE_MAX: Final = 32767
 _INT_BITS: Final = 32
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ESCAPED_PAIR: Final = re.compile(rb"\\u[dD]")
 _PREFIX: Final = struct.Struct(">II")
 _BEGIN: Final = struct.Struct(">hBhiii")
@@ -117,7 +118,7 @@ def _to_json(frame: ClassicFrame) -> bytes:
     }
     if frame.remark:
         document["remark"] = frame.remark
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    return _ENCODER.encode(document).encode("utf-8", "replace")
 
 
 def _from_json(header: bytes) -> ClassicFrame:
@@ -139,7 +140,11 @@ def _from_json(header: bytes) -> ClassicFrame:
         _int(document, "opaque"),
         _int(document, "flag"),
         remark if isinstance(remark, str) else "",
-        {name: _text(name, value) for name, value in given.items() if value is not None},
+        {
+            name: value if type(value) is str else _text(name, value)
+            for name, value in given.items()
+            if value is not None
+        },
         language=_language(language),
         version=_int(document, "version"),
     )
