@@ -48,6 +48,8 @@ BODY_BYTES_MAX: Final = 15 * 1024 * 1024
 """A body is unpacked to so much at most: with it a frame is full."""
 _INNER: Final = struct.Struct(">iiiii")
 _SHORT: Final = struct.Struct(">H")
+_CRC_AT: Final = 8
+_CRC_BYTES: Final = 4
 _HOST_AT: Final = 64
 _MORE_V6: Final = 12
 _V4_BYTES: Final = 8
@@ -183,7 +185,7 @@ def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords, *, more
     a frame holds, stays as it is stored: as at RocketMQ, its consumer says what becomes of it. Raises RemoteProtocolError,
     CorruptRecordError."""
     flags = message.sys_flag & 0xFFFFFFFF
-    body = message.body_as_stored
+    body = stored = message.body_as_stored
     if not _reads_body(flags, can):
         if not message.body_crc_matches:
             raise CorruptRecordError(message.physical_offset, message.size_bytes, "body checksum")
@@ -195,7 +197,7 @@ def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords, *, more
         topic = message.properties.get(RETRY_TOPIC, "")
         if not topic or len(topic.encode()) > TOPIC_V1_MAX:
             raise RemoteProtocolError(f"this client reads no topics longer than {TOPIC_V1_MAX} bytes")
-    return encode_record(
+    record = encode_record(
         topic=topic.encode(),
         body=body,
         properties=message.properties_as_stored + more_properties,
@@ -211,6 +213,9 @@ def rewritten(message: StoredMessage, host: bytes, can: ReadableRecords, *, more
         reconsume_times=message.reconsume_times,
         prepared_transaction_offset=message.prepared_transaction_offset,
     )
+    if body is stored and not message.body_crc_matches:  # its client sees that it is damaged, as in the record itself
+        return record[:_CRC_AT] + message.body_crc.to_bytes(_CRC_BYTES, "big") + record[_CRC_AT + _CRC_BYTES :]
+    return record
 
 
 def _is_plain(message: StoredMessage, flags: int, can: ReadableRecords) -> bool:

@@ -15,7 +15,9 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-OURS: Final = "bench broker cli client controller deploy metrics model namesrv pipeline remoting store testing".split()
+OURS: Final = (
+    "bench broker cli client controller deploy metrics model namesrv pipeline proxy remoting store testing".split()
+)
 
 MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "without a timeout as long as the batches or the request are tried: those have deadlines": (
@@ -35,6 +37,8 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "it is done, or just made and free: nothing to wait for": (
         "cli/commands/messages/produce.py _sender.send.on_done: future.exception",
         "client/aio/event_loop.py LoopSignal.wait: self._come.result",
+        "proxy/back/overdue.py Overdue.wait: answered.result",
+        "proxy/back/recent_answers.py _retrieve: task.exception",
         "deploy/canary.py Canary._on_sent: future.exception",
         "client/sending/request_reply.py RequestReply._on_sent: send.exception",
         "client/connection/waiting.py _ThreadSignal.__init__: self._not_yet.acquire",
@@ -78,6 +82,8 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/connection/connection.py local_ip_towards: socket.getaddrinfo",
         "remoting/base_socket.py resolve: system_socket.getaddrinfo",
         "remoting/addresses.py own_address: socket.getaddrinfo",
+        "proxy/service.py _check_host: socket.getaddrinfo",
+        "proxy/tcp_server.py _address_of: socket.getaddrinfo",
         "remoting/examination/reach.py _connecting: socket.getaddrinfo",
     ),
     "with NOBLOCK, after RCVTIMEO was set, or the further frames of a message, which come together": (
@@ -123,8 +129,18 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "metrics/http_server.py HttpServer._receive: visit.socket.recv",
         "metrics/http_server.py HttpServer._send: visit.socket.shutdown",
         "metrics/http_server.py HttpServer._take_new: self._listener.accept",
+        "proxy/tcp_server.py RemotingServer._first_byte: connected.recv",
+        "proxy/tcp_server.py RemotingServer._on_connection: door.listening.accept",
     ),
-    "`asyncio.wait_for` around it has the deadline": ("cli/top/screen.py show_live: pressed.get",),
+    "`asyncio.wait_for` or `asyncio.timeout` around it has the deadline, or the timer that many waits share": (
+        "cli/top/screen.py show_live: pressed.get",
+        "proxy/back/overdue.py Overdue.wait: await",
+        "proxy/back/users.py Users._find: await",
+        "proxy/tcp_server.py RemotingLink.ask: await",
+        "proxy/tcp_server.py RemotingServer._first_byte: await",
+        "proxy/v2/questions.py Questions._ask: await",
+    ),
+    "the whole of a proxy's process, until it is told to stop": ("proxy/service.py Proxy._serve: self._stopping.wait",),
     "ps waits for nothing": (
         "deploy/processes.py _birth_by_ps: subprocess.run",
         "deploy/processes.py _parents: subprocess.run",

@@ -297,6 +297,15 @@ def test_a_long_topic_becomes_the_one_it_was_sent_to() -> None:
         readable_records(encode_record(topic=long.encode(), body=b"x"), HERE, OLD)
 
 
+def test_damage_stays_to_be_seen_in_a_record_that_is_written_anew() -> None:
+    torn = bytearray(record(b"sixteen bytes ..", store_host=bytes(20)))
+    torn[torn.index(b"sixteen")] ^= 1
+    (one,) = decode_batch(rewritten_all(bytes(torn), ALL))
+    assert not one.body_crc_matches
+    with pytest.raises(CorruptRecordError):
+        _ = one.body
+
+
 def test_records_of_a_broker_with_another_kind_of_address() -> None:
     (one,) = decode_batch(rewritten_all(record(b"x", store_host=bytes(20)), ALL))
     assert (one.store_host, one.body) == (HERE.encode(), b"x")
