@@ -22,6 +22,8 @@ NODES_MAX: Final = 100_000
 GROUPS_MAX: Final = 1_000
 QUEUES_MAX: Final = 10_000
 
+INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
+"""The group of the producer inside each Java client. It is only that client's own, so no user needs a right to it."""
 MODELS: Final = ("BROADCASTING", "CLUSTERING")
 """By their numbers."""
 
@@ -114,7 +116,7 @@ def read_heartbeat(body: bytes) -> ClassicHeartbeat:
     consumers = _rows(document, "consumerDataSet", GROUPS_MAX)
     return ClassicHeartbeat(
         _text(document, "clientID"),
-        tuple(sorted({_text(row, "groupName") for row in producers})),
+        tuple(sorted({_text(row, "groupName") for row in producers} - {INNER_PRODUCER})),
         tuple(sorted((_consumer(row) for row in consumers), key=lambda one: one.group)),
         _number(document, "heartbeatFingerprint", 0),
         document.get("withoutSub") is True,

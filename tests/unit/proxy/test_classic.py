@@ -419,3 +419,10 @@ def test_nothing_in_doubt_is_told_as_stored() -> None:
     assert not {10, 11, 12} & {int(status) for _, status in STATUSES}
     assert status_of(FlushTimeout(5)) is ClassicStatus.SYSTEM_ERROR
     assert {kind for kind, _ in STATUSES} <= set(error_classes().values())
+
+
+def test_the_producer_inside_a_java_client_is_no_group() -> None:
+    """In a secured cluster a consumer would need a right to it."""
+    producers = [{"groupName": name} for name in ("shop", "CLIENT_INNER_PRODUCER")]
+    heartbeat = read_heartbeat(json.dumps({"clientID": "one", "producerDataSet": producers}).encode())
+    assert heartbeat.producer_groups == ("shop",)
