@@ -40,7 +40,9 @@ class MetricsCollector:
         try:
             from prometheus_client import core
         except ImportError as error:
-            raise RequirementMissing("prometheus_client", "pip install 'zenitmq[prometheus]'") from error
+            raise RequirementMissing(
+                "prometheus_client", "pip install 'zenitmq[prometheus]', in a clone '.[prometheus]'"
+            ) from error
         self._made: dict[FamilyKind, Any] = {
             FamilyKind.COUNTER: core.CounterMetricFamily,
             FamilyKind.GAUGE: core.GaugeMetricFamily,

@@ -27,7 +27,7 @@ from .text_file import write_text
 
 HOST: Final = "127.0.0.1"
 NAME: Final = "zookeeper"
-REMEDY: Final = "install it with: pip install 'zenitmq[spark]'"
+REMEDY: Final = "install it with: pip install 'zenitmq[spark]', in a clone '.[spark]'"
 DEBIAN_JARS: Final = "/usr/share/java"
 DATA_FOLDER: Final = "data"
 

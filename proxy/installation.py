@@ -7,7 +7,7 @@ from typing import Final
 
 from ..model.errors import RequirementMissing
 
-INSTALL: Final = "pip install 'zenitmq[proxy]'"
+INSTALL: Final = "a proxy needs it: pip install 'zenitmq[proxy]', in a clone '.[proxy]'"
 
 
 def check_installed() -> None:
@@ -18,4 +18,4 @@ def check_installed() -> None:
         except ModuleNotFoundError:
             is_there = False
         if not is_there:
-            raise RequirementMissing(f"{module}, which a proxy needs,", INSTALL)
+            raise RequirementMissing(module, INSTALL)

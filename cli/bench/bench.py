@@ -129,6 +129,9 @@ def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None
         show(document, as_json, lambda: print_facts(document))
         return
     if work in PROXY_WORKS:
+        from ...proxy.installation import check_installed
+
+        check_installed()  # before an import that needs it
         from ...bench.proxy.proxy_bench import run_proxy
 
         with no_child_outlives(), _live_table() as report:

@@ -26,7 +26,7 @@ def run_spark(options: BenchOptions, report: Report) -> dict[str, Any]:
         from ...pipeline.reports.measure import SparkLoad, measure
         from ...pipeline.session.session import spark_session
     except ImportError as error:
-        raise RequirementMissing(str(error.name), "pip install 'zenitmq[spark]'") from error
+        raise RequirementMissing(str(error.name), "pip install 'zenitmq[spark]', in a clone '.[spark]'") from error
 
     def tell(phase: str) -> None:
         report(BenchProgress(phase=phase, elapsed_seconds=0.0, total_seconds=0.0))

@@ -100,7 +100,9 @@ def tables() -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "pyarrow":
             raise
-        raise RequirementMissing(str(error.name), "Parquet needs it: pip install 'zenitmq[spark]'") from None
+        raise RequirementMissing(
+            str(error.name), "Parquet needs it: pip install 'zenitmq[spark]', in a clone '.[spark]'"
+        ) from None
     return export_table
 
 

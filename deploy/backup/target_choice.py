@@ -21,5 +21,7 @@ def open_target(address: str, options: Mapping[str, str] | None = None) -> Backu
     try:
         from .bucket_target import BucketTarget
     except ImportError:
-        raise RequirementMissing("obstore", "buckets need it: pip install 'zenitmq[backup]'") from None
+        raise RequirementMissing(
+            "obstore", "buckets need it: pip install 'zenitmq[backup]', in a clone '.[backup]'"
+        ) from None
     return BucketTarget(address, options)

@@ -44,7 +44,9 @@ def job_named(name: str) -> Job[Any]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
             raise
-        raise RequirementMissing(str(error.name), "the data pipeline needs it: pip install 'zenitmq[spark]'") from None
+        raise RequirementMissing(
+            str(error.name), "the data pipeline needs it: pip install 'zenitmq[spark]', in a clone '.[spark]'"
+        ) from None
 
 
 def prepare(

@@ -18,7 +18,7 @@ from typing import Final
 from ...model.errors import RequirementMissing
 
 JAVA_MAJOR_MIN: Final = 17
-REMEDY: Final = "install Java 17 or newer, or: pip install 'zenitmq[spark]'"
+REMEDY: Final = "install Java 17 or newer, or: pip install 'zenitmq[spark]', in a clone '.[spark]'"
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?([0-9]+)', re.MULTILINE)
 
 LAUNCHER: Final = """\
