@@ -261,7 +261,8 @@ def _print_status(document: dict[str, Any]) -> None:
     if "controller" in document:
         facts["leading controller"] = document["controller"]
     print_facts(facts)
-    columns = ("role", "name", "pid", "address", "metrics", "up", "store_dir")
+    has_proxy = any("remoting" in process for process in document["processes"])
+    columns = ("role", "name", "pid", "address", *(("remoting",) if has_proxy else ()), "metrics", "up", "store_dir")
     print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
     names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
     rows = [
