@@ -6,11 +6,20 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from classic_clients import CPP_CLIENT, GO_CLIENT, GO_DRIVER, JAVA_NAME, cpp_python, go_driver, has_java
+from classic_clients import (
+    CPP_CLIENT,
+    GO_CLIENT,
+    GO_DRIVER,
+    JAVA_NAME,
+    JAVA_VERSIONS,
+    cpp_python,
+    go_driver,
+    has_java,
+)
 from classic_kit import running_front
 from proxy_clients import (
     JAVA_CLIENT,
@@ -27,10 +36,35 @@ from proxy_clients import (
 )
 from proxy_kit import running_proxy
 
+from zenitmq import Admin
+from zenitmq.model.security.principals import RuleEffect, User
+from zenitmq.model.security.rule_text import parse_rule
 from zenitmq.testing import LocalCluster
 
 PAGES = Path(__file__).parents[2] / "docs" / "guide" / "rocketmq-clients"
-JAVA = "5.5.0"
+OVERVIEW = PAGES.with_suffix(".md")
+APIS, ACL = "org.apache.rocketmq.client.apis", "org.apache.rocketmq.acl.common"
+STATIC = f'new {APIS}.StaticSessionCredentialsProvider("shop", "SECRET")'
+HOOK = f'new {ACL}.AclClientRPCHook(new {ACL}.SessionCredentials("shop", "SECRET"))'
+GO = 'WithCredentials(primitive.Credentials{AccessKey: "shop", SecretKey: "SECRET"})'
+SIGNS = {
+    "python": [('Credentials("", "")', 'Credentials("shop", "SECRET")')],
+    "java": [(".enableSsl(false)", f".enableSsl(false).setCredentialProvider({STATIC})")],
+    "node": [("namespace: ''", "namespace: '', sessionCredentials: { accessKey: 'shop', accessSecret: 'SECRET' }")],
+    "rust": [
+        ("    option.set_enable_tls", f'    option.set_{name}_key("{value}");\n    option.set_enable_tls')
+        for name, value in (("access", "shop"), ("secret", "SECRET"))
+    ],
+    "java-remoting": [
+        (start, f"{start[:-1]}, {HOOK})") for start in ('MQProducer("shop")', 'LitePullConsumer("shipping")')
+    ],
+    "go": [(f"{kind}.WithGroupName", f"{kind}.{GO}, {kind}.WithGroupName") for kind in ("producer", "consumer")],
+    "cpp": [
+        (f"{kind}.start()", f'{kind}.set_session_credentials("shop", "SECRET", "")\n{kind}.start()')
+        for kind in ("producer", "consumer")
+    ],
+}
+"""What each page says of signing, done to its program."""
 Command = Callable[[str, Path], list[str]]
 
 
@@ -103,13 +137,18 @@ GRPC = [
     ),
     pytest.param("rust", "rust", with_rust, marks=needs_client(RUST_CLIENT, is_there=rust_project() is not None)),
 ]
-CLASSIC = [
+NEW_JAVA, OLD_JAVA = (
     pytest.param(
         "java-remoting",
         "java",
-        with_java(JAVA_NAME, JAVA),
-        marks=needs_client(f"{JAVA_NAME}-{JAVA}", is_there=has_java(JAVA)),
-    ),
+        with_java(JAVA_NAME, version),
+        marks=needs_client(f"{JAVA_NAME}-{version}", is_there=has_java(version)),
+        id=f"java-remoting-{version}",
+    )
+    for version in JAVA_VERSIONS
+)
+CLASSIC = [
+    NEW_JAVA,
     pytest.param("go", "go", with_go, marks=needs_client(GO_CLIENT, is_there=go_driver() is not None)),
     pytest.param(
         "cpp", "py", with_python(cpp_python()), marks=needs_client(CPP_CLIENT, is_there=cpp_python() is not None)
@@ -133,9 +172,40 @@ def test_by_grpc(orders: LocalCluster, tmp_path: Path, page: str, language: str,
         check(command(text.replace("127.0.0.1:8081", address), tmp_path))
 
 
-@pytest.mark.parametrize(("page", "language", "command"), CLASSIC)
+@pytest.mark.parametrize(("page", "language", "command"), [*CLASSIC, OLD_JAVA])
 def test_by_remoting(orders: LocalCluster, tmp_path: Path, page: str, language: str, command: Command) -> None:
     with running_front(orders.namesrv) as front:
         text = program(page, language)
         assert "127.0.0.1:8080" in text
         check(command(text.replace("127.0.0.1:8080", front.address), tmp_path))
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[tuple[LocalCluster, str]]:
+    """A secured cluster with the overview's user and rules, and its secret."""
+    commands = re.findall(r"^zenit policy allow shop (\S+) (\S+)$", OVERVIEW.read_text("utf-8"), re.MULTILINE)
+    assert len(commands) == 3
+    rules = tuple(parse_rule(RuleEffect.ALLOW, actions, target.replace("billing", "*")) for actions, target in commands)
+    with LocalCluster(secure=True) as cluster:
+        cluster.create_topic("orders")
+        with Admin(cluster.namesrv) as admin:
+            admin.put_security_row(User("shop", (), rules=rules))
+            yield cluster, admin.make_secret("shop").secret
+
+
+@pytest.mark.parametrize(("page", "language", "command"), [*GRPC, *CLASSIC])
+def test_with_keys(
+    secured: tuple[LocalCluster, str], tmp_path: Path, page: str, language: str, command: Command
+) -> None:
+    """As the page says how a program signs."""
+    cluster, secret = secured
+    text = program(page, language)
+    for unsigned, signed in SIGNS[page]:
+        assert unsigned in text
+        text = text.replace(unsigned, signed)
+    with (
+        running_proxy(cluster.namesrv, key=cluster.key()) as address,
+        running_front(cluster.namesrv, key=cluster.key()) as front,
+    ):
+        text = text.replace("127.0.0.1:8081", address).replace("127.0.0.1:8080", front.address)
+        check(command(text.replace("SECRET", secret), tmp_path))
