@@ -28,6 +28,7 @@ PAGE: Final = Path(__file__).parents[1] / "docs" / "rocketmq-tests.md"
 PACKAGE: Final = "org/apache/rocketmq/test/"
 FOLDERS: Final = ("client", "delay", "offset", "recall", "retry", "route", "smoke")
 """Others test what is in RocketMQ's own processes alone: containers of brokers, replication, their proxy, TLS of brokers."""
+SMALL: Final = ("store.segment_bytes=67108864", "store.index_slots=65536", "store.index_entries=262144")
 AT_A_TIME: Final = 3
 CONSUME_MS: Final = 30_000
 """So long a test that will fail waits for messages."""
@@ -103,13 +104,12 @@ def _compiled() -> Path:
 
 
 @contextmanager
-def running_cluster() -> Iterator[str]:
-    """Three broker names and a proxy; its address for remoting."""
+def running_cluster(*, groups: int = 3, settings: Sequence[str] = SMALL) -> Iterator[str]:
+    """So many broker names, three if you do not say, and a proxy; its address for remoting. `settings`: of the brokers."""
     zenit = [str(Path(sys.executable).with_name("zenit"))]
-    small = ("store.segment_bytes=67108864", "store.index_slots=65536", "store.index_entries=262144")
-    settings = [word for one in small for word in ("--set", one)]
+    words = [word for one in settings for word in ("--set", one)]
     with tempfile.TemporaryDirectory() as folder:
-        up = [*zenit, "up", "--dir", folder, "--groups", "3", "--proxy", *settings, "--detach", "--json"]
+        up = [*zenit, "up", "--dir", folder, "--groups", str(groups), "--proxy", *words, "--detach", "--json"]
         told = json.loads(subprocess.run(up, check=True, capture_output=True, text=True).stdout)
         try:
             (proxy,) = [row for row in told["processes"] if row["role"] == "proxy"]
