@@ -10,6 +10,7 @@ client cannot read how a body is packed, or a record of the second version (topi
 
 from __future__ import annotations
 
+import re
 import struct
 from contextlib import suppress
 from typing import Final
@@ -53,8 +54,9 @@ _CRC_BYTES: Final = 4
 _HOST_AT: Final = 64
 _MORE_V6: Final = 12
 _V4_BYTES: Final = 8
-_DELAYS: Final = (DELAY_LEVEL, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SECONDS)
+_TIMES: Final = frozenset((TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SECONDS))
 _NOTED: Final = tuple(f"{name}{NAME_SEPARATOR}".encode() for name in (SEQUENCE, HALF_SENDER, HALF_OFFSET, POP_LEASE))
+_ANY_NOTED: Final = re.compile(b"|".join(map(re.escape, _NOTED)))
 _PRIORITY_DIGITS: Final = 9
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
@@ -116,7 +118,7 @@ def sent_properties(encoded: bytes) -> bytes:
     """Those of a message that a client sends. Clients send messages that they received as they are, to another topic or once
     more to their group; what brokers of ours and their producers noted in these stays behind."""
     encoded = whole_properties(encoded)
-    if not any(name in encoded for name in _NOTED):
+    if not _ANY_NOTED.search(encoded):
         return encoded
     separator = ENTRY_SEPARATOR.encode()
     entries = encoded.removesuffix(separator).split(separator)
@@ -126,9 +128,7 @@ def sent_properties(encoded: bytes) -> bytes:
 def is_delayed(properties: dict[str, str]) -> bool:
     """Whether a message is to be delivered later."""
     level = properties.get(DELAY_LEVEL, "0")
-    return any(name in properties for name in _DELAYS[1:]) or (
-        level.isascii() and level.isdecimal() and bool(level.strip("0"))
-    )
+    return not _TIMES.isdisjoint(properties) or (level.isascii() and level.isdecimal() and bool(level.strip("0")))
 
 
 def priority_of(encoded: bytes) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +24,7 @@ from ...remoting.commands import CreateTopic, EndTransactions, RecallMessage, Se
 from ..back.ready_message import ReadyMessage, SendKind, Stored
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
 from .codes import ClassicCode, ClassicStatus
-from .records import is_delayed, is_half, priority_of, read_batch, sent_properties
+from .records import BatchedMessage, is_delayed, is_half, priority_of, read_batch, sent_properties
 
 KEPT_FLAGS: Final = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
 CLUSTER: Final = "CLUSTER"
@@ -55,7 +56,7 @@ class SendHandlers:
         """SEND_MESSAGE, in both its forms."""
         if call.fields.flag("batch"):
             return await self.on_batch(call)
-        message = _message(call, call.fields.number("flag"), call.frame.body, call.fields.text("properties").encode())
+        message = _message(call)
         if message.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
             message = await _again(call, message)
         if REPLY_TO_CLIENT.encode() in message.properties:
@@ -67,7 +68,7 @@ class SendHandlers:
 
     async def on_batch(self, call: ClassicCall) -> ClassicAnswer:
         """SEND_BATCH_MESSAGE. All are stored side by side as far as one request to the broker holds them."""
-        messages = [_message(call, one.flag, one.body, one.properties) for one in read_batch(call.frame.body)]
+        messages = _messages(call, read_batch(call.frame.body))
         if any(message.kind is not SendKind.PLAIN for message in messages):
             raise MessageIllegal("a batch has messages that are delayed, or of a transaction: send each by itself")
         topic = call.fields.text("topic")
@@ -76,7 +77,7 @@ class SendHandlers:
 
     async def on_reply(self, call: ClassicCall) -> ClassicAnswer:
         """SEND_REPLY_MESSAGE: to whoever asked, over the broker at which the reply is stored."""
-        message = _message(call, call.fields.number("flag"), call.frame.body, call.fields.text("properties").encode())
+        message = _message(call)
         message.check()
         broker_name = await call.any_broker()
         masters = await call.back.backend.masters(deadline_ms=call.deadline_ms)
@@ -151,28 +152,44 @@ class SendHandlers:
         return ClassicAnswer(fields=fields)
 
 
-def _message(call: ClassicCall, flag: int, body: bytes, encoded: bytes) -> ReadyMessage:
-    """A message as it was sent; it gets an id if its client gave it none."""
-    encoded = sent_properties(encoded)
-    properties = decode_properties(encoded)
-    message_id = properties.get(UNIQUE_KEY, "")
-    if not message_id:
-        message_id = secrets.token_hex(_ID_BYTES).upper()
-        encoded += encode_properties({UNIQUE_KEY: message_id})
-    kind = SendKind.HALF if is_half(properties) else SendKind.DELAYED if is_delayed(properties) else SendKind.PLAIN
-    return ReadyMessage(
-        call.fields.text("topic"),
-        body,
-        encoded,
-        message_id,
-        call.fields.number("bornTimestamp") or now_ms(),
-        call.link.peer.encode(),
-        kind,
-        flag,
-        call.fields.number("sysFlag") & KEPT_FLAGS,
-        call.fields.number("reconsumeTimes"),
-        properties.get(PRODUCER_GROUP, "") or call.fields.text("producerGroup"),
-    )
+def _message(call: ClassicCall) -> ReadyMessage:
+    """The one of a request that is no batch."""
+    flag, properties = call.fields.number("flag"), call.fields.text("properties").encode()
+    return _messages(call, (BatchedMessage(flag, call.frame.body, properties),))[0]
+
+
+def _messages(call: ClassicCall, sent: Sequence[BatchedMessage]) -> list[ReadyMessage]:
+    """Messages as they were sent; one gets an id if its client gave it none."""
+    fields = call.fields
+    topic, group = fields.text("topic"), fields.text("producerGroup")
+    born_at_ms, born_host = fields.number("bornTimestamp") or now_ms(), call.link.peer.encode()
+    sys_flag, reconsume_times = fields.number("sysFlag") & KEPT_FLAGS, fields.number("reconsumeTimes")
+    messages = []
+    for one in sent:
+        encoded = sent_properties(one.properties)
+        properties = decode_properties(encoded)
+        message_id = properties.get(UNIQUE_KEY, "")
+        if not message_id:
+            message_id = secrets.token_hex(_ID_BYTES).upper()
+            encoded += encode_properties({UNIQUE_KEY: message_id})
+        kind = SendKind.HALF if is_half(properties) else SendKind.DELAYED if is_delayed(properties) else SendKind.PLAIN
+        producer_group = properties.get(PRODUCER_GROUP, "") or group
+        messages.append(
+            ReadyMessage(
+                topic,
+                one.body,
+                encoded,
+                message_id,
+                born_at_ms,
+                born_host,
+                kind,
+                one.flag,
+                sys_flag,
+                reconsume_times,
+                producer_group,
+            )
+        )
+    return messages
 
 
 async def _target(call: ClassicCall, topic: str, priority: int | None = None) -> GivenQueue | Priority | None:

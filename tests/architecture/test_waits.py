@@ -39,6 +39,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/aio/event_loop.py LoopSignal.wait: self._come.result",
         "proxy/back/overdue.py Overdue.wait: answered.result",
         "proxy/back/recent_answers.py _retrieve: task.exception",
+        "proxy/back/sends.py Sends._answers_of: item.answered.exception",
         "deploy/canary.py Canary._on_sent: future.exception",
         "client/sending/request_reply.py RequestReply._on_sent: send.exception",
         "client/connection/waiting.py _ThreadSignal.__init__: self._not_yet.acquire",

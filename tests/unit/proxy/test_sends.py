@@ -123,6 +123,36 @@ def test_each_keeps_to_its_own_deadline_in_a_lane_that_is_shared(monkeypatch: py
     run(work, monkeypatch)
 
 
+def test_a_batch_whose_client_goes_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of its messages, though it waits for the first only."""
+
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        deadline_ms = monotonic_ms() + SOON_MS
+        before = asyncio.create_task(sends.send(message(b"slow"), deadline_ms=deadline_ms))
+        while not broker.counts:
+            await asyncio.sleep(0)
+        batch = asyncio.create_task(sends.send_all([message(b"good")] * 9, deadline_ms=deadline_ms))
+        await asyncio.sleep(0)
+        batch.cancel()
+        await asyncio.gather(batch, return_exceptions=True)
+        broker.go_on.set()
+        await before
+        await sends.send(message(b"good"), deadline_ms=deadline_ms)
+        assert broker.counts == [1, 1]
+
+    run(work, monkeypatch)
+
+
+def test_a_batch_is_refused_as_the_first_of_its_messages_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        batch = [message(body) for body in (b"good", b"refused", b"good", b"refused")]
+        with pytest.raises(InvalidParameter):
+            await sends.send_all(batch, deadline_ms=monotonic_ms() + SOON_MS)
+        assert broker.counts[0] == len(batch)
+
+    run(work, monkeypatch)
+
+
 def test_a_queue_of_a_broker_that_nobody_has_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(sends: Sends, broker: PlayedBroker) -> None:
         async def check(name: str, *, deadline_ms: int) -> None:
