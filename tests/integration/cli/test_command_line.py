@@ -118,6 +118,7 @@ COMMANDS = [
             "restart",
             "catch-up",
             "backup",
+            "proxy",
             "spark",
         )
     ),
