@@ -84,7 +84,8 @@ def _java_service(kind: str, conf: Mapping[str, object], directory: Path) -> sub
     options = [f"--add-{how}={package}=ALL-UNNAMED" for package in _OPEN for how in ("opens", "exports")]
     heap = [f"-Xms{_HEAP[kind]}", f"-Xmx{_HEAP[kind]}", "-XX:+UseG1GC"]
     home = [f"-Duser.home={directory}", f"-Drocketmq.home.dir={directory}"]
-    jars = ["-cp", f"{jars_folder(NAME, VERSION) / 'lib'}/*"]
+    found = (jars_folder(NAME, VERSION) / "lib").glob("*.jar")
+    jars = ["-cp", ":".join(str(jar) for jar in found if NAME not in jar.name)]  # whose settings log each step
     command = ["java", *heap, *home, *options, *jars, f"org.apache.rocketmq.{main}", "-c", str(path)]
     with (directory / f"{kind}.out").open("w") as log:
         return subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
@@ -108,7 +109,7 @@ def running_rocketmq() -> Iterator[str]:
         directory = Path(folder)
         started: list[subprocess.Popen[bytes]] = []
         conf = {
-            "brokerClusterName": "peers",
+            "brokerClusterName": "rocketmq",
             "brokerName": "broker-a",
             "namesrvAddr": f"127.0.0.1:{namesrv}",
             "brokerIP1": "127.0.0.1",

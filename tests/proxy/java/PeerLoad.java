@@ -27,7 +27,12 @@ public class PeerLoad {
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(10_000);
         producer.start();
-        createTopic(arguments[0], arguments[1]);
+        try {
+            createTopic(arguments[0], arguments[1]);
+        } catch (Exception error) {
+            error.printStackTrace();
+            System.exit(1);
+        }
         byte[] body = new byte[Integer.parseInt(arguments[2])];
         Arrays.fill(body, (byte) 'x');
         BufferedReader rounds = new BufferedReader(new InputStreamReader(System.in));
@@ -47,6 +52,9 @@ public class PeerLoad {
         admin.setInstanceName("peer-topic");
         admin.setVipChannelEnabled(false);
         admin.start();
+        while (admin.examineBrokerClusterInfo().getBrokerAddrTable().isEmpty()) {
+            Thread.sleep(100); // until the broker has registered
+        }
         for (BrokerData broker : admin.examineBrokerClusterInfo().getBrokerAddrTable().values()) {
             admin.createAndUpdateTopicConfig(broker.selectBrokerAddr(), new TopicConfig(topic, QUEUES, QUEUES));
         }
