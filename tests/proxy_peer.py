@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from threading import Timer
 from typing import Any, Final, Self
 
 from port_kit import free_row
@@ -30,6 +31,7 @@ SEGMENT_BYTES: Final = 128 << 20
 TOPIC: Final = "peers"
 PROXY, ROCKETMQ = "proxy", "RocketMQ"
 START_S: Final = 60.0
+SILENT_S: Final = 60.0
 _LOOK_S: Final = 0.1
 _LATE_S: Final = 30
 _OPEN: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref", "java.base/java.lang")
@@ -64,15 +66,20 @@ class Load:
         self._log.close()
 
     def round(self, *, batch: int, threads: int, seconds: float) -> Round:
-        """Waits until it is over."""
+        """Waits until it is over. Raises RuntimeError with what it wrote if it ends, or is silent for too long."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{batch} {threads} {round(seconds * 1000)}\n")
         self._process.stdin.flush()
-        while line := self._process.stdout.readline():
-            if line.startswith("{"):
-                found: Round = json.loads(line)
-                return found
+        overdue = Timer(seconds + SILENT_S, self._process.kill)  # a load that lives and says nothing
+        overdue.start()
+        try:
+            while line := self._process.stdout.readline():
+                if line.startswith("{"):
+                    found: Round = json.loads(line)
+                    return found
+        finally:
+            overdue.cancel()
         raise RuntimeError(Path(self._log.name).read_text()[-2000:])
 
 
