@@ -47,6 +47,7 @@ from ...record.kernel import wrap_batch
 from .backend import Backend
 from .overdue import Overdue
 from .ready_message import ReadyMessage, SendKind, Stored
+from .send_turns import SendTurn, SendTurns
 
 log = logging.getLogger(__name__)
 
@@ -162,11 +163,20 @@ class Sends:
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered_ms = 0.0  # after which time, lately
         self._overdue = Overdue()
+        self.turns = SendTurns()
+        """Of senders who give one to `send`."""
         self.requests = 0
         """That were sent so far."""
 
-    async def send(self, message: ReadyMessage, target: Target | None = None, *, deadline_ms: int) -> Stored:
-        """Stores a message, in any writable queue or in that of a target. `deadline_ms`: monotonic, over all tries.
+    def is_routed(self, topic: str) -> bool:
+        """Whether a message of it can be sent at once."""
+        return self._connection.routes.cached(topic) is not None
+
+    async def send(
+        self, message: ReadyMessage, target: Target | None = None, *, deadline_ms: int, turn: SendTurn | None = None
+    ) -> Stored:
+        """Stores a message, in any writable queue or in that of a target. `deadline_ms`: monotonic, over all tries. `turn`: it
+        goes behind those before it there, and leaves.
 
         Raises BrokerBusy where too much is under way, TopicNotFound and what else a producer's send raises; OutcomeUnknown
         where it may be stored.
@@ -175,16 +185,21 @@ class Sends:
         item = _Item(message, deadline_ms, asyncio.get_running_loop().create_future())
         self._budget.take(item.size_bytes)
         try:
-            if self._connection.routes.cached(message.topic) is None:
-                await self._backend.route(check_send_topic(message.topic), deadline_ms=deadline_ms)
-            await self._check(message.topic, target, deadline_ms)
+            await self._prepare(message.topic, target, deadline_ms, turn)
             self._enter(item, target)
+            if turn is not None:
+                turn.leave()
             return await self._answer_of(item)
         finally:
             self._budget.give_back(item.size_bytes)
 
     async def send_all(
-        self, messages: Sequence[ReadyMessage], target: Target | None = None, *, deadline_ms: int
+        self,
+        messages: Sequence[ReadyMessage],
+        target: Target | None = None,
+        *,
+        deadline_ms: int,
+        turn: SendTurn | None = None,
     ) -> list[Stored]:
         """Stores messages of one topic side by side, as far as one request holds them. Where one fails, others may be stored.
 
@@ -199,11 +214,11 @@ class Sends:
             for item in items:
                 self._budget.take(item.size_bytes)
                 taken.append(item)
-            if self._connection.routes.cached(messages[0].topic) is None:
-                await self._backend.route(check_send_topic(messages[0].topic), deadline_ms=deadline_ms)
-            await self._check(messages[0].topic, target, deadline_ms)
+            await self._prepare(messages[0].topic, target, deadline_ms, turn)
             for item in items:
                 self._enter(item, target)
+            if turn is not None:
+                turn.leave()
             return await self._answers_of(items)
         finally:
             for item in taken:
@@ -229,13 +244,17 @@ class Sends:
             raise failed
         return stored
 
-    async def _check(self, topic: str, target: Target | None, deadline_ms: int) -> None:
-        """Raises NoRoute where no broker has the name that a target says."""
-        if not isinstance(target, GivenQueue):
-            return
-        route = self._connection.routes.cached(topic)
-        if route is None or all(broker.broker_name != target.broker_name for broker in route.brokers):
-            await self._backend.check_broker(target.broker_name, deadline_ms=deadline_ms)
+    async def _prepare(self, topic: str, target: Target | None, deadline_ms: int, turn: SendTurn | None) -> None:
+        """Until the topic has a route and it is the sender's turn. Raises why it has none; NoRoute where no broker has the name
+        that a target says."""
+        if self._connection.routes.cached(topic) is None:
+            await self._backend.route(check_send_topic(topic), deadline_ms=deadline_ms)
+        if isinstance(target, GivenQueue):
+            route = self._connection.routes.cached(topic)
+            if route is None or all(broker.broker_name != target.broker_name for broker in route.brokers):
+                await self._backend.check_broker(target.broker_name, deadline_ms=deadline_ms)
+        if turn is not None:
+            await turn.reached(deadline_ms=deadline_ms)
 
     def _enter(self, item: _Item, target: Target | None) -> None:
         message = item.message

@@ -13,6 +13,7 @@ from ...model.errors import InvalidParameter, NoRoute, RequestTimeout, TopicNotF
 from ...model.ids import HostAddress
 from ...model.plain_dataclass import dataclass
 from ..back.parts import Back
+from ..back.send_turns import SendTurn
 from .codes import ClassicStatus
 from .fields import BROKER, ClassicFields
 from .frames import ClassicFrame
@@ -49,7 +50,8 @@ class ClassicLink(Protocol):
 class ClassicCall:
     """`back`: in the name of the user who signed. `broker_name`: by the request, or by the port that it came to; "" = neither
     says. `deadline_ms`: monotonic. `may_wait`: False where too many long polls wait already. `answer_bytes`: for so many bytes
-    of messages it may ask."""
+    of messages it may ask. `turn`: of a send, behind those that its client sent to the same topic before; None = it need not
+    wait."""
 
     frame: ClassicFrame
     fields: ClassicFields
@@ -59,6 +61,7 @@ class ClassicCall:
     deadline_ms: int
     may_wait: bool = True
     answer_bytes: int = 0
+    turn: SendTurn | None = None
 
     def poll_ms(self, asked_ms: int) -> int:
         """How long it may wait for messages; it has that time in addition."""

@@ -11,12 +11,13 @@ from ...model.errors import BrokerBusy, RemoteProtocolError, UnknownRequest, Zen
 from ...model.ids import HostAddress
 from ...model.security.signatures import ACCESS_KEY_FIELD, SIGNATURE_FIELD, signed_content
 from ..back.backs import Backs
+from ..back.send_turns import SendTurn, SendTurns
 from ..config import ProxyLimits
 from .calls import CALL_MS, SEND_MS, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler, ClassicLink
 from .clients import ClassicClients
 from .cluster_handlers import ClusterHandlers
 from .codes import ClassicCode, ClassicStatus, not_served, status_of
-from .fields import BROKER, ROWS, read_fields
+from .fields import BROKER, ROWS, ClassicFields, read_fields
 from .frames import IS_REPLY, ClassicFrame
 from .group_handlers import GroupHandlers
 from .read_handlers import ReadHandlers
@@ -34,6 +35,8 @@ SENDS: Final = frozenset(
         ClassicCode.SEND_REPLY_MESSAGE_V2,
     }
 )
+ORDERED: Final = frozenset({ClassicCode.SEND_MESSAGE, ClassicCode.SEND_MESSAGE_V2, ClassicCode.SEND_BATCH_MESSAGE})
+"""Those of one connection to one topic are sent on in the order in which they came."""
 POLLS: Final = frozenset({ClassicCode.PULL_MESSAGE, ClassicCode.LITE_PULL_MESSAGE, ClassicCode.POP_MESSAGE})
 """Requests that may wait for messages."""
 COMPACT: Final = frozenset(
@@ -71,6 +74,7 @@ class ClassicRequests:
         self._limits = limits
         self.clients = ClassicClients(ports)
         self._counts = backs.remoting_counts
+        self._turns = SendTurns()
         self._handlers: dict[int, ClassicHandler] = {
             **ClusterHandlers(ports, self.clients).handlers(),
             **GroupHandlers(self.clients).handlers(),
@@ -111,6 +115,25 @@ class ClassicRequests:
         if handler is None:
             raise UnknownRequest(frame.code)
         fields = read_fields(ROWS[frame.code], frame.fields, is_compact=frame.code in COMPACT)
+        turn = self._turn(fields, link) if frame.code in ORDERED else None
+        try:
+            call = await self._call(frame, fields, link, broker_name)
+            call.turn = turn
+            return await self._handled(call, handler)
+        finally:
+            if turn is not None:
+                turn.leave()
+
+    def _turn(self, fields: ClassicFields, link: ClassicLink) -> SendTurn | None:
+        """Where something is to be asked first: the topic's route, or who signed."""
+        topic = fields.text("topic")
+        back = self._backs.of_all
+        return self._turns.turn((link, topic), may_go=back is not None and back.sends.is_routed(topic))
+
+    async def _call(
+        self, frame: ClassicFrame, fields: ClassicFields, link: ClassicLink, broker_name: str
+    ) -> ClassicCall:
+        """Raises why its client is refused."""
         deadline_ms = monotonic_ms() + (SEND_MS if frame.code in SENDS else CALL_MS)
         back = self._backs.of_all or await self._backs.of(
             frame.fields.get(ACCESS_KEY_FIELD, ""),
@@ -122,9 +145,12 @@ class ClassicRequests:
         if back.user:
             link.prove()
         named = frame.fields.get(BROKER.name) or (frame.fields.get(BROKER.short) if frame.code in COMPACT else "")
-        call = ClassicCall(frame, fields, link, back, named or broker_name, deadline_ms)
-        if frame.code not in POLLS:
+        return ClassicCall(frame, fields, link, back, named or broker_name, deadline_ms)
+
+    async def _handled(self, call: ClassicCall, handler: ClassicHandler) -> ClassicAnswer:
+        if call.frame.code not in POLLS:
             return await handler(call)
+        link = call.link
         call.may_wait = self._counts.polls < self._limits.polls and link.polls <= LINK_POLLS_MAX
         self._counts.polls += 1
         call.answer_bytes = share_bytes(link.polls, self._counts.polls, self._limits.bytes_in_flight)

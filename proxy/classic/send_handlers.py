@@ -63,7 +63,7 @@ class SendHandlers:
             message = await _with_cluster(call, message)
         priority = priority_of(message.properties)
         target = await _target(call, message.topic, priority)
-        stored = await call.back.sends.send(message, target, deadline_ms=call.deadline_ms)
+        stored = await call.back.sends.send(message, target, deadline_ms=call.deadline_ms, turn=call.turn)
         return self._answer([stored])
 
     async def on_batch(self, call: ClassicCall) -> ClassicAnswer:
@@ -73,7 +73,8 @@ class SendHandlers:
             raise MessageIllegal("a batch has messages that are delayed, or of a transaction: send each by itself")
         topic = call.fields.text("topic")
         target = await _target(call, topic)
-        return self._answer(await call.back.sends.send_all(messages, target, deadline_ms=call.deadline_ms))
+        stored = await call.back.sends.send_all(messages, target, deadline_ms=call.deadline_ms, turn=call.turn)
+        return self._answer(stored)
 
     async def on_reply(self, call: ClassicCall) -> ClassicAnswer:
         """SEND_REPLY_MESSAGE: to whoever asked, over the broker at which the reply is stored."""

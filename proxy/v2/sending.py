@@ -73,14 +73,21 @@ def _fill_stored(entry: Any, stored: Stored) -> None:
 
 
 async def _send(call: ClientCall, message: Any) -> Stored | CallRefused | ZenitError:
-    back = call.back
+    back, caller = call.back, call.caller
     try:
-        ready, target = ready_message(message, call.caller, now_ms())
-        topic_type = back.settings.known_type(ready.topic)
-        if topic_type is None:
-            topic_type = await back.settings.topic_type(ready.topic, deadline_ms=call.deadline_ms)
-        check_type(ready, target, topic_type)
-        return await back.sends.send(ready, target, deadline_ms=call.deadline_ms)
+        ready, target = ready_message(message, caller, now_ms())
+        topic = ready.topic
+        topic_type = back.settings.known_type(topic)
+        may_go = topic_type is not None and back.sends.is_routed(topic)
+        turn = back.sends.turns.turn((caller.client_id, topic), may_go=may_go)
+        try:
+            if topic_type is None:
+                topic_type = await back.settings.topic_type(topic, deadline_ms=call.deadline_ms)
+            check_type(ready, target, topic_type)
+            return await back.sends.send(ready, target, deadline_ms=call.deadline_ms, turn=turn)
+        finally:
+            if turn is not None:
+                turn.leave()
     except (CallRefused, ZenitError) as error:
         return error
 

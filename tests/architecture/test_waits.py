@@ -136,6 +136,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "`asyncio.wait_for` or `asyncio.timeout` around it has the deadline, or the timer that many waits share": (
         "cli/top/screen.py show_live: pressed.get",
         "proxy/back/overdue.py Overdue.wait: await",
+        "proxy/back/send_turns.py SendTurn.reached: await",
         "proxy/back/users.py Users._find: await",
         "proxy/tcp_server.py RemotingLink.ask: await",
         "proxy/tcp_server.py RemotingServer._first_byte: await",
