@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...model.errors import GroupNotFound, InvalidParameter, NoPermission, QueueNotOwned
+from ...model.errors import GroupNotFound, InvalidParameter, NoPermission, OffsetOutOfRange, QueueNotOwned
 from ...model.names import check_group
 from ...model.topics.light_queues import is_light_queue, lite_topic_of
 from ...remoting.commands import (
@@ -95,6 +95,9 @@ class OffsetHandler:
                 )
             if not 0 <= offset <= OFFSET_MAX:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
+            end = self._store.max_offset(topic, queue_id) if request.bounded else OFFSET_MAX
+            if offset > end:
+                raise OffsetOutOfRange(f"{topic}:{queue_id}", offset, 0, end)
         for name in ("incarnations", "eras"):
             if len(getattr(request, name)) not in (0, len(request.offsets)):
                 raise InvalidParameter(name, len(getattr(request, name)), f"{len(request.offsets)}, one an offset")

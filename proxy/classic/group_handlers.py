@@ -176,9 +176,8 @@ class GroupHandlers:
     async def on_commit(self, call: ClassicCall) -> ClassicAnswer:
         """UPDATE_CONSUMER_OFFSET."""
         topic, broker_name, queue_id = await _queue(call)
-        request = UpdateConsumerOffsets(
-            call.fields.text("consumerGroup"), ((topic, queue_id, call.fields.number("commitOffset")),)
-        )
+        offsets = ((topic, queue_id, call.fields.number("commitOffset")),)
+        request = UpdateConsumerOffsets(call.fields.text("consumerGroup"), offsets, bounded=True)
         await call.back.backend.call(topic, broker_name, request, deadline_ms=call.deadline_ms)
         return DONE
 

@@ -68,7 +68,7 @@ async def update_offset(call: ClientCall, request: Any) -> Any:
     group, topic = group_of(request.group), topic_of(queue.topic)
     if request.offset < 0:
         raise CallRefused(Code.ILLEGAL_OFFSET, f"offset {request.offset}: at least 0")
-    commit = UpdateConsumerOffsets(group, ((topic, queue.id, request.offset),))
+    commit = UpdateConsumerOffsets(group, ((topic, queue.id, request.offset),), bounded=True)
     await call.back.backend.call(topic, queue.broker.name, commit, deadline_ms=call.deadline_ms)
     response = _UpdateResponse()
     response.status.code, response.status.message = Code.OK, "OK"

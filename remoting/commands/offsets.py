@@ -113,7 +113,8 @@ class UpdateConsumerOffsets(RequestFor[CommitReply]):
     beyond the queue's end. For a member that may have lost a queue without knowing it yet. incarnations: of the topic of
     each offset; empty, or 0 = not given. One of a topic that was recreated since is refused. eras: of each offset: the
     group's era in that queue when the sender began there; empty, or -1 = not given. A reset begins a new era, 0 is before
-    any reset. An offset of another era is refused, so no commit undoes a reset.
+    any reset. An offset of another era is refused, so no commit undoes a reset. bounded: an offset beyond its queue's end is
+    refused (OffsetOutOfRange); of a proxy's clients.
     """
 
     group: str
@@ -122,6 +123,7 @@ class UpdateConsumerOffsets(RequestFor[CommitReply]):
     forward_only: bool = False
     incarnations: tuple[int, ...] = ()
     eras: tuple[int, ...] = ()
+    bounded: bool = False
 
 
 @request(

@@ -25,6 +25,7 @@ from zenitmq.record.kernel import decode_batch
 from zenitmq.testing import LocalCluster
 
 BROKER = "broker-a"
+INVALID_PARAMETER = 29
 MAY_WAIT = 2
 BY_TAGS = 4
 
@@ -113,6 +114,7 @@ def test_offsets_locks_and_members(cluster: LocalCluster, front: RunningFront) -
         assert one.ask(14, consumerGroup=group, **queue, setZeroIfNotFound="false").code == 22
         assert one.ask(15, consumerGroup=group, **queue, commitOffset=0).code == 0
         assert one.ask(14, consumerGroup=group, **queue).fields == {"offset": "0"}
+        assert one.ask(15, consumerGroup=group, **queue, commitOffset=1).code == INVALID_PARAMETER  # beyond its end
         lock = {"consumerGroup": group, "mqSet": [{**queue, "brokerName": BROKER}]}
         mine, theirs = (json.dumps({**lock, "clientId": name}).encode() for name in ("c1", "c2"))
         assert len(json.loads(one.ask(41, mine).body)["lockOKMQSet"]) == 1

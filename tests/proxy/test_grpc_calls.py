@@ -193,6 +193,8 @@ def test_messages_are_pulled_from_an_offset_on_and_offsets_are_kept(cluster: Loc
     assert caller.ask("GetOffset", asked).offset == first + 3
     commit.offset = -1
     assert caller.ask("UpdateOffset", commit).status.code == Code.ILLEGAL_OFFSET
+    commit.offset = 1 << 62  # the queue ends before
+    assert caller.ask("UpdateOffset", commit).status.code == Code.ILLEGAL_OFFSET
 
     where = request("QueryOffset", queue=named)
     for policy, offset in (("BEGINNING", 0), ("END", first + 5)):

@@ -16,6 +16,7 @@ from zenitmq.model.errors import (
     MessageIllegal,
     MessageNotFound,
     NoPermission,
+    OffsetOutOfRange,
     TopicNotFound,
     ZenitError,
 )
@@ -234,6 +235,17 @@ def test_a_wrong_commit_is_refused_whole(broker: Any, offsets: tuple[tuple[str, 
     with pytest.raises((TopicNotFound, InvalidParameter)):
         broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, 1), *offsets)))
     assert broker.call(commands.QueryConsumerOffset("g", "trades", 0))[0].offset == -1
+
+
+def test_a_bounded_commit_goes_to_the_end_of_its_queue_and_not_beyond(broker: Any, record: Record) -> None:
+    """Others may: their queue may have lost its last messages with its master."""
+    broker.create("trades", queues=1)
+    broker.send("trades", *[record("trades")] * 4)
+    broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, 4),), bounded=True))
+    with pytest.raises(OffsetOutOfRange, match=r"offset 5 of trades:0 is outside \[0, 4\]"):
+        broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, 5),), bounded=True))
+    assert broker.call(commands.QueryConsumerOffset("g", "trades", 0))[0].offset == 4
+    broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, 5),)))
 
 
 @pytest.mark.parametrize(
