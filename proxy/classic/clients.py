@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from ...model.errors import BrokerBusy, InvalidParameter, ZenitError
+from ...model.clock import monotonic_ms
+from ...model.errors import AccessDenied, BrokerBusy, InvalidParameter, ZenitError
 from ...model.handles.transaction import TransactionId
 from ...model.ids import HostAddress, offset_message_id
 from ...model.queue import PhysicalOffset
@@ -38,6 +39,11 @@ BYTES_MAX: Final = 128 * 1024 * 1024
 """Of the heartbeats of all clients, as they came."""
 RETRY_AFTER_MS: Final = 1_000
 _FLAG_FORCE: Final = "true"
+ASKED_AGAIN_MS: Final = 60_000
+"""So long a producer group stays left out for which a client's user lacks the right."""
+LEFT_OUT_MAX: Final = 8
+"""Where more are refused, all are left out."""
+_PUB_ON_GROUP: Final = "pub", "group:"
 
 _Key = tuple[str, str]
 """(user, client id)."""
@@ -63,8 +69,28 @@ class ClassicClient:
         self.links: dict[ClassicLink, None] = {}
         self.size_bytes = 0
         """Of its heartbeat, as it came."""
+        self._left_out: set[str] = set()
+        self._asked_again_ms = 0
 
-    def foreign(self, heartbeat: ClassicHeartbeat) -> ForeignClient:
+    async def join(self, heartbeat: ClassicHeartbeat) -> None:
+        """Brokers are told what it says; without the producer groups for which its user has no right: as at RocketMQ's brokers,
+        nobody needs one to say so. Brokers ask it about none of their transactions. Raises what brokers refuse."""
+        if monotonic_ms() >= self._asked_again_ms:
+            self._left_out.clear()
+        while True:
+            groups = tuple(group for group in heartbeat.producer_groups if group not in self._left_out)
+            try:
+                await self.back.presence.join(self._foreign(replace(heartbeat, producer_groups=groups)), self)
+                return
+            except AccessDenied as error:
+                kind, group = error.resource[: len(_PUB_ON_GROUP[1])], error.resource[len(_PUB_ON_GROUP[1]) :]
+                if (error.action, kind) != _PUB_ON_GROUP or group not in groups:
+                    raise
+                self._asked_again_ms = monotonic_ms() + ASKED_AGAIN_MS
+                self._left_out.update((group,) if len(self._left_out) < LEFT_OUT_MAX else groups)
+                log.info("a producer group is left out client=%s: %s", self.client_id, error)
+
+    def _foreign(self, heartbeat: ClassicHeartbeat) -> ForeignClient:
         """As the cluster is told of it when it says this."""
         consumers = tuple(
             (one.group, one.model, tuple((row.topic, row.kind, row.expression) for row in one.subscriptions))
@@ -208,7 +234,7 @@ class ClassicClients:
     async def _join(self, client: ClassicClient, heartbeat: ClassicHeartbeat, size_bytes: int) -> None:
         """What a client says counts once no broker has refused it."""
         try:
-            await client.back.presence.join(client.foreign(heartbeat), client)
+            await client.join(heartbeat)
         except ZenitError:
             await self._stay(client)
             raise
@@ -224,7 +250,7 @@ class ClassicClients:
         """It is what it was before it said what is refused."""
         if client.heartbeat.producer_groups or client.heartbeat.consumers:
             with suppress(ZenitError):
-                await client.back.presence.join(client.foreign(client.heartbeat), client)
+                await client.join(client.heartbeat)
         else:
             self._lose(client)
 

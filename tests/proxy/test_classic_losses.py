@@ -170,6 +170,12 @@ def test_what_one_user_tells_changes_nothing_of_anothers_clients() -> None:
             assert ask(bob, "bob", 307, consumerGroup="a", clientId="c").code == 16
             assert members() == present
 
+            no_right = heartbeat("third", "b", "b").replace(
+                b'[{"groupName": "b"}]', b'[{"groupName": "b"}, {"groupName": "no"}]'
+            )
+            assert ask(bob, "bob", 34, no_right).code == 0
+            assert b'"third"' in ask(bob, "bob", 38, consumerGroup="b").body
+
             assert ask(alice, "alice", 310, b"m", b="a", e=0, i="TAGS\x01x").code == 0
             assert ask(bob, "bob", 34, heartbeat("other", "a", "a", "nothing")).code == 16
             pull = {"consumerGroup": "a", "topic": "a", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}

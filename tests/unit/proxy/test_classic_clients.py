@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -20,11 +21,14 @@ from zenitmq.proxy.classic.frames import ClassicFrame
 
 
 class Brokers:
-    """Takes heartbeats for all groups but those of `refused`, each as soon as `may_answer`."""
+    """Takes heartbeats for all groups but those of `refused`, and for no producer group of `mute`, each as soon as
+    `may_answer`."""
 
     def __init__(self, user: str, refused: str = "") -> None:
         self.user = user
         self.refused = refused
+        self.mute: set[str] = set()
+        self.asked = 0
         self.present: dict[str, ForeignClient] = {}
         self.goodbyes: list[str] = []
         self.may_answer = asyncio.Event()
@@ -33,7 +37,11 @@ class Brokers:
 
     async def join(self, client: ForeignClient, _listener: object) -> None:
         self.present[client.client_id] = client
+        self.asked += 1
         await self.may_answer.wait()
+        for group in client.producer_groups:
+            if group in self.mute:
+                raise AccessDenied(self.user, "pub", f"group:{group}")
         if any(group == self.refused for group, *_ in client.consumers):
             raise AccessDenied(self.user, "sub", f"group:{self.refused}")
 
@@ -194,5 +202,35 @@ def test_who_joins_is_told_that_its_group_has_changed() -> None:
         assert [(frame.code, frame.fields["consumerGroup"]) for frame in link.pushed] == [(40, "g")]
         await beat(clients, back, link, "c", "h")
         assert [frame.fields["consumerGroup"] for frame in link.pushed] == ["g", "h"]
+
+    asyncio.run(scene())
+
+
+def test_no_right_on_a_producer_group_keeps_a_client_out_of_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left out, and asked for again after a while."""
+
+    async def scene() -> None:
+        clients, back, link = new_clients(), Brokers("u"), Link()
+        monkeypatch.setattr(clients_module, "LEFT_OUT_MAX", 2)
+        back.mute = {f"p{number}" for number in range(5)}
+        call = call_of(back, link)
+        said = read_heartbeat(heartbeat("c", "g", "t"))
+        said = replace(said, producer_groups=("p0", "mine", "p1"))
+        await clients.heard(call, said)
+        assert back.present["c"].producer_groups == ("mine",)
+        assert back.groups() == {"c": ["g"]}
+        asked = back.asked
+        await clients.heard(call, said)
+        assert back.asked == asked + 1
+        monkeypatch.setattr(clients_module, "monotonic_ms", lambda: 1 << 60)
+        await clients.heard(call, said)
+        assert back.asked == asked + 4
+        back.mute.discard("p1")
+        monkeypatch.setattr(clients_module, "monotonic_ms", lambda: 1 << 61)
+        await clients.heard(call, said)
+        assert back.present["c"].producer_groups == ("mine", "p1")
+        monkeypatch.setattr(clients_module, "monotonic_ms", lambda: 1 << 62)
+        await clients.heard(call, replace(said, producer_groups=tuple(sorted(back.mute)), consumers=()))
+        assert back.present["c"].producer_groups == ()
 
     asyncio.run(scene())
