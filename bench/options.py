@@ -106,7 +106,7 @@ class BenchOptions:
     in_flight: int = option(
         0,
         "Requests in flight in each process; 0 = the usual number. `produce`: only for --prebuilt and send.",
-        ("produce", "transactions", "limits", "proxy"),
+        ("produce", "latency", "transactions", "limits", "proxy"),
         between=(0, 4096),
     )
     asyncio: bool = option(

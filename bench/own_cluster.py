@@ -51,19 +51,23 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceJob:
-    """The settings of a role's configuration; `store`, `metrics`: of the tables of these names."""
+    """The settings of a role's configuration; `store`, `metrics`: of the tables of these names. `stamps_path`: where a broker
+    saves the times of its stages at each word USAGE; "" = it notes none."""
 
     settings: dict[str, Any]
     log_path: str
     store: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
+    stamps_path: str = ""
 
 
 class OwnCluster:
     """Context manager: inside, the name server runs; `start_broker` starts the broker. One thread."""
 
-    def __init__(self, directory: str, files: LogFiles) -> None:
+    def __init__(self, directory: str, files: LogFiles, stamps_path: str = "") -> None:
+        """`stamps_path`: of the broker's job."""
         self.files = files
+        self.stamps_path = stamps_path
         self._directory = directory
         self._stack = ExitStack()
         self._broker: BenchWorker | None = None
@@ -99,7 +103,9 @@ class OwnCluster:
         log_path = os.path.join(self._directory, "broker.log")
         settings = {"port": port, "namesrv": [self.namesrv], "store_dir": self.store_directory}
         metrics = {"bind": metrics_bind}
-        job = ServiceJob(settings=settings, store=store, log_path=log_path, metrics=metrics)
+        job = ServiceJob(
+            settings=settings, store=store, log_path=log_path, metrics=metrics, stamps_path=self.stamps_path
+        )
         self._broker = BenchWorker("broker", job)
         deadline = monotonic_ms() + round(seconds * 1000)
         while not self._is_up():
@@ -124,7 +130,7 @@ class OwnCluster:
         return True
 
     def usage(self) -> dict[str, Any]:
-        """Of the running broker: {cpu_seconds, memory_bytes without file pages}."""
+        """Of the running broker: {cpu_seconds, memory_bytes without file pages, threads}; it saves its stamps."""
         if self._broker is None:
             raise ClusterNotStarted("broker", "is not running", self._directory)
         return self._broker.ask(USAGE, _READY_S)

@@ -88,6 +88,8 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
     os.mkdir(raw_directory)
     reads = options.work == "consume"
     warm, sync = options.warm or given.warm_up is not None or reads, options.flush == "sync" and not reads
+    is_stamped = options.stages and options.work == "latency" and target.cluster is not None
+    raw_stamps_path = os.path.join(raw_directory, "stamps.npy") if is_stamped else ""
     with RawPath(
         raw_directory,
         warm=warm,
@@ -95,8 +97,9 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
         seconds=options.limit_seconds,
         slice_bytes=slice_bytes(options),
         copies=given.replicas - 1,
+        stamps_path=raw_stamps_path,
     ) as raw:
-        bench.raw_address = raw.address
+        bench.raw_address, bench.raw_stamps_path, bench.take_raw_stamps = raw.address, raw_stamps_path, raw.take_stamps
         extra: dict[str, Any] = {
             "pages": _pages(options, given),
             "flush": options.flush,
@@ -113,7 +116,7 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
         extra |= outcome.extra | {"broker_memory_bytes": outcome.after.memory_bytes}
         if options.flush == "sync":
             extra["fdatasync_us"] = latency_us(joined(flushes))
-        if options.stages:
+        if options.stages and "stages" not in extra:
             extra["stages"] = _stages(bench, outcome)
         known = [limit for limit in limits if limit is not None]
         return _result(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -146,7 +147,8 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
 
     `files`: of one that is started. Raises InvalidParameter if a named cluster does not fit the options.
     """
-    own = options.own_cluster or options.warm or not options.index or options.consume_queue != "file"
+    stamped = options.stages and options.work == "latency" and options.namesrv is None
+    own = options.own_cluster or stamped or options.warm or not options.index or options.consume_queue != "file"
     if own and options.namesrv is not None:
         raise InvalidParameter(
             "--namesrv", options.namesrv, "none: warm files and settings need a cluster of their own"
@@ -167,7 +169,8 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
         if options.namesrv is not None:
             raise ConnectionLost(options.namesrv)
         report(BenchProgress(phase="start cluster", elapsed_seconds=0.0, total_seconds=0.0))
-        with OwnCluster(directory, files) as cluster:
+        stamps_path = os.path.join(directory, "broker-stamps.npy") if stamped else ""
+        with OwnCluster(directory, files, stamps_path) as cluster:
             pages: Pages = "filling" if options.warm else "fresh"
             cluster.start_broker(
                 store_settings(

@@ -55,7 +55,7 @@ def drive(job: RawClientJob, channel: WorkerChannel) -> None:
         if not channel.ready({}):
             return
         begin_ns = monotonic_ns()
-        requests, received = _pump(job, channel, dealer, header, payloads, samples)
+        requests, received = pump(job, channel, dealer, header, payloads, samples)
         seconds = (monotonic_ns() - begin_ns) / 1e9
     if job.reads:
         messages, size_bytes = received // record_bytes, received
@@ -65,7 +65,7 @@ def drive(job: RawClientJob, channel: WorkerChannel) -> None:
     channel.result({"messages": messages, "bytes": size_bytes, "seconds": seconds, "requests": requests})
 
 
-def _pump(
+def pump(
     job: RawClientJob,
     channel: WorkerChannel,
     dealer: RawDealer,
@@ -73,7 +73,7 @@ def _pump(
     payloads: list[bytes],
     samples: Samples,
 ) -> tuple[int, int]:
-    """(requests answered, payload bytes received)."""
+    """Sends for the job's time: (requests answered, payload bytes received). Raises RequestTimeout."""
     sent_at: deque[int] = deque()
     answered = received = turn = 0
     now_ns = monotonic_ns()

@@ -24,7 +24,7 @@ from ..works.frames import ready_batches
 from ..works.prebuilt import BATCHES_IN_A_ROW
 from .raw_client import RawClientJob
 from .raw_copy import RawCopyJob
-from .raw_server import RawServerJob
+from .raw_server import STAMPS, RawServerJob
 
 PULL_BYTES: Final = 1 << 20
 BACKLOG_BATCH_BYTES: Final = 512 << 10
@@ -77,7 +77,7 @@ def raw_shape(options: BenchOptions) -> RawShape:
         queues = max(1, options.queues // options.consumers)  # a consumer keeps one pull per queue in flight
         return replace(shape, batch=1, in_flight=queues, clients=options.consumers, reads=True)
     if options.work in ("e2e", "latency"):
-        return replace(shape, batch=1, in_flight=1, clients=1)
+        return replace(shape, batch=1, clients=1)
     if options.work == "transactions":
         return replace(shape, batch=1)
     if options.work == "pop":
@@ -110,12 +110,21 @@ class RawPath:
     """The raw server of a run and its files. Context manager; each measurement starts from the files' beginning."""
 
     def __init__(
-        self, directory: str, *, warm: bool, sync: bool, seconds: float, slice_bytes: int = PULL_BYTES, copies: int = 0
+        self,
+        directory: str,
+        *,
+        warm: bool,
+        sync: bool,
+        seconds: float,
+        slice_bytes: int = PULL_BYTES,
+        copies: int = 0,
+        stamps_path: str = "",
     ) -> None:
         """Blocks until the files are created (warm: written once). `sync`: each write is followed by fdatasync.
 
         `seconds`: the length of measurements; cold ones need fresh pages for it. `slice_bytes`: the frames of a read page.
-        `copies`: processes besides the server that store everything it writes, as slaves do.
+        `copies`: processes besides the server that store everything it writes, as slaves do. `stamps_path`: see
+        RawServerJob.
         """
         self._directory = directory
         self.ran_out = False  # True: a cold measurement ran out of fresh pages
@@ -132,6 +141,7 @@ class RawPath:
             slice_bytes=slice_bytes,
             segments=segments,
             copies=copies,
+            stamps_path=stamps_path,
         )
         self._workers = [BenchWorker("raw-server", job)]
         try:
@@ -158,6 +168,11 @@ class RawPath:
         found = measure(loads, phase=phase, seconds=seconds, report=report)
         self.ran_out |= self._ask("state")
         return found
+
+    def take_stamps(self) -> dict[str, list[int]]:
+        """Has the server save its stamps; returns what each of its threads has used."""
+        threads: dict[str, list[int]] = self._workers[0].ask(STAMPS, _READY_SECONDS)["threads"]
+        return threads
 
     def _ask(self, word: str) -> bool:
         """Whether one of them ran out of fresh pages."""

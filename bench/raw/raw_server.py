@@ -18,12 +18,17 @@ from ...remoting.raw_socket import RawRouter
 from ...remoting.server_socket import shared_payload
 from ...store.log.segment import MappedFile, create_allocated
 from ..processes import WorkerChannel
+from ..trips.stamps import Stamps
+from ..trips.thread_times import thread_times
+from ..trips.trip_stages import SERVER_RECEIVE, SERVER_SEND, SERVER_WRITE
 from .cached_pages import touch_pages
 
 _ZEROS: Final = bytes(8)
 _WAIT_MS: Final = 50
 _DRAIN_REQUESTS: Final = 256
 READ: Final = b"read"  # the begin of a header that requests `read_bytes` of the files instead of a write
+STAMPS: Final = "stamps"
+"""A word to a server: save the stamps, and tell what each thread has used. Answered with {threads}."""
 FOLLOW: Final = b"follow"  # a copy's first word; each later one says how many more bytes it has, 8 bytes big-endian
 
 
@@ -31,7 +36,8 @@ FOLLOW: Final = b"follow"  # a copy's first word; each later one says how many m
 class RawServerJob:
     """`reply_header`: hex of a real reply's header frame. `sync`: fdatasync before the answer (to all that was drained).
 
-    `copies`: other processes that each store everything; a request is answered when they have it.
+    `copies`: other processes that each store everything; a request is answered when they have it. `stamps_path`: where the
+    word STAMPS puts the times of each stage; "" = they are not noted.
     """
 
     directory: str
@@ -40,6 +46,7 @@ class RawServerJob:
     reply_header: str
     segments: int
     copies: int = 0
+    stamps_path: str = ""
     segment_bytes: int = 128 << 20
     drain_bytes: int = 1 << 20
     frame_bytes_max: int = 8 << 20
@@ -64,6 +71,7 @@ class RawFiles:
         self._index = self._at = 0
         self._read_at = 0
         self.ran_out = False
+        self.stamps: Stamps | None = None
         self._create()
 
     def _create(self) -> None:
@@ -103,6 +111,11 @@ class RawFiles:
         os.pwritev(self._files[self._index].open_fd(), [data, _ZEROS], self._at)
         self._at += len(data)
 
+    @property
+    def stamps_path(self) -> str:
+        """Where stamps are saved."""
+        return self._job.stamps_path
+
     def sync(self) -> None:
         """Makes the current file durable."""
         os.fdatasync(self._files[self._index].open_fd())
@@ -126,6 +139,7 @@ def serve(job: RawServerJob, channel: WorkerChannel) -> None:
     """Runs until the parent closes the channel. Words: "go", then "renew" and "state", each answered with {ran_out}."""
     arena = memoryview(bytearray(job.drain_bytes + job.frame_bytes_max))
     files = RawFiles(job)
+    files.stamps = raw_stamps() if job.stamps_path else None
     try:
         with (
             RawRouter("127.0.0.1:0", job.frame_bytes_max) as router,
@@ -139,6 +153,21 @@ def serve(job: RawServerJob, channel: WorkerChannel) -> None:
                     _loop(job, channel, router, files, arena, words)
     finally:
         files.close()
+
+
+def raw_stamps() -> Stamps:
+    """From now on this process notes its stages, by the numbers of `trip_stages`."""
+    stamps = Stamps()
+    for call, (owner, method) in _WATCHED.items():
+        stamps.watch(owner, method, call)
+    return stamps
+
+
+_WATCHED: Final[dict[int, tuple[type, str]]] = {
+    SERVER_RECEIVE: (RawRouter, "drain"),
+    SERVER_WRITE: (RawFiles, "append"),
+    SERVER_SEND: (RawRouter, "reply"),
+}
 
 
 def listened(channel: WorkerChannel) -> deque[str]:
@@ -220,6 +249,11 @@ def obey(word: str, channel: WorkerChannel, files: RawFiles) -> bool:
     """Executes the parent's word and answers it; False at the end."""
     if not word:
         return False
+    if word == STAMPS:
+        if files.stamps is not None:
+            files.stamps.save(files.stamps_path)
+        channel.result({"threads": thread_times(os.getpid())})
+        return True
     ran_out = files.ran_out
     if word == "renew":
         files.renew()

@@ -21,10 +21,12 @@ from ..percentiles import joined, latency_us
 from ..processes import BenchWorker
 from ..raw.raw_path import backlog_batch, default_in_flight, record_bytes, send_header
 from ..target import BrokerUse, Target
+from ..trips.thread_times import Times
 from .consume import ConsumeJob
 from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .frames import bodies
 from .latency import LatencyJob
+from .latency_stages import ServerTimes, stages_document, taken_stamps
 from .pop import PopJob
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
@@ -62,6 +64,20 @@ class Bench:
     directory: str
     report: Report
     raw_address: str = ""  # of the raw path's server, if there is one
+    raw_stamps_path: str = ""  # where that saves its stamps
+    take_raw_stamps: Callable[[], Times] = dict
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether the processes of the run note the times of their stages."""
+        return bool(self.raw_stamps_path) and self.target.cluster is not None
+
+    def stamps(self) -> tuple[Times, Times]:
+        """Has broker and raw server save their stamps; returns what their threads have used, in this order."""
+        if not self.is_stamped:
+            return {}, {}
+        assert self.target.cluster is not None
+        return self.target.cluster.usage()["threads"], self.take_raw_stamps()
 
     @property
     def new_worker(self) -> Callable[[str, object], BenchWorker]:
@@ -72,15 +88,23 @@ class Bench:
         """The path of a file for latencies."""
         return os.path.join(self.directory, name + ".npy")
 
-    def measured(self, loads: list[Load], *, phase: str, seconds: float) -> WorkOutcome:
-        """Measures the loads, with the brokers' use just before and after."""
+    def measured(
+        self, loads: list[Load], *, phase: str, seconds: float, on_started: Callable[[], None] | None = None
+    ) -> WorkOutcome:
+        """Measures the loads, with the brokers' use just before and after. `on_started`: called before they start."""
         started: list[BrokerUse] = []
+
+        def start() -> None:
+            started.append(self.target.use())
+            if on_started is not None:
+                on_started()
+
         found = measure(
             loads,
             phase=phase,
             seconds=seconds,
             report=self.report,
-            on_started=lambda: started.append(self.target.use()),
+            on_started=start,
             new_worker=self.new_worker,
         )
         return WorkOutcome(measured=found, before=started[0], after=self.target.use())
@@ -241,15 +265,45 @@ def latency(bench: Bench) -> WorkOutcome:
         raw_samples_path=raw_path,
         keys=options.keys,
         tags=options.tags,
+        in_flight=default_in_flight(options),
+        queues=bench.target.write_queues(),
+        cluster_id=bench.target.cluster_id(),
+        stamps_path=bench.path("client-stamps").replace(".npy", ".npz") if bench.is_stamped else "",
     )
+    marks: list[tuple[Times, Times]] = []
     outcome = bench.measured(
-        [Load(role="latency", job=job, samples_path=path)], phase="latency", seconds=options.seconds
+        [Load(role="latency", job=job, samples_path=path)],
+        phase="latency",
+        seconds=options.seconds,
+        on_started=lambda: marks.append(bench.stamps()),
     )
     raw = latency_us(np.load(raw_path))
     os.unlink(raw_path)
     mine = latency_us(outcome.measured.latencies)
     ratio = {name: round(mine[name] / raw[name], 3) for name in ("p50", "p99")} if mine and raw else None
-    return replace(outcome, extra={"raw_latency_us": raw, "ratio_to_raw": ratio})
+    extra: dict[str, Any] = {"raw_latency_us": raw, "ratio_to_raw": ratio}
+    facts = outcome.measured.parts[0].facts
+    if job.in_flight > 1:
+        seconds = outcome.measured.seconds / max(outcome.measured.messages, 1)
+        raw_seconds = facts["raw_seconds"] / max(facts["raw_messages"], 1)
+        extra["share_of_raw"] = round(raw_seconds / seconds, 4) if seconds else None
+    if bench.is_stamped:
+        extra["stages"] = _latency_stages(bench, job, facts, marks[0])
+    return replace(outcome, extra=extra)
+
+
+def _latency_stages(
+    bench: Bench, job: LatencyJob, facts: dict[str, Any], before: tuple[Times, Times]
+) -> dict[str, Any]:
+    after = bench.stamps()
+    assert bench.target.cluster is not None
+    broker, raw = (
+        ServerTimes(before=earlier, after=later, stamps=taken_stamps(path))
+        for earlier, later, path in zip(
+            before, after, (bench.target.cluster.stamps_path, bench.raw_stamps_path), strict=True
+        )
+    )
+    return stages_document(facts, taken_stamps(job.stamps_path), broker, raw, job.in_flight)
 
 
 def end_to_end(bench: Bench) -> WorkOutcome:

@@ -90,6 +90,33 @@ def test_latency_is_told_beside_the_raw_round_trips_between(tmp_path: Path) -> N
     assert document["ratio_to_raw"]["p50"] > 1
 
 
+def test_stages_of_a_send_add_up_to_it(tmp_path: Path) -> None:
+    document, _ = bench(tmp_path, work="latency", stages=True, **(SHORT | {"own_cluster": False}))
+    stages = document["stages"]
+    assert document["cluster"]["started_for_this"]  # whatever runs here: another broker has no stamps
+    for table in (stages["us"], stages["raw us"]):
+        parts = [time for name, time in table.items() if name != "all"]
+        assert sum(parts) == pytest.approx(table["all"], abs=0.5)
+        assert min(parts) >= 0
+    assert stages["us"]["all"] == pytest.approx(document["latency_us"]["p50"], rel=0.2)
+    assert stages["trips"]["shown"] > document["messages"] / 2
+    assert stages["share of raw"]["all"] > 1
+    threads = stages["threads us"]
+    assert set(threads) == {"client", "client's I/O", "broker's I/O", "broker's loop"}
+    assert all(times["on a core"] > 0 for times in (*threads.values(), *stages["raw threads us"].values()))
+
+
+def test_many_single_requests_in_flight_have_stages_of_the_loop(tmp_path: Path) -> None:
+    document, _ = bench(tmp_path, work="latency", stages=True, in_flight=16, **SHORT)
+    assert document["in_flight"] == 16
+    assert document["messages"] > 0
+    assert 0 < document["share_of_raw"] < 2
+    stages = document["stages"]
+    loop = stages["us"]["broker: its loop in all"]
+    assert 0 < stages["us"]["broker: check, stamp, place"] < loop
+    assert stages["threads us"]["broker's loop"]["on a core"] == pytest.approx(loop, abs=0.1)
+
+
 @pytest.mark.parametrize("at_a_time", [1, 32, 100])
 def test_pop_counts_what_was_acknowledged(tmp_path: Path, at_a_time: int) -> None:
     document, _ = bench(tmp_path, work="pop", messages=1_000, consumers=2, at_a_time=at_a_time, **SHORT)

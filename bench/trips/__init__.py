@@ -1,0 +1,1 @@
+"""Where the time of a round trip goes: stamps of each stage in both processes, and what each thread used."""
