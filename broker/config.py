@@ -165,6 +165,13 @@ class BrokerConfig:
         minimum=1,
         maximum=100_000_000,
     )
+    pop_renew_ms_max: int = setting(
+        10_800_000,
+        "so long after it was first renewed a lease is renewed for a client that lives: shorter, and what reached nobody comes"
+        " again sooner, but who works on a message for longer has to extend the lease by itself",
+        minimum=1_000,
+        maximum=1 << 40,
+    )
     lite_subscriptions_max: int = setting(
         1_000_000,
         "subscriptions to lite topics that clients may have here together, each some 300 bytes of memory; how many one client"

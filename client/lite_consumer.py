@@ -49,7 +49,8 @@ class LiteCore(ReceivingCore, ABC):
         trace: bool | str = False,
     ) -> None:
         """`invisible`: for so many seconds (1 to 12 h) nothing more of a lite topic is handed out, unless what was is
-        acknowledged before. `auto_renew`: the broker extends that by itself while this consumer's heartbeats come.
+        acknowledged before. `auto_renew`: the broker extends that by itself while this consumer's heartbeats come, for 3 h at
+        most.
 
         `on_evicted(parent, lite topics)`: called when another member of an exclusive group has taken over lite topics, which
         this consumer does not subscribe to any more; in the thread that got the answer, it must not block. `timeout`,

@@ -45,8 +45,9 @@ class SimpleCore(ReceivingCore):
         trace: bool | str = False,
     ) -> None:
         """`invisible`: for so many seconds (1 to 12 h) nobody else gets what `receive` returned, unless it says otherwise.
-        `auto_renew`: the broker extends that by itself while this consumer's heartbeats come. `ordered`: of the messages of one
-        sharding key one at a time is out, in the order of their queue; all consumers of the group are to say the same.
+        `auto_renew`: the broker extends that by itself while this consumer's heartbeats come, for 3 h at most. `ordered`: of
+        the messages of one sharding key one at a time is out, in the order of their queue; all consumers of the group are to
+        say the same.
 
         `start_from`: FIRST, LAST or a datetime with a time zone, where a group begins in a topic that it never received from.
         `timeout`: seconds for each question to a broker, over all tries. `on_ack_error(handle, error)`: called for each message

@@ -1,7 +1,7 @@
 """Leases of popped messages in the course of time: renewed while their owner lives, over when their time is, buried after the
 last attempt. Loop thread; only a master that `leads` acts.
 
-    a lease's time comes  -> its owner renews it and lives -> renewed
+    a lease's time comes  -> its owner renews it and lives, and has done so for less than `pop_renew_ms_max` -> renewed
                           '- else: available again, one attempt more -- too many attempts --> the group's dead letters
 """
 
@@ -25,7 +25,7 @@ from ...model.topics.light_queues import LIGHT_PREFIX
 from ...record.kernel import StoredMessage, decode_record
 from ...store.get_result import GetResult
 from ..handlers.parts import Parts
-from ..state.pop_queue import Name
+from ..state.pop_queue import Name, PopCheckpoint
 from ..state.pop_table import Bits, Due, Place, PopTable, QueueKey, key_of, place_of
 from ..state.redelivery_topics import wanted_dead_letter_topic
 from ..state.state_log import OFFSETS, POPS, TOPICS
@@ -109,7 +109,7 @@ class Leases:
             checkpoint = one.checkpoint
             group = checkpoint.queue.key[0]
             topic, place = place_of(checkpoint.queue.key)
-            if checkpoint.owner and self._parts.registry.identity_of(checkpoint.owner) is not None:
+            if self._goes_on(checkpoint, now_ms):
                 renewed[group, topic].append((place, *checkpoint.name))
             elif one.due_ms > now_ms:
                 self._table.put_back(one)
@@ -122,6 +122,12 @@ class Leases:
             self.renewed += len(rows)
         for (group, topic), bit_rows in over.items():
             self.give_back(group, topic, bit_rows, counts=True)
+
+    def _goes_on(self, checkpoint: PopCheckpoint, now_ms: int) -> bool:
+        """Its owner renews it and lives. Not for ever: an owner may live that never got the answer with it."""
+        if not checkpoint.owner or self._parts.registry.identity_of(checkpoint.owner) is None:
+            return False
+        return checkpoint.renewed_ms < 0 or now_ms < checkpoint.renewed_ms + self._parts.config.pop_renew_ms_max
 
     def open_bits(self, key: QueueKey, name: Name) -> int:
         """Which messages of a check point somebody still has, as far as is staged."""

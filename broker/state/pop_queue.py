@@ -40,10 +40,11 @@ _ORDER_SPARE: Final = 1024
 class PopCheckpoint:
     """`begin`: its first offset; `attempts`: how often each was handed out before, () = never; `keys`: hashes of their sharding
     keys, () where the group is not ordered; `owner`: the client whose heartbeats renew it, "". `slot`: when it is looked
-    at. There may be a million: what two of them have in common is one object.
+    at. `renewed_ms`: when it was first renewed in this broker's life, monotonic; -1 = not yet. There may be a million: what two
+    of them have in common is one object.
     """
 
-    __slots__ = ("_others", "attempts", "begin", "invisible_ms", "keys", "owner", "pop_ms", "queue", "slot")
+    __slots__ = ("_others", "attempts", "begin", "invisible_ms", "keys", "owner", "pop_ms", "queue", "renewed_ms", "slot")
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class PopCheckpoint:
         self.attempts = attempts
         self.keys = keys
         self.slot: Slot | None = None
+        self.renewed_ms = -1
 
     @property
     def name(self) -> Name:

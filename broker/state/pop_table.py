@@ -193,6 +193,8 @@ class PopTable:
         if checkpoint is None:
             return  # its leases are over
         if kind == RENEWED:
+            if checkpoint.renewed_ms < 0:
+                checkpoint.renewed_ms = self._monotonic_ms
             self._schedule(checkpoint, renewed=True)
         elif kind == ACKED:
             self._remember(key, name, int(row[3]))

@@ -36,3 +36,27 @@ def test_a_changed_lease_is_renewed_only_if_the_change_says_so(scene: Scene, ren
     again = scene.pop(1)
     scene.turn()
     assert again.bodies == ([] if renews else [b"0"])
+
+
+def test_a_lease_is_not_renewed_for_ever(scene: Scene) -> None:
+    """Its owner may live without having got the message: the answer to its request was lost. A change begins anew."""
+    object.__setattr__(scene.parts.config, "pop_renew_ms_max", 8_000)
+    invisible_ms = 2_000
+    asked = scene.pop(1, invisible_ms=invisible_ms, renews=True, client_id="c")
+    scene.turn()
+
+    def pass_quarters(count: int) -> list[bytes]:
+        for _ in range(count):
+            scene.pass_ms(invisible_ms)
+            scene.turn()
+        again = scene.pop(1)
+        scene.turn()
+        return again.bodies
+
+    assert pass_quarters(4) == []
+    ((_, _, handle, _),) = asked.reply.parts
+    assert scene.ask(ChangeInvisible("g", "t", handle, 0, invisible_ms, True)).error is None
+    scene.turn()
+    assert pass_quarters(4) == []
+    assert pass_quarters(2) == [b"0"]
+    assert scene.leases.returned == 1
