@@ -44,7 +44,18 @@ class PopCheckpoint:
     of them have in common is one object.
     """
 
-    __slots__ = ("_others", "attempts", "begin", "invisible_ms", "keys", "owner", "pop_ms", "queue", "renewed_ms", "slot")
+    __slots__ = (
+        "_others",
+        "attempts",
+        "begin",
+        "invisible_ms",
+        "keys",
+        "owner",
+        "pop_ms",
+        "queue",
+        "renewed_ms",
+        "slot",
+    )
 
     def __init__(
         self,
