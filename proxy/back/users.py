@@ -14,6 +14,7 @@ from typing import Final
 from ...model.clock import monotonic_ms
 from ...model.errors import (
     AuthenticationFailed,
+    BrokerBusy,
     InvalidParameter,
     MessageIllegal,
     MessageTooLarge,
@@ -25,6 +26,7 @@ from ...model.errors import (
 from ...model.plain_dataclass import dataclass
 from ...model.repeated_news import RepeatedNews
 from ...remoting.commands import CheckSignatures
+from ..wrong_signatures import WrongSignatures, machine_of
 from .backend import Backend
 from .recent_answers import KeptAnswers
 
@@ -86,46 +88,65 @@ class Users:
         self.is_secured = is_secured
         self._known: KeptAnswers[bytes, Signer] = KeptAnswers(known_ms=KNOWN_MS, size_max=KNOWN_MAX)
         self._news = RepeatedNews()
+        self._wrong = WrongSignatures()
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: list[_Asked] = []
 
     async def signer(self, access_key: str, signature: str, signed: bytes, *, address: str, deadline_ms: int) -> Signer:
         """Who made the signature of `signed`. `address`: of the client. Raises AuthenticationFailed, SecretsNotKept, and why no
-        server answers."""
+        server answers; BrokerBusy where too many wrong ones came from there."""
         if not self.is_secured:
             return NOBODY
         if not access_key:
             if self._is_required:
-                raise self._refusal("unsigned", f"its request is not signed{REMEDY}", address)
+                raise self._refusal("unsigned", f"its request is not signed{REMEDY}", machine_of(address))
             return NOBODY
         _check(access_key, signature, signed)
         asked = access_key, signature, signed
-        if len(signed) > KEPT_BYTES_MAX:
-            found = await self._find(asked, deadline_ms)  # each such request comes once
-        else:
-            found = await self._recent(asked, deadline_ms)
+        digest = None if len(signed) > KEPT_BYTES_MAX else _digest(asked)  # each longer one comes once
+        found = None if digest is None else self._known.known(digest)
+        if found is None:
+            found = await self._found(asked, digest, machine_of(address), deadline_ms)
         if not found.user:
             why = f"the signature of access key {access_key[:64]} is wrong{REMEDY}"
-            raise self._refusal("wrong", why, address)
+            raise self._refusal("wrong", why, machine_of(address))
         return found
 
-    def _refusal(self, kind: str, why: str, address: str) -> AuthenticationFailed:
+    async def _found(self, asked: _Signed, digest: bytes | None, machine: str, deadline_ms: int) -> Signer:
+        """What a server says now."""
+        access_key = asked[0]
+        try:
+            self._wrong.check(machine, access_key, monotonic_ms())
+        except BrokerBusy as busy:
+            self._warn("busy", str(busy), machine)
+            raise
+        if digest is None:
+            found = await self._find(asked, deadline_ms)
+        else:
+            found = await self._known.answer(digest, partial(self._find, asked), deadline_ms=deadline_ms)
+        if found.user:
+            self._wrong.on_right(machine, access_key, monotonic_ms())
+        else:
+            self._wrong.on_wrong(machine, monotonic_ms())
+        return found
+
+    def _refusal(self, kind: str, why: str, machine: str) -> AuthenticationFailed:
         """The clients of most languages tell their users only that a topic has no route: the log says why, once a minute for a
         machine."""
-        count = self._news.count_to_tell(address.rpartition(":")[0] or address, kind, monotonic_ms())
-        if count:
-            log.warning("a client is refused: %s client=%s times=%d", why, address, count)
+        self._warn(kind, why, machine)
         return AuthenticationFailed(HERE, why)
+
+    def _warn(self, kind: str, why: str, machine: str) -> None:
+        count = self._news.count_to_tell(
+            f"{machine} {kind}", kind, monotonic_ms()
+        )  # who does both by turns tells no more
+        if count:
+            log.warning("a client is refused: %s client=%s times=%d", why, machine, count)
 
     def look(self) -> None:
         """Now and then: what is of no use any more is dropped."""
         self._known.drop_old()
-
-    async def _recent(self, signed: _Signed, deadline_ms: int) -> Signer:
-        """By its digest: whoever sends much that is wrong fills no memory with it."""
-        access_key, signature, content = signed
-        digest = hashlib.sha256(f"{access_key} {signature} ".encode() + content).digest()
-        return await self._known.answer(digest, partial(self._find, signed), deadline_ms=deadline_ms)
+        self._wrong.drop_old(monotonic_ms())
 
     async def _find(self, signed: _Signed, deadline_ms: int) -> Signer:
         """Together with what others ask in this turn of the loop."""
@@ -193,6 +214,12 @@ class Users:
             Signer(user, delegation) if user else NOBODY
             for user, delegation in zip(reply.users, reply.delegations, strict=True)
         ]
+
+
+def _digest(signed: _Signed) -> bytes:
+    """By which it is remembered: whoever sends much that is wrong fills no memory with it."""
+    access_key, signature, content = signed
+    return hashlib.sha256(f"{access_key} {signature} ".encode() + content).digest()
 
 
 def _check(access_key: str, signature: str, signed: bytes) -> None:

@@ -10,7 +10,14 @@ from typing import Any, cast
 import pytest
 
 from zenitmq.model.clock import monotonic_ms
-from zenitmq.model.errors import AuthenticationFailed, ConnectionLost, InvalidParameter, RequestTimeout, ZenitError
+from zenitmq.model.errors import (
+    AuthenticationFailed,
+    BrokerBusy,
+    ConnectionLost,
+    InvalidParameter,
+    RequestTimeout,
+    ZenitError,
+)
 from zenitmq.proxy.back import users as users_module
 from zenitmq.proxy.back.backend import Backend
 from zenitmq.proxy.back.users import Signer, Users
@@ -60,12 +67,16 @@ def run(work: Callable[[PlayedCluster, Users], Awaitable[None]]) -> None:
 
 
 async def signer(
-    users: Users, access_key: str, signature: str = "good", signed: bytes = b"now", left_ms: int = 5_000
+    users: Users,
+    access_key: str,
+    signature: str = "good",
+    signed: bytes = b"now",
+    left_ms: int = 5_000,
+    address: str = "10.1.1.1:47",
 ) -> Any:
     try:
-        return await users.signer(
-            access_key, signature, signed, address="10.1.1.1", deadline_ms=monotonic_ms() + left_ms
-        )
+        deadline_ms = monotonic_ms() + left_ms
+        return await users.signer(access_key, signature, signed, address=address, deadline_ms=deadline_ms)
     except ZenitError as error:
         return error
 
@@ -137,6 +148,29 @@ def test_each_who_asks_has_its_own_deadline() -> None:
     run(work)
 
 
+def test_a_machine_may_have_so_many_wrong_ones_asked_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Known answers cost nothing; who has signed rightly there, and other machines, are asked about all the same."""
+
+    async def work(cluster: PlayedCluster, users: Users) -> None:
+        assert await signer(users, "bank", signed=b"before") == Signer("bank", "for bank")
+        for signed in (b"short %d", bytes(2_000) + b"long %d"):
+            cluster.asked.clear()
+            for number in range(150):
+                await signer(users, "shop", "bad", signed % number, address=f"10.1.1.1:{number}")
+            assert len(cluster.asked) <= 110
+        assert isinstance(await signer(users, "shop", "bad"), BrokerBusy)
+        assert isinstance(await signer(users, "shop", "bad", b"short 0"), AuthenticationFailed)
+        assert isinstance(await signer(users, "alice"), BrokerBusy)
+        assert await signer(users, "bank", signed=b"now") == Signer("bank", "for bank")
+        assert await signer(users, "alice", address="10.1.1.2:47") == ALICE
+
+    run(work)
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        "a client is refused: the signature of access key shop is wrong",
+        "a client is refused: broker busy (too many wrong signatures came from 10.1.1.1)",
+    ]
+
+
 def test_what_is_wrong_fills_no_memory() -> None:
     async def work(cluster: PlayedCluster, users: Users) -> None:
         for number in range(3):
@@ -151,6 +185,7 @@ def test_who_is_refused_is_told_what_to_do_and_so_is_the_log(caplog: pytest.LogC
         for access_key, signature, says in (("", "", "not signed"), ("shop", "bad", "access key shop is wrong")):
             for _ in range(3):
                 error = await signer(users, access_key, signature)
+                await signer(users, "" if access_key else "shop", "bad")  # the other kind, in between
                 assert isinstance(error, AuthenticationFailed)
                 assert str(error).startswith("the proxy refuses this client: ")
                 assert says in str(error)
