@@ -60,6 +60,12 @@ class ClusterSettings:
             rules = await self._groups.get("", deadline_ms=deadline_ms, age_ms_max=UNSEEN_MS)
         return rules.get(group) or GroupRules()
 
+    async def brokers_of(self, group: str, *, deadline_ms: int) -> list[str]:
+        """The names of the brokers that have a group. Raises why no broker tells."""
+        await self.group(group, deadline_ms=deadline_ms)
+        told = self._told.get("groups", {})
+        return sorted(name for name, rows in told.items() if any(row.get("name") == group for row in rows))
+
     async def _find_topics(self, _: str, deadline_ms: int) -> dict[str, str]:
         """Of all masters: a topic need not be at each."""
         found: dict[str, str] = {}

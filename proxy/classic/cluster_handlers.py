@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms
 from ...model.errors import InvalidParameter, RemoteProtocolError, TopicNotFound, ZenitError
 from ...model.ids import parse_offset_message_id
-from ...model.names import REPLY_TOPIC_SUFFIX
+from ...model.names import REPLY_TOPIC_SUFFIX, RETRY_PREFIX
 from ...model.route import PERMISSION_READ_WRITE, BrokerData, QueueData, TopicRoute
 from ...model.security.signatures import ACCESS_KEY_FIELD, SIGNATURE_FIELD
 from ...remoting.commands import (
@@ -88,8 +89,14 @@ class ClusterHandlers:
         else:
             try:
                 route = await call.back.backend.route(topic, deadline_ms=deadline_ms)
-            except TopicNotFound:  # tools ask for the brokers of a cluster, and for one, by the name
-                route = cluster_route(topic, topic, await call.back.backend.cluster(deadline_ms=call.deadline_ms))
+            except TopicNotFound:  # tools ask for the brokers of a cluster, of a group, and for one, by the name
+                document = await call.back.backend.cluster(deadline_ms=call.deadline_ms)
+                if topic.startswith(RETRY_PREFIX):
+                    group = topic.removeprefix(RETRY_PREFIX)
+                    names = await call.back.settings.brokers_of(group, deadline_ms=call.deadline_ms)
+                    route = group_route(topic, names, document)
+                else:
+                    route = cluster_route(topic, topic, document)
         await self._learn(call, {broker.broker_name for broker in route.brokers})
         return ClassicAnswer(body=route_body(route, self._ports.addresses))
 
@@ -243,10 +250,22 @@ def cluster_route(topic: str, cluster: str, document: dict[str, Any]) -> TopicRo
     a cluster nor a broker has the name."""
     rows = document["brokers"]
     found = {row["broker_name"]: row["cluster"] for row in rows if cluster in (row["cluster"], row["broker_name"])}
-    names = sorted(found)
-    if not names:
+    return _route(topic, found)
+
+
+def group_route(topic: str, broker_names: Collection[str], document: dict[str, Any]) -> TopicRoute:
+    """Of the retry topic of a group that these brokers have, before it is made: tools go by it to the group's brokers, and a
+    consumer's heartbeat makes it. `document`: of GetClusterInfo. Pure. Raises TopicNotFound where no broker has the group."""
+    rows = document["brokers"]
+    return _route(topic, {row["broker_name"]: row["cluster"] for row in rows if row["broker_name"] in broker_names})
+
+
+def _route(topic: str, clusters: Mapping[str, str]) -> TopicRoute:
+    """`clusters`: by broker name. Raises TopicNotFound where there are none."""
+    if not clusters:
         raise TopicNotFound(topic)
-    brokers = tuple(BrokerData(found[name], name, {}) for name in names)
+    names = sorted(clusters)
+    brokers = tuple(BrokerData(clusters[name], name, {}) for name in names)
     return TopicRoute(topic, tuple(QueueData(name, 1, 1, PERMISSION_READ_WRITE) for name in names), brokers)
 
 

@@ -18,6 +18,7 @@ from port_kit import free_row
 from zenitmq import Message, Producer
 from zenitmq.model.ids import parse_offset_message_id
 from zenitmq.proxy import tcp_server
+from zenitmq.proxy.back import cluster_settings
 from zenitmq.proxy.classic import requests
 from zenitmq.proxy.classic.frames import FRAME_BYTES_MAX, IS_ONE_WAY, IS_REPLY, ClassicFrame, encode_frame
 from zenitmq.proxy.config import ProxyLimits
@@ -228,6 +229,27 @@ def test_a_broker_that_is_named_has_the_port_of_its_place(cluster: LocalCluster)
     for names, port in ((("broker-z", BROKER), first + 3), ((), first)):
         with running_front(cluster.namesrv, broker_port=first, broker_names=names) as front:
             assert broker_port(front) == port
+
+
+def test_a_retry_topic_is_told_of_before_it_is_made(
+    cluster: LocalCluster, front: RunningFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a group that there is: mqadmin goes by it to the group's brokers; what a consumer says then makes it."""
+    monkeypatch.setattr(cluster_settings, "UNSEEN_MS", 0)
+    topic, group = cluster.create_topic("bare-retries"), "bare-retries"
+    retry = f"%RETRY%{group}"
+    with BareClient(front.server.port) as client:
+        assert client.ask(105, topic=retry).code == 17
+        assert client.ask(15, bname=BROKER, consumerGroup=group, topic=topic, queueId=0, commitOffset=0).code == 0
+        told = client.ask(105, topic=retry)
+        assert told.code == 0, told.remark
+        assert [queue["readQueueNums"] for queue in json.loads(told.body)["queueDatas"]] == [1]
+        assert client.ask(14, bname=BROKER, consumerGroup=group, topic=retry, queueId=0).code == 17
+        statistics = client.ask(208, bname=BROKER, consumerGroup=group)
+        assert statistics.code == 0, statistics.remark
+    with BareClient(broker_port(front)) as client:
+        assert client.ask(34, heartbeat("c", group, retry)).code == 0
+        assert client.ask(30, topic=retry, queueId=0).fields == {"offset": "0"}
 
 
 def test_old_clients_come_by_the_port_two_below(cluster: LocalCluster, front: RunningFront) -> None:

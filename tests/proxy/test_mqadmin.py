@@ -12,7 +12,7 @@ from classic_clients import JAVA_VERSIONS, TOOLS, has_tools, tools_command
 from classic_kit import BareClient, RunningFront, heartbeat, running_front
 from proxy_clients import needs_client
 
-from zenitmq import Message, Producer, SendReceipt
+from zenitmq import Message, Producer, SendReceipt, SimpleConsumer
 from zenitmq.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(120)
@@ -138,6 +138,16 @@ def test_groups(mqadmin: Mqadmin, sent: list[SendReceipt]) -> None:
     assert any(TOPIC in words and "red" in " ".join(words) for words in members)
     settings = mqadmin.run("getConsumerConfig", "-g", GROUP)
     assert any(words[-1:] == ["16"] for words in settings if words[:1] == ["retryMaxTimes"])
+
+
+def test_a_group_without_a_retry_topic_is_told_too(mqadmin: Mqadmin, cluster: LocalCluster) -> None:
+    """As one of native or gRPC clients has none before something of it has failed."""
+    group = f"tool-quiet-{mqadmin.version.replace('.', '-')}"
+    with SimpleConsumer(group, namesrv=cluster.namesrv) as consumer:
+        consumer.subscribe(TOPIC)
+        assert consumer.receive(1)
+    one = mqadmin.run("consumerProgress", "-g", group)
+    assert [TOPIC, "broker-a"] in [words[:2] for words in one], one
 
 
 def test_messages(mqadmin: Mqadmin, sent: list[SendReceipt], front: RunningFront) -> None:

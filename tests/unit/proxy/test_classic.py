@@ -25,7 +25,7 @@ from zenitmq.proxy.back.pops import PoppedMessage
 from zenitmq.proxy.classic import read_handlers, records
 from zenitmq.proxy.classic.bodies import NODES_MAX, read_heartbeat, read_json, read_lock
 from zenitmq.proxy.classic.calls import BrokerPorts
-from zenitmq.proxy.classic.cluster_handlers import cluster_route, topic_attributes
+from zenitmq.proxy.classic.cluster_handlers import cluster_route, group_route, topic_attributes
 from zenitmq.proxy.classic.codes import STATUSES, ClassicStatus, status_of
 from zenitmq.proxy.classic.fields import ROWS, read_fields
 from zenitmq.proxy.classic.frames import (
@@ -362,6 +362,15 @@ def test_the_route_of_replies_is_each_broker_of_the_cluster() -> None:
     ]
     with pytest.raises(TopicNotFound):
         cluster_route("e_REPLY_TOPIC", "e", {"brokers": rows})
+
+
+def test_the_route_of_a_retry_topic_to_be_is_each_broker_of_the_group() -> None:
+    document = {"brokers": [{"cluster": "c", "broker_name": name} for name in ("b", "a", "a", "x")]}
+    route = group_route("%RETRY%g", ["x", "a", "gone"], document)
+    assert [(data.broker_name, data.read_queues) for data in route.queues] == [("a", 1), ("x", 1)]
+    assert [(data.broker_name, data.cluster) for data in route.brokers] == [("a", "c"), ("x", "c")]
+    with pytest.raises(TopicNotFound):
+        group_route("%RETRY%g", [], document)
 
 
 def test_subscriptions_as_brokers_tell_them() -> None:

@@ -101,5 +101,10 @@ def test_what_a_broker_told_counts_while_it_is_away(monkeypatch: pytest.MonkeyPa
         assert await types() == ["FIFO", "LITE", "DELAY"]
         with pytest.raises(ConnectionLost):
             await settings.group("g", deadline_ms=now_ms + 1_000)
+        backend.dead.clear()
+        backend.groups = {"of a": {}, "of both": {}}
+        assert await settings.brokers_of("of a", deadline_ms=LATE_MS) == ["a"]
+        assert await settings.brokers_of("of both", deadline_ms=LATE_MS) == ["a", "b"]
+        assert await settings.brokers_of("of none", deadline_ms=LATE_MS) == []
 
     asyncio.run(work())
