@@ -43,18 +43,24 @@ def doctor(
     ] = "broker",
     settings: Settings = None,
     machine: Annotated[bool, typer.Option("--machine", help="Examine this machine alone, no cluster.")] = False,
+    proxies: Annotated[
+        list[str] | None,
+        typer.Option("--proxy", metavar="HOST:PORT", help="Examine a proxy too, by its metrics' port; several times."),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print also what is in order.")] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Examine this machine, and each server of a cluster: limits, disks, clocks, versions, who reaches whom.
 
-    Each server examines its own machine, and connects to those whom it has to reach. With --config the configuration of a
-    server that does not run yet is examined instead: its values, ports, keys, disk, and whether it reaches the others.
+    Each server examines its own machine, and connects to those whom it has to reach. No name server knows of proxies: each
+    is named by --proxy. With --config the configuration of a server that does not run yet is examined instead: its values,
+    ports, keys, disk, and whether it reaches the others.
 
     Exit code 1 if there is a problem; notes and warnings are printed only.
     """
     from ....deploy.doctor.here import examine_configuration, examine_machine
+    from ....deploy.doctor.proxy_pages import examine_proxy
     from ....deploy.doctor.report import report_lines
 
     if role not in ROLES:
@@ -64,6 +70,7 @@ def doctor(
         examined.append(examine_configuration(role, config_file, tuple(settings or ())))
     elif not machine:
         examined += examined_cluster(namesrv)
+    examined += [examine_proxy(address) for address in proxies or ()]
     found = worst(finding for one in examined for finding in one.findings)
     document = {"severity": found.value, "examined": [one.document() for one in examined]}
     show(document, as_json, lambda: typer.echo("\n".join(report_lines(examined, with_ok=everything))))

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from zenit_kit import run_zenit
 
+from zenitmq.metrics.config import MetricsConfig
+from zenitmq.metrics.endpoint import MetricsEndpoint
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.namesrv.service import NameServer
 from zenitmq.testing import LocalCluster
@@ -63,6 +65,12 @@ def test_a_machine_alone(tmp_path: Path) -> None:
     assert (code, len(found)) == (0, 1)
     text = run_zenit("doctor", "--machine", "--all", home=tmp_path).stdout
     assert "ok       record kernel: " in text
+
+
+def test_a_proxy_by_its_metrics(tmp_path: Path) -> None:
+    with MetricsEndpoint(MetricsConfig(bind="127.0.0.1:0"), version="0.1.0", kernel="none") as endpoint:
+        code, found = examined(tmp_path, "--machine", "--proxy", endpoint.address)
+    assert (code, problems(found[f"proxy {endpoint.address}"])) == (1, ["ready: starting"])
 
 
 def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
