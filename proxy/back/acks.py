@@ -15,7 +15,7 @@ from ...client.consuming.simple.lease import Lease, LeasedPart
 from ...model.clock import monotonic_ms, now_ms
 from ...model.errors import HandleRefused, RequestTimeout, ZenitError
 from ...model.handles.receipt_handle import ReceiptHandle, split_index, with_index
-from ...remoting.commands import ChangeInvisible, ForwardDeadLetter, SuspendLite
+from ...remoting.commands import ChangeInvisible, ForwardDeadLetter, ReleaseMessages, SuspendLite
 from .backend import Backend
 from .lite_receipt import LiteReceipt
 from .overdue import Overdue
@@ -160,6 +160,18 @@ class Acks:
         HandleRefused."""
         lease = self._lease(group, handle)
         self.of_group(group).give_back(lease.part, 1 << lease.index)
+
+    async def take_back(self, group: str, handles: Sequence[str], *, deadline_ms: int) -> None:
+        """These reached nobody, as far as they are leased still: they are visible when this returns, and that was no attempt.
+        Raises HandleRefused, and what the last try ended with."""
+        asked: dict[tuple[str, str], dict[str, int]] = {}
+        for handle in handles:
+            lease = self._lease(group, handle)
+            bits = asked.setdefault((lease.part.topic, lease.part.broker_name), {})
+            bits[lease.part.handle] = bits.get(lease.part.handle, 0) | 1 << lease.index
+        for (topic, broker_name), bits in asked.items():
+            request = ReleaseMessages(group, topic, tuple(bits.items()))
+            await self._backend.call(topic, broker_name, request, deadline_ms=deadline_ms)
 
     @staticmethod
     def _lease(group: str, handle: str) -> Lease:

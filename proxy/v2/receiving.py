@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ...model.clock import now_ms
-from ...model.errors import CorruptRecordError
+from ...model.clock import monotonic_ms, now_ms
+from ...model.errors import CorruptRecordError, ZenitError
 from ...model.get_status import GetStatus
 from ...record.kernel import decode_batch
 from ...remoting.commands import PullMessages
@@ -16,6 +16,7 @@ from ..back.client_room import ClientRoom
 from ..back.lite_pops import LiteClient
 from ..back.method_counts import MethodCounts
 from ..back.pops import PoppedMessage, Wanted
+from ..recent_attempts import RecentAttempts
 from ..schema import message_class
 from .calls import Answers, ClientCall
 from .limits import POP_MAX, RENEWED_MS, check_batch, check_invisible, duration_ms, wait_ms
@@ -30,6 +31,9 @@ log = logging.getLogger(__name__)
 
 PULL_BYTES_MAX: Final = 4 * 1024 * 1024
 
+Attempt = tuple[str, str, str, str, str]
+"""(user, client id, group, topic, as the client names it)."""
+
 _ReceiveResponse: Final = message_class("ReceiveMessageResponse")
 _PullResponse: Final = message_class("PullMessageResponse")
 
@@ -43,6 +47,7 @@ class ReceivingMethods:
         self._sessions = sessions
         self._polls_max = polls_max
         self._counts = counts
+        self._attempts = RecentAttempts()
 
     async def receive_message(self, call: ClientCall, request: Any, answers: Answers) -> None:
         """Pops from all brokers at once; from one where the queue is an assignment's. What cannot be written is released.
@@ -70,6 +75,10 @@ class ReceivingMethods:
         )
         owner = call.caller.address, call.caller.port
         self._unread.check(owner)
+        attempt_id = request.attempt_id if rules.is_ordered else ""
+        attempt = (back.user, call.caller.client_id, group, topic, attempt_id)
+        if attempt_id:
+            await self._take_back(call, group, attempt)
         with self._poll(waits_ms) as waits_ms:
             lite = LiteClient(call.caller.client_id, group, topic)
             if back.lite_pops.knows(lite) or self._sessions.of(call).is_lite:
@@ -91,11 +100,23 @@ class ReceivingMethods:
                 response = _ReceiveResponse()
                 fill_moment(response.delivery_timestamp, now_ms())
                 await answers.write(response)
+            if attempt_id and messages:
+                self._attempts.on_answered(attempt, [one.handle for one in messages], monotonic_ms())
         finally:
             if size_bytes:
                 self._unread.give_back(size_bytes, owner)
             if written < len(messages):  # the client is gone, or there is no room
                 back.pops.release(group, messages[written:])
+
+    async def _take_back(self, call: ClientCall, group: str, attempt: Attempt) -> None:
+        """What the client did not get when it asked before, or else comes again when its leases are over."""
+        handles = self._attempts.take(attempt, monotonic_ms())
+        if not handles:
+            return
+        try:
+            await call.back.acks.take_back(group, handles, deadline_ms=call.deadline_ms)
+        except ZenitError as error:
+            log.info("what a client did not get is not taken back group=%s error=%s", group, error)
 
     @contextmanager
     def _poll(self, waits_ms: int) -> Iterator[int]:

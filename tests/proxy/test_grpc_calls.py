@@ -131,6 +131,34 @@ def test_who_loses_a_lite_topic_to_another_member_is_told(cluster: LocalCluster,
         stream.cancel()
 
 
+def test_a_receive_in_order_that_is_tried_again_gets_the_same_messages(cluster: LocalCluster, caller: Caller) -> None:
+    """Its answer did not come: that was no attempt. Another receive gets nothing behind them before they are settled."""
+    with Admin(cluster.namesrv) as admin:
+        admin.create_group("in-order", {"consumeMessageOrderly": "true"})
+    topic = cluster.create_topic("retried-in-order", queues=1)
+    for number in range(3):
+        send = send_of(topic, b"%d" % number)
+        send.messages[0].system_properties.message_group = "one"
+        assert caller.ask("SendMessage", send).status.code == Code.OK
+
+    def receive(attempt_id: str) -> list[Any]:
+        made = request("ReceiveMessage", group="in-order", queue=(topic, "", 0), batch_size=2, auto_renew=True)
+        made.long_polling_timeout.seconds, made.attempt_id = 0, attempt_id
+        return [one.message for one in caller.ask("ReceiveMessage", made) if one.HasField("message")]
+
+    caller.metadata["x-mq-client-id"] = "in-order"
+    (first,) = receive("a")
+    assert first.body == b"0"
+    assert receive("b") == []
+    (again,) = receive("a")
+    assert (again.body, again.system_properties.delivery_attempt) == (b"0", 1)
+    ack = request("AckMessage", group="in-order", topic=topic)
+    ack.entries.add(message_id="x", receipt_handle=again.system_properties.receipt_handle)
+    assert caller.ask("AckMessage", ack).status.code == Code.OK
+    (second,) = receive("a")  # what is acknowledged stays so
+    assert second.body == b"1"
+
+
 def test_a_proxy_that_ends_sends_its_clients_to_another_one(cluster: LocalCluster) -> None:
     ends = threading.Event()
 
