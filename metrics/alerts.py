@@ -6,6 +6,12 @@ from typing import Final
 
 from .alert import PAGE, WARN, Alert
 
+_FAILED: Final = (
+    "INTERNAL_SERVER_ERROR|HA_NOT_AVAILABLE|PROXY_TIMEOUT|MASTER_PERSISTENCE_TIMEOUT|SLAVE_PERSISTENCE_TIMEOUT|TOO_MANY_REQUESTS"
+    "|SYSTEM_ERROR|SYSTEM_BUSY|SERVICE_NOT_AVAILABLE"
+)
+"""Codes of a proxy's answers, of both protocols, that are no fault of the request."""
+
 ALERTS: Final = (
     Alert(
         name="Down",
@@ -257,6 +263,28 @@ ALERTS: Final = (
         means="Somebody asks again and again for what it may not: without a known key, or without the right.",
         look="`zenit events`: which user, from where, for what. `zenit explain` says by which rule.",
         do="A program with an old key or a missing right: give it one. A stranger: close the network to it.",
+    ),
+    Alert(
+        name="ProxyFails",
+        expression=(
+            f'sum by (cluster, node_id) (rate(zenit_proxy_errors_total{{code=~"{_FAILED}"}}[5m])) > 0.1 + 0.05 *'
+            ' sum by (cluster, node_id) (rate(zenit_proxy_request_seconds_bucket{le="+Inf"}[5m]))'
+        ),
+        wait="5m",
+        severity=WARN,
+        summary="{{ $labels.node_id }} answers {{ $value }} requests a second with an error",
+        means=(
+            "One request in twenty of RocketMQ's clients fails at this proxy though nothing is wrong with it: the cluster does"
+            " not answer it in time, or too much is under way."
+        ),
+        look=(
+            "`zenit_proxy_errors_total` by method and code, the proxy's log, and alerts about brokers. At another proxy it is"
+            " the same if the cluster is the cause. `zenit doctor --proxy` with its metrics' port."
+        ),
+        do=(
+            "Mend what the other alerts name. `SYSTEM_BUSY` and `TOO_MANY_REQUESTS` alone: start another proxy, or find the"
+            " client that sends so much or signs wrongly, which the log names."
+        ),
     ),
     Alert(
         name="ClockApart",

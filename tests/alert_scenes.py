@@ -59,13 +59,14 @@ SCENES = (
     Scene("HalvesOld", "healthy", 2, {"zenit_half_parked_total": "1x30"}, count=3),
     Scene("HalvesOld", "healthy", 2, {"zenit_half_overdue_seconds": "601x30"}, count=3),
     Scene("AuthRefused", "healthy", 12, {'zenit_auth_refused_total{why="request"}': "0+600x40"}, count=5),
-    Scene("ClockApart", "healthy", 7, {"zenit_clock_seconds": "962+60x40"}, count=7),
+    Scene("ProxyFails", "no-master", 12, {"zenit_proxy_errors_total": "0+600x40"}),
+    Scene("ClockApart", "healthy", 7, {"zenit_clock_seconds": "962+60x40"}, count=8),
     Scene("Canary", "below-minimum", 2),
     Scene("Canary", "no-canary", 8),
     Scene("BackupGap", "healthy", 2, {"zenit_backup_missed_bytes": "4096x30"}),
     Scene("BackupLate", "healthy", 8, {"zenit_backup_age_seconds": "1900+60x30"}),
     Scene("BackupLate", "healthy", 8, {"zenit_backup_held": "1x30"}),
-    Scene("SeriesDropped", "healthy", 12, {"zenit_metrics_series_dropped": "5x30"}, count=7),
+    Scene("SeriesDropped", "healthy", 12, {"zenit_metrics_series_dropped": "5x30"}, count=8),
 )
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]

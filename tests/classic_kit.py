@@ -86,11 +86,12 @@ def running_front(namesrv: str, **settings: Any) -> Iterator[RunningFront]:
 class RemotingProcess:
     """`zenit proxy` for remoting alone, in a process that a test can kill."""
 
-    def __init__(self, namesrv: str) -> None:
+    def __init__(self, namesrv: str, *more: str) -> None:
+        """`more`: settings, as "name=value"."""
         with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.address = f"127.0.0.1:{port}"
-        settings = (f"namesrv={namesrv}", "port=-1", f"remoting_port={port}", "broker_port=0")
+            self.port = free.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        settings = (f"namesrv={namesrv}", "port=-1", f"remoting_port={self.port}", "broker_port=0", *more)
         words = [word for setting in settings for word in ("--set", setting)]
         zenit = str(Path(sys.executable).with_name("zenit"))
         self._process = subprocess.Popen([zenit, "proxy", *words], stderr=subprocess.PIPE, text=True)

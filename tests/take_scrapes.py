@@ -1,4 +1,5 @@
-"""Takes the scrapes on which alerts are tried (`python -m tests.take_scrapes`), from a drill with three replicas.
+"""Takes the scrapes on which alerts are tried, from a drill with three replicas and a proxy:
+`PYTHONPATH=tests python -m tests.take_scrapes`.
 
 A file is what Prometheus would have at that moment: of every process the families that an alert names, with job and instance,
 and `up`. It takes a minute.
@@ -13,6 +14,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+from classic_kit import BareClient, RemotingProcess
 
 from zenitmq import Admin, Message, Producer, PushConsumer
 from zenitmq.client.connection.controller_calls import ControllerCalls
@@ -56,7 +59,11 @@ def take(name: str, ports: dict[str, tuple[str, str]]) -> None:
 
 
 def main() -> None:
-    with LocalCluster(replicas=3) as cluster:
+    proxy_metrics = "127.0.0.1:9895"
+    with (
+        LocalCluster(replicas=3) as cluster,
+        RemotingProcess(cluster.namesrv, f"metrics.bind={proxy_metrics}") as proxy,
+    ):
         processes = ProcessCluster(cluster.directory).status()["processes"]
         ports = {one["name"]: (f"zenit-{one['role']}", one["metrics"]) for one in processes if "metrics" in one}
         config = MetricsConfig(bind="127.0.0.1:0")
@@ -75,14 +82,21 @@ def main() -> None:
             for thread in beside:
                 thread.start()
             told = {"canary": ("zenit-canary", endpoint.address), "backup": ("zenit-backup", copied.address)}
-            drill(cluster, ports | told)
+            told["proxy-1"] = "zenit-proxy", proxy_metrics
+            drill(cluster, ports | told, proxy.port)
             canary.stop()
             following.stop()
             for thread in beside:
                 thread.join(20)
 
 
-def drill(cluster: LocalCluster, ports: dict[str, tuple[str, str]]) -> None:
+def send_by_proxy(port: int) -> None:
+    """One message, or an error."""
+    with BareClient(port) as client:
+        client.ask(310, b"x", b="trades", e=0, n="broker-a")
+
+
+def drill(cluster: LocalCluster, ports: dict[str, tuple[str, str]], proxy_port: int) -> None:
     with Admin(cluster.namesrv) as admin, Producer(namesrv=cluster.namesrv) as producer:
         admin.create_topic("trades", queues=2)
         consumer = PushConsumer("readers", namesrv=cluster.namesrv)
@@ -91,6 +105,7 @@ def drill(cluster: LocalCluster, ports: dict[str, tuple[str, str]]) -> None:
         with consumer:
             producer.send_batch([Message("trades", b"x")] * 20)
             time.sleep(8)
+            send_by_proxy(proxy_port)
             take("healthy", ports)
             take("no-canary", {name: port for name, port in ports.items() if name != "canary"})
         producer.send_batch([Message("trades", b"x")] * 20)
@@ -106,6 +121,7 @@ def drill(cluster: LocalCluster, ports: dict[str, tuple[str, str]]) -> None:
         take("below-minimum", ports)
         cluster.kill(slaves[1])
         time.sleep(6)
+        send_by_proxy(proxy_port)
         take("no-master", ports)
     record = ProcessCluster(cluster.directory).existing()
     lost = next(one for one in record.processes if one.name == slaves[0])
