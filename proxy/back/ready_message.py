@@ -73,10 +73,16 @@ class ReadyMessage:
             raise MessageTooLarge("properties", len(self.properties), PROPERTIES_SENT_MAX)
         if self.properties.startswith(_SEQUENCE_ENTRY) or b"\x02" + _SEQUENCE_ENTRY in self.properties:
             raise MessageIllegal(f"property name {SEQUENCE!r} is reserved")
-        _check_number("flag", self.flag, -_INT_MAX - 1, _INT_MAX)
-        _check_number("sysFlag", self.sys_flag, 0, _INT_MAX)
-        _check_number("born time", self.born_at_ms, 0, _LONG_MAX)
-        _check_number("reconsumeTimes", self.reconsume_times, 0, _INT_MAX)
+        if not (
+            -_INT_MAX - 1 <= self.flag <= _INT_MAX
+            and 0 <= self.sys_flag <= _INT_MAX
+            and 0 <= self.born_at_ms <= _LONG_MAX
+            and 0 <= self.reconsume_times <= _INT_MAX
+        ):
+            numbers = f"flag {self.flag}, sysFlag {self.sys_flag}, reconsumeTimes {self.reconsume_times}"
+            raise MessageIllegal(
+                f"{numbers}, born time {self.born_at_ms}: 32 bits, the time 64; none but flag negative"
+            )
         if self.kind is SendKind.DELAYED:
             check_delay(self.properties)
 
@@ -104,11 +110,6 @@ def check_delay(properties: bytes) -> None:
     text = said.get(name, "0")
     if not (text.isascii() and text.isdecimal() and len(text) <= _DELAY_DIGITS_MAX):
         raise MessageIllegal(f"{name} {text[:64]!r}: a number of at most {_DELAY_DIGITS_MAX} digits, not negative")
-
-
-def _check_number(name: str, value: int, minimum: int, maximum: int) -> None:
-    if not minimum <= value <= maximum:
-        raise MessageIllegal(f"{name} {value}: {minimum} to {maximum}")
 
 
 @dataclass(frozen=True, slots=True)

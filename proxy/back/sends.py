@@ -56,6 +56,9 @@ GROUP: Final = "PROXY"
 LINGER_S: Final = 0.001
 RECORDS_MAX: Final = 256
 BYTES_MAX: Final = 256 * 1024
+"""Of the messages of several senders in one request."""
+GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of those that one sender sends together: RocketMQ's clients send so much in one batch."""
 UNDER_WAY_MAX: Final = 4
 """Requests of a lane of any queue, where brokers answer slowly."""
 QUICK_MS: Final = 3.0
@@ -76,16 +79,22 @@ _Key = tuple[str, SendKind, Target | None, str]
 
 
 class _Item:
-    """One sender's message. `deadline_ms`: monotonic."""
+    """What one sender sends together. `deadline_ms`: monotonic."""
 
-    __slots__ = ("answered", "deadline_ms", "is_sent", "message", "size_bytes")
+    __slots__ = ("answered", "deadline_ms", "is_sent", "messages", "size_bytes")
 
-    def __init__(self, message: ReadyMessage, deadline_ms: int, answered: asyncio.Future[Stored]) -> None:
-        self.message = message
+    def __init__(
+        self,
+        messages: Sequence[ReadyMessage],
+        size_bytes: int,
+        deadline_ms: int,
+        answered: asyncio.Future[list[Stored]],
+    ) -> None:
+        self.messages = messages
         self.deadline_ms = deadline_ms
         self.answered = answered
         self.is_sent = False
-        self.size_bytes = message.size_bytes
+        self.size_bytes = size_bytes
 
 
 class _Lane:
@@ -108,17 +117,17 @@ class SendBudget:
         self.bytes_max = bytes_max
         self.bytes_in_flight = self.messages = 0
 
-    def take(self, size_bytes: int) -> None:
-        """Raises BrokerBusy where there is no room."""
+    def take(self, size_bytes: int, count: int) -> None:
+        """For some messages. Raises BrokerBusy where there is no room."""
         if self.bytes_in_flight + size_bytes > self.bytes_max or self.messages >= MESSAGES_MAX:
             raise BrokerBusy(RETRY_AFTER_MS, f"this proxy has {self.bytes_in_flight} bytes of messages under way")
         self.bytes_in_flight += size_bytes
-        self.messages += 1
+        self.messages += count
 
-    def give_back(self, size_bytes: int) -> None:
-        """A message was answered."""
+    def give_back(self, size_bytes: int, count: int) -> None:
+        """They were answered."""
         self.bytes_in_flight -= size_bytes
-        self.messages -= 1
+        self.messages -= count
 
 
 class _Batch:
@@ -128,8 +137,8 @@ class _Batch:
         self, items: Sequence[_Item], own_properties: bytes, store_host_bytes: int, *, is_wrapped: bool
     ) -> None:
         """Raises MessageTooLarge, MessageIllegal."""
-        records = [item.message.record(own_properties, store_host_bytes) for item in items]
-        self.count = len(items)
+        records = [one.record(own_properties, store_host_bytes) for item in items for one in item.messages]
+        self.count = len(records)
         self._sizes = [0 if is_wrapped else len(record) for record in records]
         self._bytes = b"".join(records)
         if is_wrapped:
@@ -181,17 +190,7 @@ class Sends:
         Raises BrokerBusy where too much is under way, TopicNotFound and what else a producer's send raises; OutcomeUnknown
         where it may be stored.
         """
-        message.check()
-        item = _Item(message, deadline_ms, asyncio.get_running_loop().create_future())
-        self._budget.take(item.size_bytes)
-        try:
-            await self._prepare(message.topic, target, deadline_ms, turn)
-            self._enter(item, target)
-            if turn is not None:
-                turn.leave()
-            return await self._answer_of(item)
-        finally:
-            self._budget.give_back(item.size_bytes)
+        return (await self.send_all((message,), target, deadline_ms=deadline_ms, turn=turn))[0]
 
     async def send_all(
         self,
@@ -201,20 +200,22 @@ class Sends:
         deadline_ms: int,
         turn: SendTurn | None = None,
     ) -> list[Stored]:
-        """Stores messages of one topic side by side, as far as one request holds them. Where one fails, others may be stored.
+        """Stores messages of one topic side by side, as far as one request holds them, which is stored as a whole or not. Where
+        one request fails, others may be stored.
 
         Raises as `send`.
         """
         for message in messages:
             message.check()
+        topic = messages[0].topic
         loop = asyncio.get_running_loop()
-        items = [_Item(message, deadline_ms, loop.create_future()) for message in messages]
+        items = [_Item(group, size, deadline_ms, loop.create_future()) for group, size in groups_of(messages)]
         taken: list[_Item] = []
         try:
             for item in items:
-                self._budget.take(item.size_bytes)
+                self._budget.take(item.size_bytes, len(item.messages))
                 taken.append(item)
-            await self._prepare(messages[0].topic, target, deadline_ms, turn)
+            await self._prepare(topic, target, deadline_ms, turn)
             for item in items:
                 self._enter(item, target)
             if turn is not None:
@@ -222,18 +223,17 @@ class Sends:
             return await self._answers_of(items)
         finally:
             for item in taken:
-                self._budget.give_back(item.size_bytes)
+                self._budget.give_back(item.size_bytes, len(item.messages))
 
     async def _answers_of(self, items: Sequence[_Item]) -> list[Stored]:
-        """One after the other, as most come together: a task for each would cost a fifth of what a message does. Raises the
-        first error when all are answered."""
+        """Raises the first error when all are answered."""
         stored: list[Stored] = []
         failed: ZenitError | None = None
         left = iter(items)
         try:
             for item in left:
                 try:
-                    stored.append(await self._answer_of(item))
+                    stored += await self._answer_of(item)
                 except ZenitError as error:
                     failed = failed or error
         finally:
@@ -257,7 +257,7 @@ class Sends:
             await turn.reached(deadline_ms=deadline_ms)
 
     def _enter(self, item: _Item, target: Target | None) -> None:
-        message = item.message
+        message = item.messages[0]
         key = message.topic, message.kind, target, message.producer_group if message.kind is SendKind.HALF else ""
         lane = self._lanes.get(key)
         if lane is None:
@@ -285,14 +285,17 @@ class Sends:
         """Sends what waits, as far as requests may be under way."""
         while lane.waiting and lane.under_way < self._window(lane):
             items: list[_Item] = []
-            size_bytes = 0
-            while lane.waiting and len(items) < RECORDS_MAX:
-                size_bytes += lane.waiting[0].size_bytes
-                if items and size_bytes > BYTES_MAX:
+            size_bytes = records = 0
+            while lane.waiting:
+                item = lane.waiting[0]
+                size_bytes += item.size_bytes
+                records += len(item.messages)
+                if items and (size_bytes > BYTES_MAX or records > RECORDS_MAX):
                     break
-                item = lane.waiting.popleft()
+                lane.waiting.popleft()
                 if item.answered.done():  # its sender waits no more
                     size_bytes -= item.size_bytes
+                    records -= len(item.messages)
                     continue
                 item.is_sent = True
                 items.append(item)
@@ -348,12 +351,12 @@ class Sends:
         for part in (items[:half], items[half:]):
             await self._send(lane, part)
 
-    async def _answer_of(self, item: _Item) -> Stored:
+    async def _answer_of(self, item: _Item) -> list[Stored]:
         """Raises what a send does; RequestTimeout where its time is over and it was not sent, OutcomeUnknown where it was."""
         try:
-            stored: Stored = await self._overdue.wait(item.answered, item.deadline_ms + LATE_MS)
+            stored: list[Stored] = await self._overdue.wait(item.answered, item.deadline_ms + LATE_MS)
         except TimeoutError:
-            topic = item.message.topic
+            topic = item.messages[0].topic
             if item.is_sent:
                 raise OutcomeUnknown(topic, "others that were sent with it have more time") from None
             raise RequestTimeout(f"a send to {topic}, which did not begin", LATE_MS) from None
@@ -388,7 +391,7 @@ def _batch(items: Sequence[_Item], own_properties: bytes, store_host_bytes: int,
         raise
     except Exception:
         if len(items) == 1:
-            log.exception("a message cannot be made a record topic=%s", items[0].message.topic)
+            log.exception("a message cannot be made a record topic=%s", items[0].messages[0].topic)
         raise MessageIllegal("it cannot be made a record; the proxy's log says more") from None
 
 
@@ -400,24 +403,42 @@ def _fail(items: Sequence[_Item], error: ZenitError) -> None:
             )  # each its own: a raised error grows with each who raises it
 
 
+def groups_of(messages: Sequence[ReadyMessage]) -> list[tuple[Sequence[ReadyMessage], int]]:
+    """(those that go in one request, their bytes) of each."""
+    groups, begin, size_bytes = [], 0, 0
+    for index, message in enumerate(messages):
+        more_bytes = message.size_bytes
+        if index > begin and (index - begin == RECORDS_MAX or size_bytes + more_bytes > GROUP_BYTES_MAX):
+            groups.append((messages[begin:index], size_bytes))
+            begin, size_bytes = index, 0
+        size_bytes += more_bytes
+    groups.append((messages[begin:], size_bytes))
+    return groups
+
+
 def _answer(items: Sequence[_Item], batch: _Batch, queue: MessageQueue, answer: Answer) -> None:
     begins = record_begins(batch.sizes())
-    for index, item in enumerate(items):
-        if item.answered.done():
-            continue  # its client is gone
-        message_id = item.message.message_id
-        if isinstance(answer, DelayedAnswer):
-            place = answer.places[index]
-            stored = Stored(
-                message_id,
-                queue,
-                place.queue_offset,
-                place.physical_offset,
-                answer.store_host,
-                deliver_at_ms=place.deliver_at_ms,
-                is_half=item.message.kind is SendKind.HALF,
+    index = 0
+    for item in items:
+        if not item.answered.done():  # else its client is gone
+            item.answered.set_result(
+                [_stored(one, index + more, begins, queue, answer) for more, one in enumerate(item.messages)]
             )
-        else:
-            offset, at = answer.queue_offset + index, record_position(answer, begins, index)
-            stored = Stored(message_id, queue, offset, at, answer.store_host, answer.store_timestamp_ms)
-        item.answered.set_result(stored)
+        index += len(item.messages)
+
+
+def _stored(message: ReadyMessage, index: int, begins: Sequence[int], queue: MessageQueue, answer: Answer) -> Stored:
+    message_id = message.message_id
+    if isinstance(answer, DelayedAnswer):
+        place = answer.places[index]
+        return Stored(
+            message_id,
+            queue,
+            place.queue_offset,
+            place.physical_offset,
+            answer.store_host,
+            deliver_at_ms=place.deliver_at_ms,
+            is_half=message.kind is SendKind.HALF,
+        )
+    offset, at = answer.queue_offset + index, record_position(answer, begins, index)
+    return Stored(message_id, queue, offset, at, answer.store_host, answer.store_timestamp_ms)

@@ -24,7 +24,7 @@ from ...remoting.commands import CreateTopic, EndTransactions, RecallMessage, Se
 from ..back.ready_message import ReadyMessage, SendKind, Stored
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
 from .codes import ClassicCode, ClassicStatus
-from .records import BatchedMessage, is_delayed, is_half, priority_of, read_batch, sent_properties
+from .records import BatchedMessage, is_delayed, is_half, priority_of, read_batch, sent_properties, telling_properties
 
 KEPT_FLAGS: Final = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
 CLUSTER: Final = "CLUSTER"
@@ -67,7 +67,8 @@ class SendHandlers:
         return self._answer([stored])
 
     async def on_batch(self, call: ClassicCall) -> ClassicAnswer:
-        """SEND_BATCH_MESSAGE. All are stored side by side as far as one request to the broker holds them."""
+        """SEND_BATCH_MESSAGE. All are stored side by side as far as one request to the broker holds them, which is refused or
+        stored as a whole."""
         messages = _messages(call, read_batch(call.frame.body))
         if any(message.kind is not SendKind.PLAIN for message in messages):
             raise MessageIllegal("a batch has messages that are delayed, or of a transaction: send each by itself")
@@ -168,12 +169,14 @@ def _messages(call: ClassicCall, sent: Sequence[BatchedMessage]) -> list[ReadyMe
     messages = []
     for one in sent:
         encoded = sent_properties(one.properties)
-        properties = decode_properties(encoded)
-        message_id = properties.get(UNIQUE_KEY, "")
+        properties = telling_properties(encoded)
+        message_id = properties.pop(UNIQUE_KEY, "")
         if not message_id:
             message_id = secrets.token_hex(_ID_BYTES).upper()
             encoded += encode_properties({UNIQUE_KEY: message_id})
-        kind = SendKind.HALF if is_half(properties) else SendKind.DELAYED if is_delayed(properties) else SendKind.PLAIN
+        kind = SendKind.PLAIN
+        if properties:
+            kind = SendKind.HALF if is_half(properties) else SendKind.DELAYED if is_delayed(properties) else kind
         producer_group = properties.get(PRODUCER_GROUP, "") or group
         messages.append(
             ReadyMessage(

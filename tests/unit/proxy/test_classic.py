@@ -6,6 +6,8 @@ import json
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zenitmq.model.errors import (
     BrokerBusy,
@@ -21,6 +23,7 @@ from zenitmq.model.errors import (
 )
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import HostAddress
+from zenitmq.model.properties import decode_properties
 from zenitmq.proxy.back.pops import PoppedMessage
 from zenitmq.proxy.classic import read_handlers, records
 from zenitmq.proxy.classic.bodies import NODES_MAX, read_heartbeat, read_json, read_lock
@@ -47,6 +50,7 @@ from zenitmq.proxy.classic.records import (
     readable,
     readable_records,
     sent_properties,
+    telling_properties,
     whole_properties,
 )
 from zenitmq.proxy.classic.requests import share_bytes
@@ -435,3 +439,25 @@ def test_the_producer_inside_a_java_client_is_no_group() -> None:
     producers = [{"groupName": name} for name in ("shop", "CLIENT_INNER_PRODUCER")]
     heartbeat = read_heartbeat(json.dumps({"clientID": "one", "producerDataSet": producers}).encode())
     assert heartbeat.producer_groups == ("shop",)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["UNIQ_KEY", "DELAY", "PGROUP", "TRAN_MSG", "TIMER_DELAY_MS", "xDELAY", "DELAYx", "TAGS", ""]
+            ),
+            st.sampled_from(["\x01", "\x01", "", "\x01\x01"]),
+            st.sampled_from(["", "1", "true", "ü", "a\x01b"]),
+            st.sampled_from(["\x02", "\x02", "", "\x02\x02"]),
+        )
+    ),
+    st.binary(max_size=3),
+)
+def test_what_tells_of_a_message_is_found_as_all_its_properties_are(
+    entries: list[tuple[str, str, str, str]], rubbish: bytes
+) -> None:
+    encoded = "".join(map("".join, entries)).encode() + rubbish
+    whole = decode_properties(encoded)
+    names = {"UNIQ_KEY", "DELAY", "PGROUP", "TRAN_MSG", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS"}
+    assert telling_properties(encoded) == {name: value for name, value in whole.items() if name in names}

@@ -123,6 +123,46 @@ def test_each_keeps_to_its_own_deadline_in_a_lane_that_is_shared(monkeypatch: py
     run(work, monkeypatch)
 
 
+def test_a_batch_goes_in_one_request_or_in_as_many_as_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message has its own place; single sends that come with it are told of theirs."""
+
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        deadline_ms = monotonic_ms() + SOON_MS
+        large = [message(bytes(1_500)) for _ in range(250)]  # more bytes than single sends share
+        stored, *others = await asyncio.gather(
+            sends.send_all(large, deadline_ms=deadline_ms),
+            *(sends.send(message(b"x"), deadline_ms=deadline_ms) for _ in range(2)),
+        )
+        assert broker.counts == [250, 2]
+        assert [one.queue_offset for one in stored] == list(range(7, 257))
+        assert [one.queue_offset for one in others] == [7, 8]
+        size = len(large[0].record(b"", 8))
+        own = len(sends._numbered.own_properties)
+        assert [one.physical_offset for one in stored[:3]] == [900 + step * (size + own) for step in range(3)]
+        broker.counts.clear()
+        stored = await sends.send_all([message(b"x")] * 600, deadline_ms=deadline_ms)
+        assert (len(stored), broker.counts) == (600, [256, 256, 88])
+        broker.counts.clear()
+        await sends.send_all([message(bytes(1 << 20))] * 5, deadline_ms=deadline_ms)
+        assert broker.counts == [3, 2]
+
+    run(work, monkeypatch)
+
+
+def test_a_batch_is_refused_as_a_whole_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(sends: Sends, broker: PlayedBroker) -> None:
+        deadline_ms = monotonic_ms() + SOON_MS
+        batch, good = await asyncio.gather(
+            sends.send_all([message(b"good"), message(b"refused")], deadline_ms=deadline_ms),
+            sends.send(message(b"good"), deadline_ms=deadline_ms),
+            return_exceptions=True,
+        )
+        assert isinstance(batch, InvalidParameter)
+        assert isinstance(good, Stored)
+
+    run(work, monkeypatch)
+
+
 def test_a_batch_whose_client_goes_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of its messages, though it waits for the first only."""
 
