@@ -12,7 +12,7 @@ INSTALL: Final = "a proxy needs it: pip install 'zenitmq[proxy]', in a clone '.[
 
 def check_installed() -> None:
     """Raises RequirementMissing if what speaks gRPC is not installed."""
-    for module in ("grpc", "google.protobuf"):
+    for module in ("hpack", "google.protobuf"):
         try:
             is_there = importlib.util.find_spec(module) is not None
         except ModuleNotFoundError:

@@ -8,25 +8,22 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from ...model.errors import ConnectionLost, RemoteProtocolError
-from .http2_frames import (
+from ...proxy.http2.frames import (
     ACK,
     DATA,
     END_STREAM,
     GOAWAY,
     HEADERS,
     PING,
-    PREFIX_BYTES,
     RESET,
     SETTINGS,
     WINDOW_BYTES,
     WINDOW_UPDATE,
-    CallHeaders,
-    call_frames,
     frame,
-    preface,
-    read_frames,
     window_update,
 )
+from ...proxy.http2.grpc_messages import PREFIX
+from .http2_frames import CallHeaders, call_frames, preface, read_frames
 
 GIVE_BACK_BYTES: Final = 1 << 20
 
@@ -34,7 +31,7 @@ OnEnd = Callable[[bytes], None]
 """What came in all the answer's DATA frames."""
 
 
-class GrpcLink(asyncio.Protocol):
+class LoadLink(asyncio.Protocol):
     """Calls have one message each. On the event loop. `error`: why it ended."""
 
     def __init__(self, client_id: str) -> None:
@@ -73,7 +70,7 @@ class GrpcLink(asyncio.Protocol):
         self._next_stream += 2
         self._calls[stream] = [], on_end
         encoded = call_frames(stream, self._headers.block(path), message, is_open=is_open)
-        self._waiting.append((len(message) + PREFIX_BYTES, encoded))
+        self._waiting.append((len(message) + PREFIX.size, encoded))
         self._send()
 
     def close(self) -> None:
@@ -117,7 +114,7 @@ class GrpcLink(asyncio.Protocol):
     def _on_data(self, stream: int, flags: int, payload: bytes) -> None:
         self._taken += len(payload)
         if self._taken >= GIVE_BACK_BYTES:
-            self._write(window_update(self._taken))
+            self._write(window_update(0, self._taken))
             self._taken = 0
         call = self._calls.get(stream)
         if call is not None:
@@ -150,15 +147,15 @@ class GrpcLink(asyncio.Protocol):
             self._transport.write(b"".join(unsent))
 
 
-async def connect_links(address: str, client_ids: Sequence[str], at_a_time: int = 64) -> list[GrpcLink]:
+async def connect_links(address: str, client_ids: Sequence[str], at_a_time: int = 64) -> list[LoadLink]:
     """One connection each. Raises OSError."""
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
-    links: list[GrpcLink] = []
+    links: list[LoadLink] = []
     for begin in range(0, len(client_ids), at_a_time):
         ids = client_ids[begin : begin + at_a_time]
         opened = await asyncio.gather(
-            *(loop.create_connection(lambda name=name: GrpcLink(name), host.strip("[]"), int(port)) for name in ids)  # type: ignore[misc]
+            *(loop.create_connection(lambda name=name: LoadLink(name), host.strip("[]"), int(port)) for name in ids)  # type: ignore[misc]
         )
         links += [link for _, link in opened]
     return links

@@ -16,7 +16,7 @@ from ...proxy.event_loop import run_on_loop
 from ...proxy.schema import SERVICE, enum_value, message_class
 from ..percentiles import Samples
 from ..processes import WorkerChannel
-from .grpc_link import GrpcLink, connect_links
+from .grpc_link import LoadLink, connect_links
 from .http2_frames import messages_of
 
 ID_LENGTH: Final = 34
@@ -104,7 +104,7 @@ class _LoadRun:
         self.messages += 1
         self.size_bytes += size_bytes
 
-    async def watch(self, links: list[GrpcLink], is_over: Callable[[], bool]) -> None:
+    async def watch(self, links: list[LoadLink], is_over: Callable[[], bool]) -> None:
         """Until it is over. Raises why it fails."""
         while not is_over():
             self._channel.progress(monotonic_ns(), self.messages, self.size_bytes)
@@ -143,7 +143,7 @@ def _run(
     address: str,
     connections: int,
     channel: WorkerChannel,
-    work: Callable[[list[GrpcLink]], Awaitable[dict[str, Any]]],
+    work: Callable[[list[LoadLink]], Awaitable[dict[str, Any]]],
     *,
     greets: bytes = b"",
 ) -> None:
@@ -190,13 +190,13 @@ def send_template(topic: str, size: int) -> tuple[bytes, bytes]:
     return before, behind
 
 
-async def _send_all(job: GrpcSendJob, links: list[GrpcLink], channel: WorkerChannel) -> dict[str, Any]:
+async def _send_all(job: GrpcSendJob, links: list[LoadLink], channel: WorkerChannel) -> dict[str, Any]:
     before, behind = send_template(job.topic, job.size)
     run = _LoadRun(channel, job.seconds)
     sent = 0
     prefix = f"01{os.getpid():012X}"
 
-    def send_next(link: GrpcLink) -> None:
+    def send_next(link: LoadLink) -> None:
         nonlocal sent
         sent += 1
         begun_ns = monotonic_ns()
@@ -221,7 +221,7 @@ async def _send_all(job: GrpcSendJob, links: list[GrpcLink], channel: WorkerChan
 # ---- receives
 
 
-async def _receive_all(job: GrpcReceiveJob, links: list[GrpcLink], channel: WorkerChannel) -> dict[str, Any]:
+async def _receive_all(job: GrpcReceiveJob, links: list[LoadLink], channel: WorkerChannel) -> dict[str, Any]:
     request = _ReceiveRequest(batch_size=RECEIVED_AT_A_TIME)
     request.group.name = job.group
     request.message_queue.topic.name = job.topic
@@ -232,7 +232,7 @@ async def _receive_all(job: GrpcReceiveJob, links: list[GrpcLink], channel: Work
     asked = request.SerializeToString()
     run = _LoadRun(channel, job.seconds)
 
-    def receive_next(link: GrpcLink) -> None:
+    def receive_next(link: LoadLink) -> None:
         begun_ns = monotonic_ns()
 
         def on_messages(data: bytes) -> None:
@@ -252,7 +252,7 @@ async def _receive_all(job: GrpcReceiveJob, links: list[GrpcLink], channel: Work
 
         link.call(_RECEIVE, asked, on_messages)
 
-    def acknowledge(link: GrpcLink, messages: list[Any], begun_ns: int) -> None:
+    def acknowledge(link: LoadLink, messages: list[Any], begun_ns: int) -> None:
         ack = _AckRequest()
         ack.group.name, ack.topic.name = job.group, job.topic
         for message in messages:
@@ -293,12 +293,12 @@ def _settings(topic: str) -> bytes:
     return encoded
 
 
-async def _stay_all(job: GrpcIdleJob, links: list[GrpcLink], channel: WorkerChannel) -> dict[str, Any]:
+async def _stay_all(job: GrpcIdleJob, links: list[LoadLink], channel: WorkerChannel) -> dict[str, Any]:
     run = _LoadRun(channel, job.seconds)
     loop = asyncio.get_running_loop()
     beat = _BeatRequest(client_type=enum_value("ClientType", "PRODUCER")).SerializeToString()
 
-    def heartbeat(link: GrpcLink) -> None:
+    def heartbeat(link: LoadLink) -> None:
         if not run.goes_on:
             return
         begun_ns = monotonic_ns()

@@ -7,58 +7,38 @@ Headers of answers are not decoded: what a call came to is in its messages.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...model.errors import RemoteProtocolError
+from ...proxy.http2.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_BYTES_MAX,
+    FRAME_MAX,
+    HEADER_BYTES,
+    HEADERS,
+    INITIAL_WINDOW,
+    NUMBER_MAX,
+    PREFACE,
+    WINDOW_BYTES,
+    frame,
+    settings,
+    window_update,
+)
+from ...proxy.http2.grpc_messages import PREFIX, encode_message
+from ...proxy.http2.headers import STATIC
 
-DATA: Final = 0
-HEADERS: Final = 1
-RESET: Final = 3
-SETTINGS: Final = 4
-PING: Final = 6
-GOAWAY: Final = 7
-WINDOW_UPDATE: Final = 8
-END_STREAM: Final = 1
-ACK: Final = 1
-WINDOW_BYTES: Final = 65_535
-"""How much may be sent at first before the server gives more room, over all calls."""
-PREFIX_BYTES: Final = 5
-"""In front of each message: whether it is compressed, and its length."""
-
-_END_HEADERS: Final = 4
-_HEADER_BYTES: Final = 9
-_FRAME_BYTES_MAX: Final = 1 << 24
-_WINDOW_MAX: Final = (1 << 31) - 1
-_INITIAL_WINDOW: Final = 4
-_FRAME_MAX: Final = 5
-_STATIC: Final = 61
-"""Headers that the standard has numbers for; those that a connection learns are counted from there."""
 _PATH: Final = 4
 _METHOD_POST: Final = b"\x83"
 _SCHEME_HTTP: Final = b"\x86"
-_PREFIX: Final = struct.Struct(">BI")
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """The bytes of a frame."""
-    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
 
 
 def preface() -> bytes:
     """How a connection begins: the server may send as much as it likes."""
-    settings = struct.pack(">HIHI", _INITIAL_WINDOW, _WINDOW_MAX, _FRAME_MAX, _FRAME_BYTES_MAX - 1)
-    return (
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-        + frame(SETTINGS, 0, 0, settings)
-        + frame(WINDOW_UPDATE, 0, 0, (_WINDOW_MAX - WINDOW_BYTES).to_bytes(4, "big"))
-    )
-
-
-def window_update(size_bytes: int) -> bytes:
-    """The server may send so many bytes more."""
-    return frame(WINDOW_UPDATE, 0, 0, size_bytes.to_bytes(4, "big"))
+    told = settings({INITIAL_WINDOW: NUMBER_MAX, FRAME_MAX: FRAME_BYTES_MAX})
+    return PREFACE + told + window_update(0, NUMBER_MAX - WINDOW_BYTES)
 
 
 class CallHeaders:
@@ -66,7 +46,7 @@ class CallHeaders:
 
     def __init__(self, common: Sequence[tuple[str, str]]) -> None:
         self._learned = b"".join(b"\x40" + _text(name) + _text(value) for name, value in common)
-        numbers = range(_STATIC + len(common), _STATIC, -1)  # the newest has the smallest
+        numbers = range(STATIC + len(common), STATIC, -1)  # the newest has the smallest
         self._known = b"".join(bytes((0x80 | number,)) for number in numbers)
         self._is_first = True
 
@@ -79,9 +59,8 @@ class CallHeaders:
 
 def call_frames(stream: int, block: bytes, message: bytes, *, is_open: bool = False) -> bytes:
     """A call with one message. `is_open`: more may follow."""
-    data = _PREFIX.pack(0, len(message)) + message
     end = 0 if is_open else END_STREAM
-    return frame(HEADERS, _END_HEADERS, stream, block) + frame(DATA, end, stream, data)
+    return frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, end, stream, encode_message(message))
 
 
 def _text(text: str) -> bytes:
@@ -96,11 +75,11 @@ def read_frames(buffer: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
     """(kind, flags, stream, payload) of the whole frames in the buffer, which are taken out of it."""
     at, size = 0, len(buffer)
     view = bytes(buffer)
-    while size - at >= _HEADER_BYTES:
-        end = at + _HEADER_BYTES + int.from_bytes(view[at : at + 3], "big")
+    while size - at >= HEADER_BYTES:
+        end = at + HEADER_BYTES + int.from_bytes(view[at : at + 3], "big")
         if end > size:
             break
-        yield view[at + 3], view[at + 4], int.from_bytes(view[at + 5 : at + 9], "big"), view[at + _HEADER_BYTES : end]
+        yield view[at + 3], view[at + 4], int.from_bytes(view[at + 5 : at + 9], "big"), view[at + HEADER_BYTES : end]
         at = end
     del buffer[:at]
 
@@ -109,10 +88,10 @@ def messages_of(data: bytes) -> Iterator[bytes]:
     """The messages of an answer's DATA frames. Raises RemoteProtocolError."""
     at = 0
     while at < len(data):
-        if len(data) - at < PREFIX_BYTES:
+        if len(data) - at < PREFIX.size:
             raise RemoteProtocolError("a gRPC message is cut short")
-        compressed, size = _PREFIX.unpack_from(data, at)
-        at += PREFIX_BYTES
+        compressed, size = PREFIX.unpack_from(data, at)
+        at += PREFIX.size
         if compressed or len(data) - at < size:
             raise RemoteProtocolError("a gRPC message is compressed, or cut short")
         yield data[at : at + size]

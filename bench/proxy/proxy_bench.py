@@ -124,8 +124,8 @@ def _proxy(
 
 
 def _bare(bench: _Bench) -> dict[str, Any]:
-    """What grpcio makes of the same calls, and of the same idle clients, where nothing is done for them."""
-    with BenchWorker("bare-grpc", BareJob()) as server:
+    """What a proxy's gRPC server makes of the same calls, and of the same idle clients, where nothing is done for them."""
+    with BenchWorker("bare-grpc", BareJob(connections=2 * max(bench.options.clients, CONNECTIONS))) as server:
         address = server.wait_ready(_READY_S)["grpc"]
         server.go()
         seconds = min(bench.options.seconds, _LIMIT_S)

@@ -1,4 +1,4 @@
-"""The processes that are measured: a proxy, and a gRPC server that only answers, which shows what grpcio leaves of a core."""
+"""The processes that are measured: a proxy, and its gRPC server alone, which shows what that leaves of a core."""
 
 from __future__ import annotations
 
@@ -9,26 +9,21 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import grpc
-from grpc import aio
-
 from ...broker.statistics import read_anonymous_bytes
 from ...model.clock import process_cpu_ns, sleep_ms
 from ...model.errors import SystemFault
 from ...proxy.config import ProxyConfig, ProxyLimits
 from ...proxy.event_loop import run_on_loop
-from ...proxy.schema import SERVICE, enum_value, message_class
+from ...proxy.grpc_server import GrpcServer
+from ...proxy.schema import Method, enum_value, message_class, methods
 from ...proxy.service import Proxy
+from ...proxy.v2.calls import Answers
+from ...proxy.v2.methods import CallFacts
 from ..own_cluster import USAGE
 from ..processes import WorkerChannel
 
 START_MS: Final = 20_000
 _LOOK_MS: Final = 10
-_BARE_OPTIONS: Final = (
-    ("grpc.so_reuseport", 0),
-    ("grpc.server.max_pending_requests", 20_000),
-    ("grpc.server.max_pending_requests_hard_limit", 40_000),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +37,9 @@ class ProxyJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareJob:
-    """There is nothing to say."""
+    """`connections`: at most."""
+
+    connections: int
 
 
 def serve_proxy(job: ProxyJob, channel: WorkerChannel) -> None:
@@ -72,30 +69,43 @@ def serve_proxy(job: ProxyJob, channel: WorkerChannel) -> None:
     proxy.run()
 
 
-def serve_bare(_: BareJob, channel: WorkerChannel) -> None:
-    """Runs a gRPC server that answers sends and heartbeats with the same bytes; ready with {"grpc": address}."""
-    answer = message_class("SendMessageResponse")()
-    answer.status.code = enum_value("Code", "OK")
-    encoded: bytes = answer.SerializeToString()
+class _BareMethods:
+    """Answers all with the same message, and does nothing. See GrpcMethods."""
 
-    async def respond(_: bytes, __: Any) -> bytes:
+    def __init__(self) -> None:
+        self._answer = message_class("SendMessageResponse")()
+        self._answer.status.code = enum_value("Code", "OK")
+
+    def all(self) -> list[Method]:
+        return list(methods().values())
+
+    def decode(self, method: Method, encoded: bytes) -> Any:  # noqa: ARG002
         return encoded
 
-    async def listen(commands: AsyncIterator[bytes], _: Any) -> None:
-        async for _command in commands:
+    async def unary(self, method: Method, facts: CallFacts, encoded: bytes) -> Any:  # noqa: ARG002
+        return self._answer
+
+    async def stream(self, method: Method, facts: CallFacts, encoded: bytes, answers: Answers) -> None:  # noqa: ARG002
+        await answers.write(self._answer)
+
+    async def telemetry(self, facts: CallFacts, commands: AsyncIterator[Any], answers: Answers) -> None:  # noqa: ARG002
+        async for _ in commands:
             pass
+
+    def drain(self) -> None:
+        """Nobody has to go elsewhere."""
+
+
+def serve_bare(job: BareJob, channel: WorkerChannel) -> None:
+    """Runs the gRPC server of a proxy that does nothing, until the parent closes the channel; ready with {"grpc": address}."""
 
     async def serve() -> None:
         loop, ends = asyncio.get_running_loop(), asyncio.Event()
-        server = aio.server(options=_BARE_OPTIONS)
-        handlers = {name: grpc.unary_unary_rpc_method_handler(respond) for name in ("SendMessage", "Heartbeat")}
-        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(listen)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        _watch(channel, lambda: {"grpc": f"127.0.0.1:{port}"}, lambda: loop.call_soon_threadsafe(ends.set))
+        config = ProxyConfig(port=0, remoting_port=-1, drain_ms=0, limits=ProxyLimits(connections=job.connections))
+        server = GrpcServer(config, _BareMethods())
+        _watch(channel, lambda: {"grpc": f"127.0.0.1:{server.port}"}, lambda: loop.call_soon_threadsafe(ends.set))
         await ends.wait()
-        await server.stop(0)
+        await server.drain(drain_ms=0)
 
     run_on_loop(serve())
 

@@ -91,6 +91,11 @@ class Session:
         finally:
             self._writing = None
 
+    async def finish(self) -> None:
+        """Until the client has read what it was told, or its stream has ended."""
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+
     def _clear(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0

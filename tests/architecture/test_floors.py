@@ -63,7 +63,8 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "obstore": ("deploy/backup/bucket_target.py",),
     "opentelemetry": ("client/tracing/otel/*.py",),
     "rich": ("cli/*.py",),
-    "grpc": ("proxy/grpc_server.py", "bench/proxy/servers.py"),
+    "grpc": (),
+    "hpack": ("proxy/http2/headers.py",),
     "google": ("proxy/schema.py",),
     "uvloop": ("proxy/event_loop.py",),
 }

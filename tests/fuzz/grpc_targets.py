@@ -10,6 +10,24 @@ from typing import Any
 from zenitmq.model.errors import HandleRefused, MessageIllegal, MessageTooLarge, RemoteProtocolError
 from zenitmq.proxy.back.group_rules import GroupRules, group_rules
 from zenitmq.proxy.back.lite_receipt import LiteReceipt
+from zenitmq.proxy.http2.connection import Http2Connection, Http2Stream
+from zenitmq.proxy.http2.frames import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    HEADERS,
+    INITIAL_WINDOW,
+    NUMBER_MAX,
+    PREFACE,
+    ConnectionFault,
+    Http2Code,
+    frame,
+    reset,
+    window_update,
+)
+from zenitmq.proxy.http2.frames import settings as settings_frame
+from zenitmq.proxy.http2.grpc_messages import GrpcRefused, GrpcStatus, MessageReader, encode_message, trailers
+from zenitmq.proxy.http2.headers import Headers, encode_headers
 from zenitmq.proxy.schema import decoder, message_class
 from zenitmq.proxy.v2.authorization import Caller, caller_of, check_moment
 from zenitmq.proxy.v2.mapping import check_type, fill_message, ready_message
@@ -142,11 +160,71 @@ def check_lite_receipt(data: bytes, _: Random) -> None:
     assert receipt is None or LiteReceipt.parse(receipt.text()) == receipt
 
 
+_BLOCK = encode_headers(
+    [(":method", "POST"), (":scheme", "http"), (":path", "/p"), ("te", "trailers"), ("x-mq-client-id", "c")]
+)
+_FRAMES = (
+    lambda draw: frame(HEADERS, END_HEADERS | draw.randrange(2), draw.choice((1, 3, 5)), _BLOCK),
+    lambda draw: frame(HEADERS, draw.randrange(256), draw.choice((1, 3, 5)), _BLOCK[: draw.randrange(20)]),
+    lambda draw: frame(CONTINUATION, draw.choice((0, 4)), draw.choice((1, 3)), _BLOCK[draw.randrange(20) :]),
+    lambda draw: frame(DATA, draw.choice((0, 0, 1, 8)), draw.choice((1, 3)), encode_message(draw.randbytes(9))),
+    lambda draw: window_update(draw.choice((0, 1, 3)), draw.choice((0, 1, 10, 70_000, 70_000, NUMBER_MAX))),
+    lambda draw: settings_frame({draw.randrange(8): draw.choice((0, 1, 20_000, 20_000, NUMBER_MAX))}),
+    lambda draw: reset(draw.choice((1, 3)), Http2Code.CANCEL),
+    lambda draw: frame(draw.randrange(12), draw.randrange(256), draw.randrange(4), draw.randbytes(draw.choice((4, 8)))),
+)
+
+
+def _http2(draw: Random) -> bytes:
+    data = bytearray(PREFACE + settings_frame({INITIAL_WINDOW: draw.choice((0, 10, 65_535))}))
+    for number in range(draw.randrange(12)):
+        data += draw.choice(_FRAMES if draw.randrange(3) else _FRAMES[:1])(draw) if number else _FRAMES[0](draw)
+    return bytes(mutated(data, draw, ((0, 1), (3, 1)))) if draw.randrange(2) else bytes(data)
+
+
+class _Answering:
+    """Answers each request with what came of it."""
+
+    def __init__(self, draw: Random) -> None:
+        self._draw = draw
+        self.readers: dict[int, MessageReader] = {}
+        self.connection = Http2Connection(self)
+
+    def on_request(self, stream: Http2Stream, headers: Headers, fields: dict[str, str]) -> None:
+        assert dict(headers) == fields
+        self.readers[stream.number] = MessageReader(self._draw.choice(("", "gzip")))
+
+    def on_data(self, stream: Http2Stream, data: bytes) -> None:
+        reader = self.readers[stream.number]
+        with suppress(GrpcRefused):
+            reader.add(data)
+            while (message := reader.take()) is not None:
+                self.connection.give_room(stream, len(message))
+        if stream.is_ended:
+            self.connection.send_data(stream, bytes(self._draw.choice((0, 5, 90_000))))
+            self.connection.end(stream, trailers(GrpcStatus.OK))
+
+    def on_reset(self, stream: Http2Stream) -> None:
+        del self.readers[stream.number]
+
+
+def check_http2(data: bytes, draw: Random) -> None:
+    """Whatever the pieces. What is kept is little, and belongs to streams that go on."""
+    answering = _Answering(draw)
+    connection = answering.connection
+    piece = draw.choice((1, 10, 1 << 20))
+    for at in range(0, len(data), piece):
+        connection.receive(data[at : at + piece])
+        assert connection.held_bytes < len(data) + 100
+        assert connection.unsent_bytes == sum(len(one) for each in connection.streams.values() for one in each.unsent)
+
+
 GRPC_TARGETS = (
     Target(
         "grpc-message", _message, check_message, (RemoteProtocolError, CallRefused, MessageIllegal, MessageTooLarge)
     ),
     Target("grpc-settings", _settings, check_settings, (RemoteProtocolError, CallRefused)),
+    Target("grpc-http2", _http2, check_http2, (ConnectionFault,)),
     Target("grpc-metadata", _metadata, check_metadata, (CallRefused,)),
     Target("grpc-lite-receipt", _lite_receipt, check_lite_receipt, (HandleRefused,)),
 )

@@ -25,7 +25,7 @@ NAMES = """stamp scan sequences lights batches decode select search stranger is-
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
     backup-manifest backup-point waiting-records checkpoint checksum-log
     classic-frame classic-fields classic-bodies classic-batch classic-records
-    grpc-message grpc-settings grpc-metadata grpc-lite-receipt
+    grpc-message grpc-settings grpc-http2 grpc-metadata grpc-lite-receipt
     query-cursor queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()
 
 

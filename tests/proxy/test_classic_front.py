@@ -17,7 +17,7 @@ from port_kit import free_row
 
 from zenitmq import Message, Producer
 from zenitmq.model.ids import parse_offset_message_id
-from zenitmq.proxy import tcp_server
+from zenitmq.proxy import client_links, tcp_server
 from zenitmq.proxy.back import cluster_settings
 from zenitmq.proxy.classic import requests
 from zenitmq.proxy.classic.frames import FRAME_BYTES_MAX, IS_ONE_WAY, IS_REPLY, ClassicFrame, encode_frame
@@ -308,10 +308,10 @@ def test_a_client_that_asks_for_much_and_reads_nothing_is_cut_off(
         server = front.server
         send(good, topic, bytes(300_000))
         if bound == "one":
-            monkeypatch.setattr(tcp_server, "LINK_BACKLOG_BYTES", 1 << 20)
+            monkeypatch.setattr(client_links, "LINK_BACKLOG_BYTES", 1 << 20)
         else:
             monkeypatch.setattr(server, "is_backlog_over", lambda: server.backlog_bytes > 1 << 20)
-            monkeypatch.setattr(tcp_server, "PUSH_BACKLOG_BYTES", 1 << 19)
+            monkeypatch.setattr(client_links, "SMALL_BACKLOG_BYTES", 1 << 19)
         pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "bname": BROKER}
         with BareClient(server.port) as bad:
             # One that the proxy has not taken yet would look like one that is cut off.
@@ -502,7 +502,7 @@ def test_parts_of_requests_take_no_more_memory_than_requests_may(cluster: LocalC
 
 def test_a_request_that_does_not_end_is_given_up(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though bytes of it come. A connection without one stays."""
-    monkeypatch.setattr(tcp_server, "REQUEST_MS", 300)
+    monkeypatch.setattr(client_links, "REQUEST_MS", 300)
     monkeypatch.setattr(tcp_server, "LOOK_S", 0.02)
     with running_front(cluster.namesrv) as front, BareClient(front.server.port) as client:
         assert client.ask(106).code == 0

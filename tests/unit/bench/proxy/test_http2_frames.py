@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.bench.proxy.http2_frames import (
-    DATA,
-    END_STREAM,
-    HEADERS,
-    CallHeaders,
-    call_frames,
-    frame,
-    messages_of,
-    preface,
-    read_frames,
-)
+from zenitmq.bench.proxy.http2_frames import CallHeaders, call_frames, messages_of, preface, read_frames
 from zenitmq.model.errors import RemoteProtocolError
+from zenitmq.proxy.http2.frames import DATA, END_STREAM, HEADERS, frame
 
 
 def test_headers_are_texts_at_first_and_numbers_then() -> None:

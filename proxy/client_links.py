@@ -1,0 +1,330 @@
+"""Connections of clients, whatever they speak, and the sockets that they come by: bounds, TLS, reading, writing.
+
+What a client sends is read as long as it reads what it is sent: else it is not read from either, and cut off once what it has
+not read is too much. Parts of requests have a bound for all connections together (request_room).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ConfigError
+from ..model.ids import HostAddress
+from .config import ProxyConfig
+from .request_room import HeldBytes, RequestRoom
+
+log = logging.getLogger(__name__)
+
+IDLE_MS: Final = 120_000
+"""A connection over which nothing goes for so long is closed."""
+REQUEST_MS: Final = 30_000
+"""A request that has begun to come has come as a whole by then: its client no longer waits for an answer."""
+FIRST_BYTE_S: Final = 10.0
+LINK_BACKLOG_BYTES: Final = 64 * 1024 * 1024
+"""A client that has not read so much is cut off: small requests can have large answers."""
+SMALL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
+"""So much is nobody cut off for, whatever all have not read."""
+TOGETHER_BYTES: Final = 64 * 1024
+"""Answers of one turn of the loop are put together up to so much."""
+LAST_BYTES_MS: Final = 1_000
+"""So long the last answers of a drain may take to go out."""
+DRAIN_LOOK_S: Final = 0.01
+BACKLOG: Final = 1024
+TLS_FIRST_BYTE: Final = 0x16
+
+
+class ClientLink(asyncio.Protocol):
+    """A client's connection."""
+
+    def __init__(self, server: LinkServer) -> None:
+        self._owner = server
+        self._transport: asyncio.Transport | None = None
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._backlog_bytes = 0
+        self._is_unread = False
+        self.held = HeldBytes()
+        self.moved_ms = self.held.begun_ms = monotonic_ms()
+        self.peer = HostAddress(bytes(4), 0)
+
+    # ---- of the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no class of asyncio
+        address = transport.get_extra_info("peername")
+        if address:
+            self.peer = HostAddress.parse(address[0].partition("%")[0], address[1])
+        self._owner.links[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """See asyncio.Protocol."""
+        self._transport = None
+        self._owner.links.pop(self, None)
+        self._forget()
+        self._set_held(0)
+        self._set_backlog(0)
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_unread = True
+        self._set_reading()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_unread = False
+        if self._transport is not None:
+            self._set_backlog(self._transport.get_write_buffer_size())
+        self._go_on()
+
+    # ---- of each protocol
+
+    @abstractmethod
+    def is_late(self, oldest_ms: int) -> bool:
+        """Whether it awaits the end of a request that began before then."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Lets go of what has come of requests."""
+
+    @abstractmethod
+    def _go_on(self) -> None:
+        """The client reads again."""
+
+    def _is_closed_to_requests(self) -> bool:
+        """Whether it has as many requests under way as it may."""
+        return False
+
+    # ---- what comes
+
+    def _set_held(self, size_bytes: int) -> None:
+        """So much has come of requests that are not whole."""
+        held = self.held
+        if size_bytes != held.buffered:
+            if not held.buffered:
+                held.begun_ms = monotonic_ms()
+            self._owner.room.buffer(held, size_bytes - held.buffered)
+
+    def _set_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_unread or self._is_closed_to_requests():
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def prove(self) -> None:
+        """It has signed a request."""
+        self._owner.room.know(self.held)
+
+    # ---- what goes
+
+    def _write(self, data: bytes) -> None:
+        """Goes out together with what else is written in this turn of the loop, if that is little."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes >= TOGETHER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
+        if unsent and self._transport is not None and not self._transport.is_closing():
+            self.moved_ms = monotonic_ms()
+            self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+            self._bound_backlog(self._transport)
+
+    def _bound_backlog(self, transport: asyncio.Transport) -> None:
+        """Cuts the client off if it leaves too much unread."""
+        backlog_bytes = transport.get_write_buffer_size() + self._waiting_bytes()
+        self._set_backlog(backlog_bytes)
+        if backlog_bytes > LINK_BACKLOG_BYTES or (
+            backlog_bytes > SMALL_BACKLOG_BYTES and self._owner.is_backlog_over()
+        ):
+            log.warning("cut a client off that does not read client=%s unread_bytes=%s", self.peer, backlog_bytes)
+            transport.abort()
+
+    def _waiting_bytes(self) -> int:
+        """Of answers for which the client has given no room yet."""
+        return 0
+
+    def _set_backlog(self, size_bytes: int) -> None:
+        self._owner.backlog_bytes += size_bytes - self._backlog_bytes
+        self._backlog_bytes = size_bytes
+
+    # ---- its end
+
+    def shut_out(self, why: str) -> None:
+        """Ends it at once; what has come of a request takes no more room."""
+        log.warning(
+            "closed a connection: %s client=%s bytes=%d begun_ms_ago=%d",
+            why,
+            self.peer,
+            self.held.buffered,
+            monotonic_ms() - self.held.begun_ms,
+        )
+        self._forget()
+        self._set_held(0)
+        self.abort()
+
+    def close(self) -> None:
+        """Ends the connection; what has been answered goes out."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class DoorKind:
+    """Who comes by a socket that is listened on. `tls`: of all of them; with `is_mixed` of those whose first byte says so.
+    `is_shared`: other processes listen there too."""
+
+    make_link: Callable[[], ClientLink]
+    tls: ssl.SSLContext | None
+    is_mixed: bool = False
+    is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDoor:
+    """A socket that is listened on."""
+
+    listening: socket.socket
+    kind: DoorKind
+
+
+class LinkServer:
+    """Of one process; on the event loop."""
+
+    def __init__(self, config: ProxyConfig) -> None:
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._doors: list[ClientDoor] = []
+        self._opening: set[asyncio.Task[None]] = set()
+        self.links: dict[ClientLink, None] = {}
+        self.room = RequestRoom(config.limits.bytes_in_flight, is_secured=bool(config.key))
+        self.backlog_bytes = 0
+        """Of answers that clients have not read."""
+
+    def make_room(self) -> None:
+        """Closes connections until parts of requests take no more memory than they may."""
+        while self.room.is_over():
+            links = {link.held: link for link in self.links}
+            worst = links[self.room.worst(links, monotonic_ms())]
+            worst.shut_out("parts of requests take too much memory, and this one the most for the longest time")
+
+    def is_backlog_over(self) -> bool:
+        """Whether answers that clients do not read take more memory than all requests may."""
+        return self.backlog_bytes > self._config.limits.bytes_in_flight
+
+    def _shut_out_late(self) -> None:
+        oldest_ms = monotonic_ms() - REQUEST_MS
+        for link in [link for link in self.links if link.is_late(oldest_ms)]:
+            link.shut_out("a request has not come as a whole in time")
+
+    # ---- sockets
+
+    def _open(self, name: str, port: int, kind: DoorKind) -> int:
+        """The port. Raises ConfigError, with the setting's name."""
+        try:
+            found: int = self._listen(port, kind).getsockname()[1]
+            return found
+        except OSError as error:
+            raise ConfigError(
+                name, port, f"a port of {self._config.bound_host} that is free ({error.strerror})"
+            ) from None
+
+    def _listen(self, port: int, kind: DoorKind) -> socket.socket:
+        """Raises OSError."""
+        host = self._config.bound_host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=kind.is_shared)
+        listening.setblocking(False)
+        door = ClientDoor(listening, kind)
+        self._doors.append(door)
+        self._loop.add_reader(listening, self._on_connection, door)
+        return listening
+
+    def _shut(self, doors: list[ClientDoor]) -> None:
+        for door in doors:
+            self._loop.remove_reader(door.listening)
+            door.listening.close()
+        self._doors = [door for door in self._doors if door not in doors]
+
+    def _on_connection(self, door: ClientDoor) -> None:
+        """Accepts one connection."""
+        try:
+            connected, _ = door.listening.accept()
+        except OSError as error:  # it has gone already, or there is no descriptor left
+            log.debug("a connection was not accepted: %s", error)
+            return
+        if len(self.links) + len(self._opening) >= self._config.limits.connections:
+            connected.close()
+            return
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        task = self._loop.create_task(self._adopt(connected, door.kind))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _adopt(self, connected: socket.socket, kind: DoorKind) -> None:
+        tls = kind.tls
+        try:
+            if tls is not None and kind.is_mixed:
+                async with asyncio.timeout(FIRST_BYTE_S):
+                    first = await self._first_byte(connected)
+                tls = tls if first == TLS_FIRST_BYTE else None
+            await self._loop.connect_accepted_socket(
+                kind.make_link, connected, ssl=tls, ssl_handshake_timeout=None if tls is None else FIRST_BYTE_S
+            )
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            log.info("a connection did not come about: %s", error)
+            connected.close()
+        except asyncio.CancelledError:
+            connected.close()
+            raise
+
+    async def _first_byte(self, connected: socket.socket) -> int:
+        """-1 if the connection ended before one came. The byte stays."""
+        readable: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(connected, _tell, readable)
+        try:
+            await readable
+        finally:
+            self._loop.remove_reader(connected)
+        first = connected.recv(1, socket.MSG_PEEK)
+        return first[0] if first else -1
+
+    async def _end_links(self) -> None:
+        """Closes all connections; what has been answered goes out, if their clients read it soon."""
+        for link in list(self.links):
+            link.close()
+        deadline_ms = monotonic_ms() + LAST_BYTES_MS
+        while self.links and monotonic_ms() < deadline_ms:
+            await asyncio.sleep(DRAIN_LOOK_S)
+        for link in list(self.links):
+            link.abort()
+        for task in self._opening:
+            task.cancel()
+
+
+def _tell(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
