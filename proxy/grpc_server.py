@@ -33,7 +33,6 @@ from .http2.grpc_messages import (
     timeout_s,
     trailers,
 )
-from .http2.headers import Headers
 from .schema import SERVICE, Method
 from .tls import tls_context
 from .v2.calls import Answers
@@ -208,14 +207,14 @@ class GrpcLink(ClientLink):
 
     # ---- of its streams
 
-    def on_request(self, stream: Http2Stream, headers: Headers, fields: dict[str, str]) -> None:
+    def on_request(self, stream: Http2Stream, fields: dict[str, str]) -> None:
         """See StreamEvents."""
         connection = self._connection
         if fields[":method"] != "POST" or not fields.get("content-type", "").startswith(CONTENT_TYPE):
             connection.end(stream, no_grpc())
             return
         try:
-            call = self._call(stream, headers, fields)
+            call = self._call(stream, fields)
         except GrpcRefused as refused:
             connection.end(stream, only_trailers(refused.status, refused.message))
             return
@@ -229,7 +228,7 @@ class GrpcLink(ClientLink):
             if stream.is_ended:
                 self.on_data(stream, b"")
 
-    def _call(self, stream: Http2Stream, headers: Headers, fields: dict[str, str]) -> GrpcCall:
+    def _call(self, stream: Http2Stream, fields: dict[str, str]) -> GrpcCall:
         """Raises GrpcRefused."""
         method = self._server.methods_by_path.get(fields[":path"])
         if method is None:
@@ -238,7 +237,7 @@ class GrpcLink(ClientLink):
             raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, "this proxy has as many calls under way as it may")
         reader = MessageReader(fields.get("grpc-encoding", ""))
         return GrpcCall(
-            self, stream, method, CallFacts(headers, self._peer, timeout_s(fields.get("grpc-timeout", ""))), reader
+            self, stream, method, CallFacts(fields, self._peer, timeout_s(fields.get("grpc-timeout", ""))), reader
         )
 
     def on_data(self, stream: Http2Stream, data: bytes) -> None:

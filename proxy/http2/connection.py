@@ -91,8 +91,8 @@ class Http2Stream:
 class StreamEvents(Protocol):
     """Who is told of a connection's streams."""
 
-    def on_request(self, stream: Http2Stream, headers: Headers, fields: dict[str, str]) -> None:
-        """One began. `fields`: the headers by name."""
+    def on_request(self, stream: Http2Stream, fields: dict[str, str]) -> None:
+        """One began. `fields`: its headers by name."""
 
     def on_data(self, stream: Http2Stream, data: bytes) -> None:
         """Some of its bytes came; `stream.is_ended` says whether these are the last."""
@@ -261,7 +261,7 @@ class Http2Connection:
         else:
             stream = self.streams[number] = Http2Stream(number)
             stream.is_ended = bool(flags & END_STREAM)
-            self._events.on_request(stream, headers, fields)
+            self._events.on_request(stream, fields)
 
     def _on_trailers(self, stream: Http2Stream, flags: int, headers: Headers) -> None:
         if stream.is_ended:

@@ -20,7 +20,9 @@ STATIC: Final = 61
 """Headers that the standard has numbers for; those that a connection learns are counted from there."""
 ENTRY_BYTES: Final = 32
 """What HPACK counts for a header beside its texts."""
-_STANDARD: Final = tuple((name.decode(), value.decode()) for name, value in HeaderTable.STATIC_TABLE)
+_STANDARD: Final = tuple(
+    ((name.decode(), value.decode()), len(name) + len(value) + ENTRY_BYTES) for name, value in HeaderTable.STATIC_TABLE
+)
 _SHIFT_MAX: Final = 28
 _ONCE: Final = frozenset({":method", ":path", ":scheme"})
 _PSEUDO: Final = _ONCE | {":authority"}
@@ -41,8 +43,8 @@ class HeaderDecoder:
     __slots__ = ("_learned", "_learned_bytes", "_learned_max")
 
     def __init__(self) -> None:
-        self._learned: deque[tuple[str, str]] = deque()
-        """The newest first."""
+        self._learned: deque[tuple[tuple[str, str], int]] = deque()
+        """Headers, and how much each counts; the newest first."""
         self._learned_bytes = 0
         self._learned_max = LEARNED_BYTES_MAX
 
@@ -56,63 +58,52 @@ class HeaderDecoder:
     def _decode(self, block: bytes) -> list[tuple[str, str]]:
         """Raises ConnectionFault, IndexError (cut short, or a number that means nothing), HPACKError, UnicodeDecodeError."""
         headers: list[tuple[str, str]] = []
-        at, size_bytes, end = 0, 0, len(block)
+        at, total_bytes, end = 0, 0, len(block)
         while at < end:
             first = block[at]
             if first & 0x80:
-                index, at = _integer(block, at, 0x7F)
-                header = self._at(index)
-            elif first & 0x40:
-                header, at = self._literal(block, at, 0x3F)
-                self._learn(header)
-            elif first & 0x20:
-                size, at = _integer(block, at, 0x1F)
-                if headers or size > LEARNED_BYTES_MAX:
+                index, at = (first & 0x7F, at + 1) if first < 0xFF else _integer(block, at, 0x7F)
+                header, size_bytes = self._at(index)
+            elif first & 0x60 == 0x20:
+                self._learned_max, at = _integer(block, at, 0x1F)
+                if headers or self._learned_max > LEARNED_BYTES_MAX:
                     raise IndexError
-                self._learned_max = size
                 self._shrink()
                 continue
             else:
-                header, at = self._literal(block, at, 0x0F)
-            size_bytes += _size(header)
-            if size_bytes > HEADERS_BYTES_MAX:
+                header, size_bytes, at = self._literal(block, at, 0x3F if first & 0x40 else 0x0F)
+                if first & 0x40:
+                    self._learned.appendleft((header, size_bytes))
+                    self._learned_bytes += size_bytes
+                    self._shrink()
+            total_bytes += size_bytes
+            if total_bytes > HEADERS_BYTES_MAX:
                 text = f"headers of more than {HEADERS_BYTES_MAX} bytes"
                 raise ConnectionFault(Http2Code.ENHANCE_YOUR_CALM, text)
             headers.append(header)
         return headers
 
-    def _at(self, index: int) -> tuple[str, str]:
+    def _at(self, index: int) -> tuple[tuple[str, str], int]:
         if index > STATIC:
             return self._learned[index - STATIC - 1]
         if not index:
             raise IndexError
         return _STANDARD[index - 1]
 
-    def _literal(self, block: bytes, at: int, mask: int) -> tuple[tuple[str, str], int]:
+    def _literal(self, block: bytes, at: int, mask: int) -> tuple[tuple[str, str], int, int]:
+        """(header, what it counts, where it ends)."""
         index, at = _integer(block, at, mask)
         if index:
-            name = self._at(index)[0]
+            name = self._at(index)[0][0]
+            name_bytes = len(name.encode())
         else:
-            name, at = _string(block, at)
-        value, at = _string(block, at)
-        return (name, value), at
-
-    def _learn(self, header: tuple[str, str]) -> None:
-        self._learned.appendleft(header)
-        self._learned_bytes += _size(header)
-        self._shrink()
+            name, name_bytes, at = _string(block, at)
+        value, value_bytes, at = _string(block, at)
+        return (name, value), name_bytes + value_bytes + ENTRY_BYTES, at
 
     def _shrink(self) -> None:
         while self._learned_bytes > self._learned_max:
-            self._learned_bytes -= _size(self._learned.pop())
-
-
-def _size(header: tuple[str, str]) -> int:
-    """As HPACK counts, of bytes."""
-    name, value = header
-    if not (name.isascii() and value.isascii()):
-        name, value = name.encode().decode("latin-1"), value.encode().decode("latin-1")
-    return len(name) + len(value) + ENTRY_BYTES
+            self._learned_bytes -= self._learned.pop()[1]
 
 
 def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
@@ -130,15 +121,17 @@ def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
     raise IndexError
 
 
-def _string(block: bytes, at: int) -> tuple[str, int]:
-    """(a text, where it ends). Raises IndexError, HPACKError, UnicodeDecodeError."""
+def _string(block: bytes, at: int) -> tuple[str, int, int]:
+    """(a text, its bytes, where it ends). Raises IndexError, HPACKError, UnicodeDecodeError."""
     is_packed = block[at] & 0x80
     size, at = _integer(block, at, 0x7F)
     end = at + size
     if end > len(block):
         raise IndexError
     data = block[at:end]
-    return (decode_huffman(data) if is_packed else data).decode(), end
+    if is_packed:
+        data = decode_huffman(data)
+    return data.decode(), len(data), end
 
 
 def request_fields(headers: Headers) -> dict[str, str] | None:

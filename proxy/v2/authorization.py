@@ -10,7 +10,7 @@ An empty key is nobody's: RocketMQ's Python client sends the header even then.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
@@ -24,16 +24,6 @@ _MOMENT: Final = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)T(\d\d):?(\d\d):?(\d\d)")
 CLIENT_ID_LENGTH_MAX: Final = 255
 KNOWN_MAX: Final = 512
 """Callers that are remembered as they told of themselves, in at most 64 KiB each."""
-_READ: Final = frozenset(
-    {
-        "authorization",
-        "x-mq-client-id",
-        "x-mq-client-version",
-        "x-mq-date-time",
-        "x-mq-language",
-        "x-mq-namespace",
-    }
-)
 LANGUAGES: Final = {
     "JAVA": "JAVA",
     "CPP": "CPP",
@@ -64,17 +54,16 @@ class Caller:
     signed: bytes
 
 
-def caller_of(metadata: Iterable[tuple[str, str | bytes]], peer: str) -> Caller:
+def caller_of(metadata: Mapping[str, str], peer: str) -> Caller:
     """`peer`: as gRPC tells it, such as "ipv4:10.1.2.3:41234". Raises CallRefused for what no client sends."""
-    found = {name: value for name, value in metadata if name in _READ and isinstance(value, str)}
-    authorization = found.get("authorization", "")
+    authorization = metadata.get("authorization", "")
     return _caller(
-        found.get("x-mq-client-id", ""),
-        found.get("x-mq-namespace", ""),
-        found.get("x-mq-language", ""),
-        found.get("x-mq-client-version", ""),
+        metadata.get("x-mq-client-id", ""),
+        metadata.get("x-mq-namespace", ""),
+        metadata.get("x-mq-language", ""),
+        metadata.get("x-mq-client-version", ""),
         authorization,
-        found.get("x-mq-date-time", "") if authorization else "",
+        metadata.get("x-mq-date-time", "") if authorization else "",
         peer,
     )
 

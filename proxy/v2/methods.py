@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, Self
 
 from ...model.clock import monotonic_ms, monotonic_ns, now_ms
@@ -34,14 +34,12 @@ MARGIN_MS: Final = 100
 """So much earlier than the client gives up it is answered why."""
 LOOK_S: Final = 5.0
 
-Metadata = Iterable[tuple[str, str | bytes]]
-
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """What gRPC tells of a call. `left_s`: until the client gives up; None = it does not."""
+    """What gRPC tells of a call. `metadata`: its headers. `left_s`: until the client gives up; None = it does not."""
 
-    metadata: Metadata
+    metadata: Mapping[str, str]
     peer: str
     left_s: float | None
 

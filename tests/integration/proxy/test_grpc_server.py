@@ -209,7 +209,7 @@ def test_a_call_is_answered_with_what_its_client_says_of_it(served: Running) -> 
         second = client.ask(encode_message(named("two")))
         assert (client.answer(second), client.answer(first)) == ("two", "one")
     facts, other = served.methods.facts[-2:]
-    assert ("x-mq-client-id", "me") in facts.metadata
+    assert facts.metadata["x-mq-client-id"] == "me"
     assert (facts.left_s, other.left_s) == (1.5, None)
     assert facts.peer.startswith("ipv4:127.0.0.1:")
 

@@ -57,7 +57,7 @@ def test_nothing_is_decoded_for_who_is_nobody() -> None:
         serving = MessagingMethods(cast(Any, backs), polls_max=1, bytes_max=1 << 20, signed_within_ms=0)
         decoded: list[bytes] = []
         serving._decoders = dict.fromkeys(serving._decoders, decoded.append)  # type: ignore[arg-type]
-        facts = CallFacts((("x-mq-client-id", "c"),), "ipv4:10.1.1.1:5", None)
+        facts = CallFacts({"x-mq-client-id": "c"}, "ipv4:10.1.1.1:5", None)
         send, pull = (next(one for one in serving.all() if one.name == name) for name in ("SendMessage", "PullMessage"))
         assert (await serving.unary(send, facts, b"x")).status.code == Code.UNAUTHORIZED
         answers = Answers(reads=True)
