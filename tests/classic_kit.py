@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
@@ -17,11 +17,11 @@ from tempfile import TemporaryFile
 from typing import Any, Self
 
 from classic_clients import java_command
+from loop_kit import serving
 
 from zenitmq.proxy.back.backs import Backs
 from zenitmq.proxy.classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from zenitmq.proxy.config import ProxyConfig
-from zenitmq.proxy.event_loop import run_on_loop
 from zenitmq.proxy.tcp_server import RemotingServer, serve_remoting
 
 CLIENT_S = 90.0
@@ -53,34 +53,14 @@ def running_front(namesrv: str, **settings: Any) -> Iterator[RunningFront]:
     """Serves until it is left."""
     given = {"port": -1, "remoting_port": 0, "broker_port": 0, "drain_ms": 500, **settings}
     config = ProxyConfig(namesrv=(namesrv,), **given)
-    started: list[RunningFront] = []
-    is_up = threading.Event()
-    ends: list[Callable[[], object]] = []
 
-    async def work() -> None:
-        loop, end = asyncio.get_running_loop(), asyncio.Event()
-        ends.append(lambda: loop.call_soon_threadsafe(end.set))
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[RunningFront]:
         async with Backs(config) as backs, serve_remoting(config, backs) as server:
-            started.append(RunningFront(server, loop))
-            is_up.set()
-            await end.wait()
+            yield RunningFront(server, asyncio.get_running_loop())
 
-    def run() -> None:
-        try:
-            run_on_loop(work())
-        finally:
-            is_up.set()
-
-    thread = threading.Thread(target=run, name="classic-front")
-    thread.start()
-    is_up.wait(10)
-    try:
-        assert started, "the front did not start"
-        yield started[0]
-    finally:
-        for end in ends:
-            end()
-        thread.join(10)
+    with serving("classic-front", opening) as front:
+        yield front
 
 
 class RemotingProcess:

@@ -59,12 +59,14 @@ def has_jars(name: str, version: str) -> bool:
 
 
 def java_driver(name: str, version: str, source: Path) -> list[str]:
-    """The command of a driver of a Java client; compiles it where its source is newer."""
+    """The command of a driver of a Java client; compiles it where its source, or what all drivers share, is newer."""
     folder = jars_folder(name, version)
     classes = folder / "classes"
     made = classes / f"{source.stem}.class"
-    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
-        command = ["javac", "-nowarn", "-cp", f"{folder / 'lib'}/*", "-d", str(classes), str(source)]
+    shared = source.with_name("Driver.java")
+    if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime, shared.stat().st_mtime):
+        sources = [str(source), str(shared)]
+        command = ["javac", "-nowarn", "-cp", f"{folder / 'lib'}/*", "-d", str(classes), *sources]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
     settings = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.home={folder}"]
     settings += ["-Drocketmq.client.rebalance.waitInterval=1000"]  # instead of 20 s

@@ -10,18 +10,18 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from classic_kit import ClientScenario
+from loop_kit import serving
 from proxy_clients import DRIVERS, JAVA_CLIENT, java_driver, node_modules, python_client
 
 from zenitmq.proxy.back.backs import Backs
 from zenitmq.proxy.config import ProxyConfig
-from zenitmq.proxy.event_loop import run_on_loop
 from zenitmq.proxy.grpc_server import serve
 
 SCENARIOS = DRIVERS / "clients" / "python_client.py"
@@ -140,30 +140,13 @@ def running_proxy(
 ) -> Iterator[str]:
     """A proxy in a thread; yields its address, or that for TLS. `inside`: gets what is in that thread."""
     config = ProxyConfig(namesrv=(namesrv,), port=0, remoting_port=-1, drain_ms=200, **settings)
-    started: list[str] = []
-    is_up, ends = threading.Event(), threading.Event()
 
-    async def work() -> None:
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[str]:
         async with Backs(config) as backs, serve(config, backs) as server:
-            started.append(f"127.0.0.1:{server.tls_port if is_tls else server.port}")
             if inside is not None:
                 inside.append(Inside(backs, asyncio.get_running_loop()))
-            is_up.set()
-            while not ends.is_set():
-                await asyncio.sleep(0.02)
+            yield f"127.0.0.1:{server.tls_port if is_tls else server.port}"
 
-    def run() -> None:
-        try:
-            run_on_loop(work())
-        finally:
-            is_up.set()
-
-    thread = threading.Thread(target=run, name="proxy")
-    thread.start()
-    is_up.wait(10)
-    try:
-        assert started, "the proxy did not start"
-        yield started[0]
-    finally:
-        ends.set()
-        thread.join(10)
+    with serving("proxy", opening) as address:
+        yield address

@@ -162,15 +162,17 @@ def test_a_receive_in_order_that_is_tried_again_gets_the_same_messages(cluster: 
 def test_a_proxy_that_ends_sends_its_clients_to_another_one(cluster: LocalCluster) -> None:
     ends = threading.Event()
 
-    def nothing() -> Iterator[Any]:
+    def settings() -> Iterator[Any]:
+        command = METHODS["Telemetry"].request()
+        command.settings.SetInParent()
+        yield command
         ends.wait(20)
-        yield from ()
 
     with ExitStack() as running:
         address = running.enter_context(running_proxy(cluster.namesrv))
         with grpc.insecure_channel(address) as channel:
-            stream = Caller(channel).telemetry(commands=nothing())
-            stream.initial_metadata()
+            stream = Caller(channel).telemetry(commands=settings())
+            assert next(stream).HasField("settings")  # so it is known there
             running.close()
             assert next(stream).reconnect_endpoints_command.nonce
             ends.set()

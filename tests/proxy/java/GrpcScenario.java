@@ -4,7 +4,6 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -29,27 +28,9 @@ import org.apache.rocketmq.client.apis.producer.SendReceipt;
 import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
-public class GrpcScenario {
+public class GrpcScenario extends Driver {
     static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
-    static final Map<String, String> ASKED = new HashMap<>();
     static ClientConfiguration configuration;
-
-    static synchronized void tell(Object... words) {
-        StringBuilder line = new StringBuilder();
-        for (Object word : words) {
-            line.append(line.length() == 0 ? "" : "\t").append(word);
-        }
-        System.out.println(line);
-        System.out.flush();
-    }
-
-    static String ask(String name, String other) {
-        return ASKED.getOrDefault(name, other);
-    }
-
-    static int number(String name, int other) {
-        return Integer.parseInt(ask(name, "" + other));
-    }
 
     static MessageBuilder message(String body) {
         return PROVIDER.newMessageBuilder().setTopic(ask("topic", "")).setBody(body.getBytes(StandardCharsets.UTF_8));
@@ -226,9 +207,7 @@ public class GrpcScenario {
     }
 
     public static void main(String[] words) throws Exception {
-        for (String word : Arrays.asList(words).subList(2, words.length)) {
-            ASKED.put(word.substring(0, word.indexOf('=')), word.substring(word.indexOf('=') + 1));
-        }
+        read(words);
         ClientConfigurationBuilder builder = ClientConfiguration.newBuilder().setEndpoints(words[0]);
         if (!ASKED.containsKey("tls")) {
             builder.enableSsl(false);
@@ -237,13 +216,6 @@ public class GrpcScenario {
             builder.setCredentialProvider(new StaticSessionCredentialsProvider(ask("key", ""), ask("secret", "")));
         }
         configuration = builder.setRequestTimeout(Duration.ofSeconds(number("timeout", 3))).build();
-        try {
-            GrpcScenario.class.getDeclaredMethod(words[1]).invoke(null);
-        } catch (java.lang.reflect.InvocationTargetException error) {
-            error.getCause().printStackTrace();
-            System.exit(1);
-        }
-        tell("done");
-        System.exit(0);
+        perform(GrpcScenario.class, words[1]);
     }
 }

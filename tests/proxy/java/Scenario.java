@@ -1,9 +1,7 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -29,36 +27,18 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** What RocketMQ's Java client does against the address of a name server: NAMESRV SCENARIO name=value ... ; one line a fact. */
-public class Scenario {
+public class Scenario extends Driver {
     static String namesrv;
-    static Map<String, String> asked = new HashMap<>();
-
-    static synchronized void tell(Object... words) {
-        StringBuilder line = new StringBuilder();
-        for (Object word : words) {
-            line.append(line.length() == 0 ? "" : "\t").append(word);
-        }
-        System.out.println(line);
-        System.out.flush();
-    }
-
-    static String ask(String name, String other) {
-        return asked.getOrDefault(name, other);
-    }
-
-    static int number(String name, int other) {
-        return Integer.parseInt(ask(name, "" + other));
-    }
 
     static <C extends ClientConfig> C set(C client) {
         client.setNamesrvAddr(namesrv);
         client.setPollNameServerInterval(1000);
         client.setHeartbeatBrokerInterval(1000);
         client.setInstanceName("i" + System.nanoTime());
-        if (asked.containsKey("tls")) {
+        if (ASKED.containsKey("tls")) {
             client.setUseTLS(true);
         }
-        client.setVipChannelEnabled(asked.containsKey("vip"));
+        client.setVipChannelEnabled(ASKED.containsKey("vip"));
         return client;
     }
 
@@ -141,14 +121,14 @@ public class Scenario {
     static void push() throws Exception {
         DefaultMQPushConsumer consumer = set(new DefaultMQPushConsumer(ask("group", "")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        if (asked.containsKey("sql")) {
+        if (ASKED.containsKey("sql")) {
             consumer.subscribe(ask("topic", ""), MessageSelector.bySql(ask("sql", "")));
         } else {
             consumer.subscribe(ask("topic", ""), ask("tags", "*"));
         }
         CountDownLatch left = new CountDownLatch(number("count", 1));
         String fails = ask("fails", "none");
-        if (asked.containsKey("orderly")) {
+        if (ASKED.containsKey("orderly")) {
             consumer.setSuspendCurrentQueueTimeMillis(100);
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 for (MessageExt one : messages) {
@@ -271,16 +251,7 @@ public class Scenario {
 
     public static void main(String[] words) throws Exception {
         namesrv = words[0];
-        for (String word : Arrays.asList(words).subList(2, words.length)) {
-            asked.put(word.substring(0, word.indexOf('=')), word.substring(word.indexOf('=') + 1));
-        }
-        try {
-            Scenario.class.getDeclaredMethod(words[1]).invoke(null);
-        } catch (java.lang.reflect.InvocationTargetException error) {
-            error.getCause().printStackTrace();
-            System.exit(1);
-        }
-        tell("done");
-        System.exit(0);
+        read(words);
+        perform(Scenario.class, words[1]);
     }
 }
