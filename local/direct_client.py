@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from ..model.errors import BufferFull, ClientClosed, RequestTimeout, WaitsForItself, ZenitError
 from ..remoting.channel import OnReply
@@ -19,6 +19,9 @@ from ..remoting.client_socket import Payload
 from ..remoting.commands import Reply, Request, RequestFor
 from ..remoting.io_thread import check_may_wait
 from .turns import Turns
+
+if TYPE_CHECKING:
+    import asyncio
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
@@ -107,6 +110,9 @@ class DirectClient(RemotingClient):
             finally:  # its traceback would keep this frame and all callers alive until a garbage collection
                 del error, answered
         return cast("_Reply", answered.reply), answered.payload
+
+    def loop_channels(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
+        """None: requests are handled in the thread that makes them."""
 
     def send_nowait(
         self,

@@ -13,11 +13,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, RemoteProtocolError, RequestTimeout, ZenitError
-from .client_socket import Dealer, Payload
+from .client_socket import Payload
 from .commands import Reply, Request, RequestFor
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
 from .options import IN_FLIGHT_MAX
@@ -38,10 +38,32 @@ _Pending = tuple[
 _Answer = tuple[OnReply[Any], Reply | None, bytes, ZenitError | None]
 
 
-class Channel:
+class Connected(Protocol):
+    """One connection: a Dealer, or a DirectDealer that an event loop watches."""
+
+    address: str
+    must_drain: bool
+
+    def send(self, header: bytes, payload: Payload | None) -> bool:
+        """See Dealer."""
+
+    def receive_nowait(self) -> tuple[bytes, bytes] | None:
+        """See Dealer."""
+
+    def loss(self) -> ZenitError:
+        """See Dealer."""
+
+    def close(self) -> None:
+        """See Dealer."""
+
+
+_Connected = TypeVar("_Connected", bound=Connected)
+
+
+class Channel(Generic[_Connected]):
     """Requests in flight to one address. Any thread, unless said otherwise."""
 
-    def __init__(self, dealer: Dealer, on_request: OnRequest, cluster_id: str = "", delegation: str = "") -> None:
+    def __init__(self, dealer: _Connected, on_request: OnRequest, cluster_id: str = "", delegation: str = "") -> None:
         """`cluster_id`: of the server's cluster; "" = not known yet. `delegation`: see `RemotingClient.act_for`."""
         self.address = dealer.address
         self.cluster_id = cluster_id
@@ -63,6 +85,11 @@ class Channel:
     def is_idle(self) -> bool:
         """True if nothing waits for a reply."""
         return not self._in_flight
+
+    @property
+    def none_late_ms(self) -> int:
+        """Nothing in flight has its deadline before this time."""
+        return self._none_late_ms
 
     def send(
         self, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int, on_reply: OnReply[_Reply]
@@ -91,7 +118,8 @@ class Channel:
             except BaseException:  # a signal handler raised
                 self.is_torn = True
                 raise
-            answers = self._drain()  # a send that found no room may have used up the descriptor's signal nevertheless
+            # a send that found no room may have used up the descriptor's signal nevertheless
+            answers = self._drain() if self.dealer.must_drain else []
         if answers:
             _tell(answers)
         if not sent:

@@ -13,19 +13,24 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, RemoteProtocolError, ZenitError
-from .base_socket import resolve_peer
+from .base_socket import is_inside, resolve_peer
 from .channel import Channel, OnReply
-from .client_socket import ClientContext, Payload, Subscriber
+from .client_socket import ClientContext, Dealer, Payload, Subscriber
 from .commands import Reply, Request, RequestFor
+from .direct.direct_dealer import DirectDealer
+from .direct.loop_channels import LoopChannels
 from .header import decode_request
 from .io_thread import IoThread
 from .security.key_ring import KeyRing
 from .sync_calls import SyncCalls
 from .timers import Timer
+
+if TYPE_CHECKING:
+    import asyncio  # a process without an event loop starts sooner without it
 
 CLOSE_TIMEOUT_MS: Final = 3000
 
@@ -44,8 +49,9 @@ class RemotingClient:
         self._sync = SyncCalls(self._context, self._on_pushed)
         self._lock = threading.Lock()
         self._io: IoThread | None = None
-        self._channels: dict[str, Channel] = {}
-        self._torn: deque[Channel] = deque()  # for the I/O thread to close
+        self._channels: dict[str, Channel[Dealer]] = {}
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopChannels] = weakref.WeakKeyDictionary()
+        self._torn: deque[Channel[Dealer]] = deque()  # for the I/O thread to close
         self._subscribers: dict[str, Subscriber] = {}
         self._heard: dict[str, str] = {}  # a publisher's address: what it resolved to when it was subscribed to
         self._on_request: dict[type[Request], Callable[[str, Request, bytes], None]] = {}
@@ -65,6 +71,8 @@ class RemotingClient:
             self._sync.cluster_id = cluster_id
             for channel in self._channels.values():
                 channel.cluster_id = cluster_id
+            for channels in list(self._loops.values()):
+                channels.name(cluster_id, self._sync.delegation)
 
     def act_for(self, delegation: str) -> None:
         """Makes all further requests those of a user, as a gateway may (model/security/delegation); "" = one's own again."""
@@ -72,6 +80,8 @@ class RemotingClient:
             self._sync.delegation = delegation
             for channel in self._channels.values():
                 channel.delegation = delegation
+            for channels in list(self._loops.values()):
+                channels.name(self._sync.cluster_id, delegation)
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +116,22 @@ class RemotingClient:
         """that connection has just ended; the next one is new"""
         while not self._channel(address).send(request, payload, timeout_ms, on_reply):
             pass  # that connection has just ended; the next one is new
+
+    def loop_channels(self, loop: asyncio.AbstractEventLoop, address: str) -> LoopChannels | None:
+        """The connections of an event loop, for a server that it may reach by itself; None: by `send_nowait`. On the loop.
+        Raises ClientClosed."""
+        if self.keys is not None or is_inside(address):
+            return None
+        channels = self._loops.get(loop)
+        if channels is None or self._closed is not None:
+            with self._lock:
+                if self._closed is not None:
+                    raise ClientClosed(self._closed)
+                channels = self._loops[loop] = LoopChannels(loop, self._loop_channel)
+        return channels
+
+    def _loop_channel(self, dealer: DirectDealer) -> Channel[DirectDealer]:
+        return Channel(dealer, self._on_pushed, self.cluster_id, self._sync.delegation)
 
     def oneway(self, address: str, request: Request, payload: Payload | None = None) -> bool:
         """Sends a request without a reply; False if it could not even be queued."""
@@ -160,7 +186,9 @@ class RemotingClient:
             if self._is_ended:
                 return
             self._closed = "client"
-            thread = self._io
+            thread, loops = self._io, list(self._loops.values())
+        for channels in loops:
+            channels.close(self._closed)
         deadline_ms = monotonic_ms() + timeout_ms
         ended = thread is None or thread.stop(timeout_ms)
         if self._sync.close(deadline_ms) and ended:
@@ -178,7 +206,7 @@ class RemotingClient:
             self._io.start()
             return self._io
 
-    def _channel(self, address: str) -> Channel:
+    def _channel(self, address: str) -> Channel[Dealer]:
         channel = self._channels.get(address)
         if channel is not None and not (channel.ended or channel.is_torn) and self._closed is None:
             return channel
@@ -203,17 +231,17 @@ class RemotingClient:
                 raise
         return channel
 
-    def _watch(self, thread: IoThread, channel: Channel) -> None:
+    def _watch(self, thread: IoThread, channel: Channel[Dealer]) -> None:
         if not (channel.ended or channel.is_watched):
             channel.is_watched = True
             thread.watch(channel.dealer.fileno(), channel.on_readable)
             thread.watch(channel.dealer.monitor_fileno(), partial(self._look_at_monitor, thread, channel))
 
-    def _look_at_monitor(self, thread: IoThread, channel: Channel) -> None:
+    def _look_at_monitor(self, thread: IoThread, channel: Channel[Dealer]) -> None:
         if not channel.ended and channel.dealer.is_lost():
             self._end(thread, channel)
 
-    def _end(self, thread: IoThread, channel: Channel) -> None:
+    def _end(self, thread: IoThread, channel: Channel[Dealer]) -> None:
         """I/O thread: the connection has ended, or is not usable any more."""
         thread.unwatch(channel.dealer.fileno())
         thread.unwatch(channel.dealer.monitor_fileno())
@@ -246,7 +274,7 @@ class RemotingClient:
             in_flight = in_flight or not channel.is_idle
         return in_flight
 
-    def _end_torn(self, channel: Channel) -> None:
+    def _end_torn(self, channel: Channel[Dealer]) -> None:
         if not channel.ended and self._io is not None:
             self._end(self._io, channel)
 

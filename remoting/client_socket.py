@@ -32,6 +32,7 @@ from .base_socket import (
     new_socket,
     plain_send,
 )
+from .direct.direct_dealer import NO_SUCH_USER, WANTS_KEY, DirectDealer
 from .options import FRAMES_MAX
 from .security.curve_socket import secure_client
 from .security.key_ring import WITHOUT, KeyRing
@@ -59,10 +60,6 @@ _LOST: Final = int(
 _REFUSED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
 _UNANSWERED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 
-_NO_SUCH_USER: Final = (
-    "it does not know the key, or the user is disabled; once that is mended, it works without a restart"
-)
-_WANTS_KEY: Final = "ended the handshake: does it want a key? Give the key file as key=, --user or $ZENIT_KEY"
 _OTHER_KEY: Final = (
     "ended the handshake: its public key is another one than we know (`zenit key trust` puts its present one into a key file), "
     "or it takes clients without keys only"
@@ -83,6 +80,14 @@ class ClientContext:
         Raises InvalidParameter, ConnectionLost (no such host), ServerKeyUnknown, ClientClosed, NoDescriptors.
         """
         return self._made(lambda: Dealer(self._context_of(address), address, self._keys, **options))
+
+    def caller(self, address: str) -> Dealer | DirectDealer:
+        """The same for the calls of one thread, which looks at it only while it waits. Raises as `dealer` does."""
+        if self._keys is not None or is_inside(address):
+            return self.dealer(address)
+        if self._context.closed:
+            raise ClientClosed("client")
+        return DirectDealer(address)
 
     def subscriber(self, address: str) -> Subscriber:
         """A subscription to everything that "host:port" publishes. Raises as `dealer` does."""
@@ -108,6 +113,9 @@ class ClientContext:
 
 class Dealer:
     """One connection. One thread at a time; the monitor may be used by another."""
+
+    must_drain = True
+    """Its descriptor signals what has come only once."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], address: str, keys: KeyRing | None, **options: int
@@ -226,10 +234,14 @@ class Dealer:
     def loss(self) -> ZenitError:
         """Why the connection ended, for those who waited for an answer."""
         if self._loss & _REFUSED:
-            return AuthenticationFailed(self.address, _NO_SUCH_USER)
+            return AuthenticationFailed(self.address, NO_SUCH_USER)
         if self._loss & _UNANSWERED:
-            return HandshakeFailed(self.address, _WANTS_KEY if self._is_open else _OTHER_KEY)
+            return HandshakeFailed(self.address, WANTS_KEY if self._is_open else _OTHER_KEY)
         return ConnectionLost(self.address)
+
+    def has_rested(self, now_ms: int) -> bool:  # noqa: ARG002
+        """Never: ZeroMQ's own thread answers the server's pings."""
+        return False
 
     def close(self) -> None:
         """Ends the connection at once."""

@@ -22,8 +22,9 @@ from ..model.errors import (
     RequestTimeout,
     ZenitError,
 )
-from .client_socket import ClientContext, Dealer, Payload
+from .client_socket import ClientContext, Dealer
 from .commands import Reply, Request, RequestFor
+from .direct.direct_dealer import DirectDealer, Payload
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
 from .io_thread import check_may_wait
 
@@ -56,7 +57,7 @@ def opaques() -> Iterator[int]:
 class SyncConnection:
     """One thread's connection to one address; only a closing client ever waits for the lock."""
 
-    def __init__(self, dealer: Dealer, on_request: OnRequest) -> None:
+    def __init__(self, dealer: Dealer | DirectDealer, on_request: OnRequest) -> None:
         self._dealer = dealer
         self._on_request = on_request
         self._opaques = opaques()
@@ -147,8 +148,10 @@ class SyncConnection:
         return left_ms
 
     def is_stale(self, now_ms: int) -> bool:
-        """Between calls: True if the connection has ended; to save time, not checked again for a short while."""
-        return now_ms - self._used_ms > FRESH_MS and self._dealer.is_lost()
+        """Between calls: True if the connection has ended, or may end soon. To save time, not checked again for a while."""
+        if now_ms - self._used_ms <= FRESH_MS:
+            return False
+        return self._dealer.has_rested(now_ms) or self._dealer.is_lost()
 
     def close(self, wait_ms: int = -1) -> bool:
         """Closes; False if its thread is still inside a call after `wait_ms` (-1 = no limit)."""
@@ -228,7 +231,7 @@ class SyncCalls:
             return connection
         if connection is not None:
             self._drop(connection)
-        connection = SyncConnection(self._context.dealer(address.rstrip(NESTED)), self._on_request)
+        connection = SyncConnection(self._context.caller(address.rstrip(NESTED)), self._on_request)
         with self._lock:
             if not self._closed:
                 mine.connections[address] = connection

@@ -230,6 +230,9 @@ class Stage:
             self.now_ms += self.delay_ms
             return self._serve(request, payload)
 
+    def loop_channels(self, *_: object) -> None:
+        """None of its own."""
+
     def send_nowait(
         self, address: str, request: c.Request, payload: Any, *, timeout_ms: int, on_reply: Callable[..., None]
     ) -> None:

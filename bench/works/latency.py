@@ -18,7 +18,8 @@ from ...client.producer import Producer
 from ...model.clock import monotonic_ns, thread_cpu_ns
 from ...model.errors import RequestTimeout
 from ...model.message import Message
-from ...remoting.client_socket import ClientContext, Dealer
+from ...remoting.client_socket import ClientContext
+from ...remoting.direct.direct_dealer import DirectDealer
 from ...remoting.raw_socket import RawDealer
 from ..percentiles import Nanoseconds, Samples
 from ..processes import WorkerChannel
@@ -79,7 +80,7 @@ def send_one_by_one(job: LatencyJob, channel: WorkerChannel) -> None:
     seen = _Seen(Samples(_SAMPLES), Samples(_SAMPLES))
     stamps, raw_stamps = Stamps(), Stamps()
     if job.stamps_path and job.in_flight == 1:
-        stamps.watch_all(((Dealer, "send"), (Dealer, "receive")))
+        stamps.watch_all(((DirectDealer, "send"), (DirectDealer, "receive")))
         raw_stamps.watch_all(((RawDealer, "send"), (RawDealer, "receive")))
     with ExitStack() as opened:
         others = thread_times(os.getpid())

@@ -1,7 +1,8 @@
 """Waiting on an asyncio event loop: `OnLoop`, the alternative to `Blocking` (waiting.py) for client code.
 
-Replies are received by the shared I/O thread (or by whichever thread is sending) and passed to the loop by `LoopCalls`,
-with one wake-up for all that arrive before the loop runs. No thread is started for a consumer or a call; only the last
+The loop has connections of its own for its calls (loop_channels.py). Where servers want keys, replies are received by the
+shared I/O thread (or by whichever thread is sending) and passed to the loop by `LoopCalls`, with one wake-up for all that
+arrive before the loop runs. No thread is started for a consumer or a call; only the last
 client of a cluster closes the connection in a thread, because that waits for the I/O thread.
 
 An object over `OnLoop` belongs to the loop on which it first waits. A closed loop drops what was posted to it.
@@ -13,12 +14,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from ...model.errors import WrongEventLoop, ZenitError
 from ...remoting.client import RemotingClient
 from ...remoting.client_socket import Payload
-from ...remoting.commands import Reply, RequestFor
+from ...remoting.commands import Reply, Request, RequestFor
 from ..connection.waiting import Blocking, Lock, Signal, ThreadLock
 
 log = logging.getLogger(__name__)
@@ -95,17 +97,28 @@ class OnLoop:
     async def call(
         self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[_Reply, bytes]:
-        """See `Waits`; over the shared connection. If cancelled, the reply is dropped."""
+        """See `Waits`; over a connection of the loop, or where servers want keys the shared one. If cancelled, the reply is
+        dropped."""
         if self._blocking is not None:
             return await self._blocking.call(address, request, payload, timeout_ms=timeout_ms)
         calls = self.calls()
         answered: asyncio.Future[tuple[_Reply, bytes]] = calls.loop.create_future()
+
+        channels = self._remoting.loop_channels(calls.loop, address)
+        if channels is not None:
+            channels.send(address, request, payload, timeout_ms=timeout_ms, on_reply=partial(_answer, answered))
+            return await answered
 
         def on_reply(reply: _Reply | None, body: bytes, error: ZenitError | None) -> None:
             calls.post(lambda: _answer(answered, reply, body, error))
 
         self._remoting.send_nowait(address, request, payload, timeout_ms=timeout_ms, on_reply=on_reply)
         return await answered
+
+    def oneway(self, address: str, request: Request) -> bool:
+        """Sends a request without a reply, behind the calls before it; False if it could not even be queued. On the loop."""
+        channels = None if self._blocking is not None else self._remoting.loop_channels(self.calls().loop, address)
+        return self._remoting.oneway(address, request) if channels is None else channels.send_oneway(address, request)
 
     async def sleep(self, delay_ms: int) -> None:
         """See `Waits`."""

@@ -90,7 +90,8 @@ class RouteCache:
 
     def cached(self, topic: str) -> TopicRoute | None:
         """The last known route, or None."""
-        return self._routes.get(routed_topic(topic))
+        route = self._routes.get(topic)  # nearly always; a light queue's name is never a key here
+        return route if route is not None else self._routes.get(routed_topic(topic))
 
     @property
     def met_other_cluster(self) -> bool:

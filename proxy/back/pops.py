@@ -154,7 +154,7 @@ class Pops:
         try:
             address = self._backend.connection.routes.address_of(request.topic, broker_name)
             cancel = CancelPop(request.group, request.client_id, request.pop_id)
-            self._backend.connection.remoting.oneway(address, cancel)
+            self._backend.waits.oneway(address, cancel)  # behind the pop itself
         except ZenitError:  # its messages are visible again when their time is over
             return
 

@@ -87,9 +87,10 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "proxy/tcp_server.py _address_of: socket.getaddrinfo",
         "remoting/examination/reach.py _connecting: socket.getaddrinfo",
     ),
-    "with NOBLOCK, after RCVTIMEO was set, or the further frames of a message, which come together": (
+    "with NOBLOCK or DONTWAIT, after RCVTIMEO was set, or the further frames of a message, which come together": (
         "deploy/embedded_zookeeper.py is_serving: connection.recv",
         "remoting/client_socket.py Dealer.__init__: self._socket.recv",
+        "remoting/direct/direct_dealer.py DirectDealer.__init__: self._socket.recv",
         "remoting/raw_socket.py RawDealer._receive: self._socket.recv",
         "remoting/raw_socket.py RawDealer.receive_payload: self._socket.recv",
         "remoting/raw_socket.py RawRouter.drain: self._socket.recv",

@@ -41,6 +41,7 @@ from zenitmq.record.compression import compress_lz4, decompress
 from zenitmq.record.crc32 import crc32
 from zenitmq.remoting.commands import REQUESTS
 from zenitmq.remoting.delayed_places import Place, decode_places, encode_places
+from zenitmq.remoting.direct.zmtp import GREETING, MORE, FrameReader, NotTaken, command, frame_begin
 from zenitmq.remoting.header import (
     decode_reply,
     decode_request,
@@ -305,7 +306,46 @@ def check_http_head(data: bytes, _: Random) -> None:
     assert len(request.query) <= PARAMETERS_MAX
 
 
+_SERVER_HELLO = GREETING + command(b"READY", b"\x0bSocket-Type\0\0\0\6ROUTER")
+
+
+def _zmtp(draw: Random) -> bytes:
+    data = bytearray(_SERVER_HELLO)
+    for _ in range(draw.randrange(6)):
+        kind, body = draw.randrange(4), draw.randbytes(draw.choice((0, 1, 9, 255, 256, 3000)))
+        if kind == 0:
+            data += command(draw.choice((b"PING", b"ERROR", b"READY", b"x")), body[:20])
+        else:
+            data += frame_begin(len(body), MORE if kind == 1 else 0) + body
+    return bytes(mutated(data, draw))
+
+
+def check_zmtp(data: bytes, draw: Random) -> None:
+    """In any pieces it says the same as whole."""
+    whole = _said(FrameReader(2048), [data])
+    pieces, at = [], 0
+    while at < len(data):
+        size = draw.choice((1, 2, 7, 64, 500))
+        pieces.append(data[at : at + size])
+        at += size
+    assert _said(FrameReader(2048), pieces) == whole
+
+
+def _said(reader: FrameReader, pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], str]:
+    """The messages, and how it ended."""
+    messages = []
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+            while (message := reader.next_message()) is not None:
+                messages.append(message)
+    except (RemoteProtocolError, NotTaken) as error:
+        return messages, type(error).__name__
+    return messages, "open" if reader.is_open else "begins"
+
+
 WIRE_TARGETS = (
+    Target("zmtp", _zmtp, check_zmtp),
     Target("request", _request, check_request, (RemoteProtocolError, LocalProtocolError)),
     Target("reply", _reply, check_reply, (RemoteProtocolError,)),
     Target("replication-frame", _replication_frame, check_replication_frame, (RemoteProtocolError,)),

@@ -11,6 +11,8 @@ import pytest
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.client_socket import Dealer
 from zenitmq.remoting.commands import GetMaxOffset, OffsetReply
+from zenitmq.remoting.direct.direct_dealer import DirectDealer
+from zenitmq.remoting.direct.zmtp import MORE, frame_begin
 from zenitmq.remoting.header import encode_request
 from zenitmq.remoting.io_thread import IoThread
 
@@ -19,6 +21,11 @@ ASK = GetMaxOffset("t", 0)
 
 def torn(dealer: Dealer, header: bytes, payload: object) -> bool:
     dealer._socket.send(header, 2)  # more is to come
+    raise KeyboardInterrupt
+
+
+def torn_directly(dealer: DirectDealer, header: bytes, payload: object) -> bool:
+    dealer._socket.send(frame_begin(len(header), MORE) + header)  # more is to come
     raise KeyboardInterrupt
 
 
@@ -51,6 +58,7 @@ def test_the_next_request_goes_over_another_connection(
         assert ask(client, served.address) == OffsetReply(1)
         with monkeypatch.context() as halfway:
             halfway.setattr(Dealer, "send", torn)
+            halfway.setattr(DirectDealer, "send", torn_directly)
             with pytest.raises(KeyboardInterrupt):
                 ask(client, served.address)
         assert ask(client, served.address) == OffsetReply(1)

@@ -22,6 +22,9 @@ class PlayedRemoting:
     def __init__(self) -> None:
         self.requests: list[tuple[tuple[str, int], ...]] = []
 
+    def loop_channels(self, *_: object) -> None:
+        """None of its own."""
+
     def send_nowait(self, _address: str, request: Any, _payload: None, *, timeout_ms: int, on_reply: Any) -> None:
         assert timeout_ms > 0
         self.requests.append(request.acks)

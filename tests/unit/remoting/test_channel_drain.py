@@ -21,6 +21,8 @@ REQUEST = GetMaxOffset("trades", 0)
 class FakeDealer:
     """A socket of a broker that answers at once while `has_room`; each use takes the descriptor's signal, as zmq's does."""
 
+    must_drain = True
+
     def __init__(self) -> None:
         self.address = ADDRESS
         self.has_room = True

@@ -26,6 +26,7 @@ class Echo:
     """The socket of a broker that answers at once."""
 
     address = "127.0.0.1:1"
+    must_drain = True
 
     def __init__(self) -> None:
         self._arrived: deque[tuple[bytes, bytes]] = deque()

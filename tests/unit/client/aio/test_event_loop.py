@@ -18,6 +18,9 @@ class Remoting:
         self.replies: list[Callable[..., None]] = []
         self.is_full = False
 
+    def loop_channels(self, loop, address) -> None:
+        """All go through the shared connection."""
+
     def send_nowait(self, address, request, payload, *, timeout_ms, on_reply) -> None:
         if self.is_full:
             raise BufferFull(1)
