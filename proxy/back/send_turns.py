@@ -66,10 +66,12 @@ class SendTurns:
 
     def turn(self, key: Hashable, *, may_go: bool) -> SendTurn | None:
         """A place behind the others, which is to be left. None for who may go at once, where nobody is before it."""
+        return None if may_go and key not in self._queues else self.take(key)
+
+    def take(self, key: Hashable) -> SendTurn:
+        """A place behind the others, which is to be left."""
         queue = self._queues.get(key)
         if queue is None:
-            if may_go:
-                return None
             queue = self._queues[key] = deque()
         turn = SendTurn(self, key)
         queue.append(turn)

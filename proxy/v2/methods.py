@@ -12,9 +12,11 @@ from ...model.errors import RemoteProtocolError, RequestTimeout, ZenitError
 from ...model.plain_dataclass import dataclass
 from ..back.backs import Backs
 from ..back.client_room import ClientRoom
+from ..back.parts import Back
+from ..back.send_turns import SendTurns
 from ..schema import Method, decoder, methods
 from .asking import get_offset, query_assignment, query_offset, query_route, update_offset
-from .authorization import caller_of, check_moment
+from .authorization import Caller, caller_of, check_moment
 from .calls import Answers, ClientCall
 from .lite import LiteMethods
 from .receiving import ReceivingMethods
@@ -53,6 +55,7 @@ class MessagingMethods:
         self._backs = backs
         self._signed_within_ms = signed_within_ms if backs.is_secured else 0
         self._requests = ClientRoom(bytes_max)
+        self._signing = SendTurns()
         self.sessions = Sessions()
         self._counts = backs.grpc_counts
         self._receiving = ReceivingMethods(self.sessions, backs.grpc_counts, ClientRoom(bytes_max), polls_max=polls_max)
@@ -159,10 +162,20 @@ class MessagingMethods:
         left_ms = None if facts.left_s is None else int(facts.left_s * 1000)
         total_ms = CALL_MS if left_ms is None else max(1, min(CALL_MS, left_ms - MARGIN_MS))
         deadline_ms = monotonic_ms() + total_ms
-        back = self._backs.of_all or await self._backs.of(
-            caller.access_key, caller.signature, caller.signed, address=caller.address, deadline_ms=deadline_ms
-        )
+        back = self._backs.of_all or await self._back_of(caller, facts.peer, deadline_ms)
         return ClientCall(caller, back, deadline_ms, left_ms)
+
+    async def _back_of(self, caller: Caller, peer: str, deadline_ms: int) -> Back:
+        """That of who signed. Calls of one connection go on in the order in which they came, whosever signature is known."""
+        turn = self._signing.take(peer)
+        try:
+            back = await self._backs.of(
+                caller.access_key, caller.signature, caller.signed, address=caller.address, deadline_ms=deadline_ms
+            )
+            await turn.reached(deadline_ms=deadline_ms)
+            return back
+        finally:
+            turn.leave()
 
     async def _look(self) -> None:
         while True:

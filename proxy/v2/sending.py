@@ -79,7 +79,7 @@ async def _send(call: ClientCall, message: Any) -> Stored | CallRefused | ZenitE
         topic = ready.topic
         topic_type = back.settings.known_type(topic)
         may_go = topic_type is not None and back.sends.is_routed(topic)
-        turn = back.sends.turns.turn((caller.client_id, topic), may_go=may_go)
+        turn = back.sends.turns.turn((caller.address, caller.port, topic), may_go=may_go)
         try:
             if topic_type is None:
                 topic_type = await back.settings.topic_type(topic, deadline_ms=call.deadline_ms)
