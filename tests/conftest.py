@@ -35,11 +35,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--durations-to", type=Path, help="a file for what each test file took, in seconds: see durations.py"
     )
+    parser.addoption("--spare-traces", action="store_true", help="coverage traces no test that untraced.txt lists")
+    parser.addoption("--test-times-to", type=Path, help="with --cov: a file for what each test took: see tracing.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     from durations import Stopwatch
     from spark import quick_start
+    from tracing import Tracing
 
     from kernels import NAME, use_interpreted_kernel
 
@@ -47,6 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(variable, value)
     if report := config.getoption("--durations-to"):
         config.pluginmanager.register(Stopwatch(report))
+    if config.pluginmanager.has_plugin("_cov"):
+        spares, times = config.getoption("--spare-traces"), config.getoption("--test-times-to")
+        config.pluginmanager.register(Tracing(spares=spares, times=times))
     if config.getoption("--secured"):
         os.environ["ZENIT_TEST_SECURE"] = "1"
     wanted = config.getoption("--kernel")

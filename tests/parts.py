@@ -49,45 +49,11 @@ class Kind:
         return "busy" if self.busy else "waiting"
 
 
-# Long tests of pure files: others reach the same lines and branches, and a trace would take as long as these tests themselves.
-UNTRACED_FILES = tuple(
-    f"tests/unit/{name}.py"
-    for name in (
-        "broker/transaction/test_handed_over_halves",
-        "broker/transaction/test_taken_over",
-        "cli/bench/test_bench_options",
-        "cli/test_drill_usage",
-        "deploy/test_helm_chart",
-        "metrics/test_alert_rules",
-        "remoting/test_frame_memory",
-        "remoting/test_request_numbers",
-        "store/checksum/test_checksum_entry",
-        "store/checksum/test_checksum_table",
-        "store/integrity/test_log_check",
-        "store/integrity/test_many_ranges",
-        "store/log/test_commit_log",
-        "store/log/test_log_chunks",
-        "store/log/test_unsynced_files",
-        "store/offline/test_checked_store",
-        "store/offline/test_convert",
-        "store/offline/test_export",
-        "store/offline/test_offline_beside",
-        "store/offline/test_repair",
-        "store/opening/test_store_beginning",
-        "store/opening/test_store_facts",
-        "store/opening/test_store_files",
-        "store/queues/test_queue_engines",
-        "store/queues/test_queue_pair",
-        "store/test_rocksdb_waits",
-    )
-)
-
 KINDS = (
     # In memory: waiting for the disk's syncs would be a third of these parts, and most of those that tear files.
     Kind("others", "in_memory", ("tests",)),
-    Kind("untraced", "in_memory", UNTRACED_FILES),
     # Unit tests alone are traced: properties would take thrice as long. `--cov` would take a file behind it for its own.
-    Kind("covered", "in_memory", ("tests/unit",), ("--cov", "--cov-report=term"), whole=True),
+    Kind("covered", "in_memory", ("tests/unit",), ("--cov", "--cov-report=term", "--spare-traces"), whole=True),
     Kind("fuzz", "in_memory", ("tests/fuzz",)),
     Kind("crash", "in_memory", ("tests/crash",)),
     # Apart from each other: one Java for all of Spark's tests ended early.
