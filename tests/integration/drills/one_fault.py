@@ -19,7 +19,7 @@ def drilled(name: str) -> dict[str, Any]:
 
 def drilled_run(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The one run of the drill and its one fault, after everything held."""
-    document = run(DrillOptions(drill=name, rate=400.0, seconds=4, replicas=3, controllers=1, secure=SECURE))
+    document = run(DrillOptions(drill=name, rate=400.0, batch=8, seconds=4, replicas=3, controllers=1, secure=SECURE))
     assert document["passed"], document
     (only,) = document["runs"]
     assert only["acknowledged"] > 1_000

@@ -83,7 +83,7 @@ def test_a_store_elsewhere_has_no_faults(faults: DiskFaults, tmp_path: Path) -> 
 
 
 def drilled(name: str) -> dict[str, Any]:
-    document = run(DrillOptions(drill=name, rate=400.0, seconds=5, replicas=3, controllers=1, secure=SECURE))
+    document = run(DrillOptions(drill=name, rate=400.0, batch=8, seconds=5, replicas=3, controllers=1, secure=SECURE))
     assert document["passed"], document
     (only,) = document["runs"]
     assert only["acknowledged"] > 1_000
@@ -115,7 +115,7 @@ def test_another_takes_over_from_a_master_that_no_slave_reaches() -> None:
     program = f"""
         import json
         from zenitmq.deploy.drills.run import DrillOptions, run
-        options = DrillOptions(drill="partition-replication", rate=400.0, seconds=5, controllers=1, secure={SECURE})
+        options = DrillOptions(drill="partition-replication", rate=400.0, batch=8, seconds=5, controllers=1, secure={SECURE})
         print(json.dumps(run(options)))
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
