@@ -30,7 +30,7 @@ MADE_OF: Final = PLACE / "classes.version"
 
 JAVA_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:-UsePerfData"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:-UsePerfData -XX:ReservedCodeCacheSize=240m"
 )
 """For short runs on few cores: half of what Spark costs there is the second compiler and the parallel collector. Spark's own
 jars need no check of their bytecode."""
