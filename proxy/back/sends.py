@@ -190,7 +190,19 @@ class Sends:
         Raises BrokerBusy where too much is under way, TopicNotFound and what else a producer's send raises; OutcomeUnknown
         where it may be stored.
         """
-        return (await self.send_all((message,), target, deadline_ms=deadline_ms, turn=turn))[0]
+        message.check()
+        size_bytes = message.size_bytes
+        item = _Item((message,), size_bytes, deadline_ms, asyncio.get_running_loop().create_future())
+        self._budget.take(size_bytes, 1)
+        try:
+            if turn is not None or not self._is_routed(message.topic, target):
+                await self._prepare(message.topic, target, deadline_ms, turn)
+            self._enter(item, target)
+            if turn is not None:
+                turn.leave()
+            return (await self._answer_of(item))[0]
+        finally:
+            self._budget.give_back(size_bytes, 1)
 
     async def send_all(
         self,
@@ -244,15 +256,21 @@ class Sends:
             raise failed
         return stored
 
+    def _is_routed(self, topic: str, target: Target | None) -> bool:
+        """Whether its route is known, with the broker that a target names."""
+        route = self._connection.routes.cached(topic)
+        if route is None or not isinstance(target, GivenQueue):
+            return route is not None
+        name = target.broker_name
+        return any(broker.broker_name == name for broker in route.brokers)
+
     async def _prepare(self, topic: str, target: Target | None, deadline_ms: int, turn: SendTurn | None) -> None:
         """Until the topic has a route and it is the sender's turn. Raises why it has none; NoRoute where no broker has the name
         that a target says."""
         if self._connection.routes.cached(topic) is None:
             await self._backend.route(check_send_topic(topic), deadline_ms=deadline_ms)
-        if isinstance(target, GivenQueue):
-            route = self._connection.routes.cached(topic)
-            if route is None or all(broker.broker_name != target.broker_name for broker in route.brokers):
-                await self._backend.check_broker(target.broker_name, deadline_ms=deadline_ms)
+        if isinstance(target, GivenQueue) and not self._is_routed(topic, target):
+            await self._backend.check_broker(target.broker_name, deadline_ms=deadline_ms)
         if turn is not None:
             await turn.reached(deadline_ms=deadline_ms)
 
@@ -420,11 +438,14 @@ def _answer(items: Sequence[_Item], batch: _Batch, queue: MessageQueue, answer: 
     begins = record_begins(batch.sizes())
     index = 0
     for item in items:
+        messages = item.messages
         if not item.answered.done():  # else its client is gone
-            item.answered.set_result(
-                [_stored(one, index + more, begins, queue, answer) for more, one in enumerate(item.messages)]
-            )
-        index += len(item.messages)
+            if len(messages) == 1:  # as most are
+                stored = [_stored(messages[0], index, begins, queue, answer)]
+            else:
+                stored = [_stored(one, index + more, begins, queue, answer) for more, one in enumerate(messages)]
+            item.answered.set_result(stored)
+        index += len(messages)
 
 
 def _stored(message: ReadyMessage, index: int, begins: Sequence[int], queue: MessageQueue, answer: Answer) -> Stored:
