@@ -22,8 +22,10 @@ ALGORITHM: Final = "MQv2-HMAC-SHA1"
 LENGTH_MAX: Final = 1024
 _MOMENT: Final = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)T(\d\d):?(\d\d):?(\d\d)")
 CLIENT_ID_LENGTH_MAX: Final = 255
-KNOWN_MAX: Final = 512
-"""Callers that are remembered as they told of themselves, in at most 64 KiB each."""
+KNOWN_MAX: Final = 16_384
+"""Callers that are remembered as they told of themselves."""
+KNOWN_LENGTH_MAX: Final = 1_024
+"""Of what one told, to be remembered."""
 LANGUAGES: Final = {
     "JAVA": "JAVA",
     "CPP": "CPP",
@@ -56,16 +58,20 @@ class Caller:
 
 def caller_of(metadata: Mapping[str, str], peer: str) -> Caller:
     """`peer`: as gRPC tells it, such as "ipv4:10.1.2.3:41234". Raises CallRefused for what no client sends."""
-    authorization = metadata.get("authorization", "")
-    return _caller(
-        metadata.get("x-mq-client-id", ""),
-        metadata.get("x-mq-namespace", ""),
-        metadata.get("x-mq-language", ""),
-        metadata.get("x-mq-client-version", ""),
+    get = metadata.get
+    authorization = get("authorization", "")
+    told = (
+        get("x-mq-client-id", ""),
+        get("x-mq-namespace", ""),
+        get("x-mq-language", ""),
+        get("x-mq-client-version", ""),
         authorization,
-        metadata.get("x-mq-date-time", "") if authorization else "",
+        get("x-mq-date-time", "") if authorization else "",
         peer,
     )
+    if len("".join(told)) > KNOWN_LENGTH_MAX:
+        return _caller.__wrapped__(*told)
+    return _caller(*told)
 
 
 @lru_cache(KNOWN_MAX)
@@ -121,7 +127,7 @@ def _signature(text: str) -> tuple[str, str]:
     return access_key, fields.get("Signature", "") if access_key else ""
 
 
-@lru_cache(4096)
+@lru_cache(KNOWN_MAX)
 def address_of(peer: str) -> tuple[str, int]:
     """(IP address, port) of a peer; ("", 0) if it has none, as of a Unix socket."""
     kind, _, rest = peer.replace("%5B", "[").replace("%5D", "]").partition(":")
