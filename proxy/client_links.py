@@ -7,6 +7,7 @@ not read is too much. Parts of requests have a bound for all connections togethe
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -18,6 +19,7 @@ from typing import Final, cast
 from ..model.clock import monotonic_ms
 from ..model.errors import ConfigError
 from ..model.ids import HostAddress
+from ..model.repeated_news import RepeatedNews
 from .config import ProxyConfig
 from .request_room import HeldBytes, RequestRoom
 
@@ -38,6 +40,9 @@ LAST_BYTES_MS: Final = 1_000
 """So long the last answers of a drain may take to go out."""
 DRAIN_LOOK_S: Final = 0.01
 BACKLOG: Final = 1024
+ACCEPT_AGAIN_S: Final = 1.0
+"""So long nobody is accepted where the process has no descriptor or memory left: each try would fail at once."""
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 TLS_FIRST_BYTE: Final = 0x16
 
 
@@ -53,6 +58,7 @@ class ClientLink(asyncio.Protocol):
         self._is_unread = False
         self.held = HeldBytes()
         self.moved_ms = self.held.begun_ms = monotonic_ms()
+        self.read_ms = 0
         self.peer = HostAddress(bytes(4), 0)
 
     # ---- of the transport
@@ -81,8 +87,7 @@ class ClientLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self._is_unread = False
-        if self._transport is not None:
-            self._set_backlog(self._transport.get_write_buffer_size())
+        self.count_backlog()
         self._go_on()
 
     # ---- of each protocol
@@ -148,13 +153,24 @@ class ClientLink(asyncio.Protocol):
 
     def _bound_backlog(self, transport: asyncio.Transport) -> None:
         """Cuts the client off if it leaves too much unread."""
-        backlog_bytes = transport.get_write_buffer_size() + self._waiting_bytes()
-        self._set_backlog(backlog_bytes)
+        backlog_bytes = self.count_backlog()
         if backlog_bytes > LINK_BACKLOG_BYTES or (
             backlog_bytes > SMALL_BACKLOG_BYTES and self._owner.is_backlog_over()
         ):
             log.warning("cut a client off that does not read client=%s unread_bytes=%s", self.peer, backlog_bytes)
             transport.abort()
+
+    def note_reading(self, now_ms: int) -> None:
+        """Now and then: who reads much that it was sent, however slowly, is not idle; nothing is read of it meanwhile."""
+        before = self._backlog_bytes
+        if self._is_unread and self.count_backlog() < before:
+            self.read_ms = now_ms
+
+    def count_backlog(self) -> int:
+        """What it has not read now."""
+        transport = self._transport
+        self._set_backlog(0 if transport is None else transport.get_write_buffer_size() + self._waiting_bytes())
+        return self._backlog_bytes
 
     def _waiting_bytes(self) -> int:
         """Of answers for which the client has given no room yet."""
@@ -178,6 +194,11 @@ class ClientLink(asyncio.Protocol):
         self._forget()
         self._set_held(0)
         self.abort()
+
+    @property
+    def is_closing(self) -> bool:
+        """It ends once its client has read what it was answered."""
+        return self._transport is not None and self._transport.is_closing()
 
     def close(self) -> None:
         """Ends the connection; what has been answered goes out."""
@@ -216,10 +237,11 @@ class LinkServer:
     def __init__(self, config: ProxyConfig) -> None:
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._doors: list[ClientDoor] = []
+        self.doors: list[ClientDoor] = []
         self._opening: set[asyncio.Task[None]] = set()
         self.links: dict[ClientLink, None] = {}
         self.room = RequestRoom(config.limits.bytes_in_flight, is_secured=bool(config.key))
+        self._news = RepeatedNews()
         self.backlog_bytes = 0
         """Of answers that clients have not read."""
 
@@ -232,12 +254,27 @@ class LinkServer:
 
     def is_backlog_over(self) -> bool:
         """Whether answers that clients do not read take more memory than all requests may."""
+        if self.backlog_bytes > self._config.limits.bytes_in_flight:
+            for link in self.links:  # most have read since what they had not when they were last answered
+                link.count_backlog()
         return self.backlog_bytes > self._config.limits.bytes_in_flight
 
     def _shut_out_late(self) -> None:
         oldest_ms = monotonic_ms() - REQUEST_MS
         for link in [link for link in self.links if link.is_late(oldest_ms)]:
             link.shut_out("a request has not come as a whole in time")
+
+    def end_idle(self) -> None:
+        """Closes connections over which nothing goes. One that is closing already waits for a client that does not read."""
+        now_ms = monotonic_ms()
+        for link in list(self.links):
+            link.note_reading(now_ms)
+            if max(link.moved_ms, link.read_ms) >= now_ms - IDLE_MS:
+                continue
+            if link.is_closing:
+                link.abort()
+            else:
+                link.close()
 
     # ---- sockets
 
@@ -258,24 +295,31 @@ class LinkServer:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=kind.is_shared)
         listening.setblocking(False)
         door = ClientDoor(listening, kind)
-        self._doors.append(door)
-        self._loop.add_reader(listening, self._on_connection, door)
+        self.doors.append(door)
+        self._loop.add_reader(listening, self.accept, door)
         return listening
 
     def _shut(self, doors: list[ClientDoor]) -> None:
         for door in doors:
             self._loop.remove_reader(door.listening)
             door.listening.close()
-        self._doors = [door for door in self._doors if door not in doors]
+        self.doors = [door for door in self.doors if door not in doors]
 
-    def _on_connection(self, door: ClientDoor) -> None:
+    def accept(self, door: ClientDoor) -> None:
         """Accepts one connection."""
         try:
             connected, _ = door.listening.accept()
-        except OSError as error:  # it has gone already, or there is no descriptor left
-            log.debug("a connection was not accepted: %s", error)
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                self._tell("accept", f"{error.strerror}: raise the limit of open files (ulimit -n, LimitNOFILE)")
+                self._loop.remove_reader(door.listening)
+                self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, door)
+            else:
+                log.debug("a connection was not accepted: %s", error)  # it has gone already
             return
-        if len(self.links) + len(self._opening) >= self._config.limits.connections:
+        connections_max = self._config.limits.connections
+        if len(self.links) + len(self._opening) >= connections_max:
+            self._tell("limit", f"{connections_max} are open, which limits.connections allows")
             connected.close()
             return
         connected.setblocking(False)
@@ -283,6 +327,16 @@ class LinkServer:
         task = self._loop.create_task(self._adopt(connected, door.kind))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+
+    def _accept_again(self, door: ClientDoor) -> None:
+        if door in self.doors:
+            self._loop.add_reader(door.listening, self.accept, door)
+
+    def _tell(self, subject: str, why: str) -> None:
+        """Why connections are not taken, once a minute."""
+        count = self._news.count_to_tell(subject, "", monotonic_ms())
+        if count:
+            log.warning("a connection is not taken: %s times=%d", why, count)
 
     async def _adopt(self, connected: socket.socket, kind: DoorKind) -> None:
         tls = kind.tls
@@ -304,7 +358,7 @@ class LinkServer:
     async def _first_byte(self, connected: socket.socket) -> int:
         """-1 if the connection ended before one came. The byte stays."""
         readable: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(connected, _tell, readable)
+        self._loop.add_reader(connected, _on_readable, readable)
         try:
             await readable
         finally:
@@ -325,6 +379,6 @@ class LinkServer:
             task.cancel()
 
 
-def _tell(readable: asyncio.Future[None]) -> None:
+def _on_readable(readable: asyncio.Future[None]) -> None:
     if not readable.done():
         readable.set_result(None)

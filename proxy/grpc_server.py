@@ -46,6 +46,13 @@ SILENT_MS: Final = 60_000
 """A client that is silent for so long is asked whether it is there; at IDLE_MS its connection is closed."""
 CALLS_MAX: Final = 100_000
 """Of all connections at a time."""
+CALLS_SHARED: Final = 75_000
+"""Above so many, a connection has CALLS_SMALL at most: who asks for much leaves room for others."""
+CALLS_SMALL: Final = 100
+CALL_BYTES: Final = 1024
+"""What a call takes beside its bytes."""
+TAKEN_AT_A_TIME: Final = 64
+"""Messages of one stream, until others have their turn."""
 _STATUS: Final = {
     Code.UNAUTHORIZED: GrpcStatus.UNAUTHENTICATED,
     Code.FORBIDDEN: GrpcStatus.PERMISSION_DENIED,
@@ -54,6 +61,7 @@ _STATUS: Final = {
     Code.BAD_REQUEST: GrpcStatus.INVALID_ARGUMENT,
 }
 _OK: Final = trailers(GrpcStatus.OK)
+_FAULT: Final = "internal error: the proxy's log says more"
 
 
 class GrpcMethods(Protocol):
@@ -148,7 +156,7 @@ class GrpcLink(ClientLink):
         """See asyncio.Protocol."""
         super().connection_lost(exc)
         for call in list(self.calls.values()):
-            self._end_call(call)
+            self._drop(call)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -163,7 +171,7 @@ class GrpcLink(ClientLink):
         held_bytes = connection.held_bytes
         if not held_bytes or len(data) > held_bytes:
             self._part_ms = self.heard_ms
-        self._set_held(held_bytes + self._parts_bytes)
+        self._hold()
         if self._writing:
             self._wake_writers()
         if self._server.room.is_over():
@@ -190,18 +198,18 @@ class GrpcLink(ClientLink):
             output.clear()
 
     def _waiting_bytes(self) -> int:
-        return self._connection.unsent_bytes
+        return self._connection.waiting_bytes
 
     def _forget(self) -> None:
         for call in list(self._coming.values()):
-            self._end_call(call)
+            self._drop(call)
 
     def is_late(self, oldest_ms: int) -> bool:
         """See ClientLink."""
         if self._is_unread:
             return False
-        if not self._connection.is_begun or self._connection.held_bytes:
-            return self._part_ms < oldest_ms
+        if self._part_ms < oldest_ms and (not self._connection.is_begun or self._connection.held_bytes):
+            return True
         oldest = next(iter(self._coming.values()), None)
         return oldest is not None and oldest.begun_ms < oldest_ms
 
@@ -227,13 +235,15 @@ class GrpcLink(ClientLink):
             self._coming[stream.number] = call
             if stream.is_ended:
                 self.on_data(stream, b"")
+            else:
+                self._count(call, stream.header_bytes + CALL_BYTES)
 
     def _call(self, stream: Http2Stream, fields: dict[str, str]) -> GrpcCall:
         """Raises GrpcRefused."""
         method = self._server.methods_by_path.get(fields[":path"])
         if method is None:
             raise GrpcRefused(GrpcStatus.UNIMPLEMENTED, f"there is no method {fields[':path'][:200]}")
-        if self._server.is_full():
+        if self._server.is_full(len(self.calls)):
             raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, "this proxy has as many calls under way as it may")
         reader = MessageReader(fields.get("grpc-encoding", ""))
         return GrpcCall(
@@ -247,6 +257,7 @@ class GrpcLink(ClientLink):
             return
         reader = call.reader
         try:
+            counted_bytes = 0
             reader.add(data)
             if call.method.asks_stream:
                 self._on_command_data(call, len(data))
@@ -261,10 +272,11 @@ class GrpcLink(ClientLink):
                 raise GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, "one message is expected, and much more came")
             else:
                 self._connection.give_room(stream, len(data))
+                counted_bytes = stream.header_bytes + CALL_BYTES
         except GrpcRefused as refused:
             self._refuse(call, refused.status, refused.message)
         else:
-            self._count(call, reader.held_bytes)
+            self._count(call, reader.held_bytes + counted_bytes)
 
     def _on_command_data(self, call: GrpcCall, size_bytes: int) -> None:
         """What is a part of a message yet has to have room for its rest; whole ones wait to be taken first."""
@@ -282,7 +294,7 @@ class GrpcLink(ClientLink):
         """See StreamEvents."""
         call = self.calls.get(stream.number)
         if call is not None:
-            self._end_call(call)
+            self._drop(call)
 
     # ---- calls
 
@@ -290,17 +302,23 @@ class GrpcLink(ClientLink):
         call.task = self._server.start(work)
 
     async def _answer(self, call: GrpcCall, message: bytes) -> None:
-        answer = await self._server.methods.unary(call.method, call.facts, message)
-        if not self.held.is_known and answer.status.code == Code.OK:
-            self.prove()
-        encoded = encode_message(answer.SerializeToString())
-        stream = call.stream
-        if self._is_open(call):
-            del self.calls[stream.number]
-            self._connection.send_headers(stream, ANSWER_HEADERS)
-            self._connection.send_data(stream, encoded)
-            self._connection.end(stream, _OK)
-            self._send()
+        try:
+            answer = await self._server.methods.unary(call.method, call.facts, message)
+            if not self.held.is_known and answer.status.code == Code.OK:
+                self.prove()
+            encoded = encode_message(answer.SerializeToString())
+            stream = call.stream
+            if self._is_open(call):
+                del self.calls[stream.number]
+                self._connection.send_headers(stream, ANSWER_HEADERS)
+                self._connection.send_data(stream, encoded)
+                self._connection.end(stream, _OK)
+                self._send()
+        except Exception:
+            log.exception("a call failed method=%s", call.method.name)
+        finally:  # who still waits is told, whatever ended the call
+            if self._is_open(call):
+                self._refuse(call, GrpcStatus.INTERNAL, _FAULT)
 
     async def _answers(self, call: GrpcCall, message: bytes) -> None:
         try:
@@ -309,7 +327,7 @@ class GrpcLink(ClientLink):
             self._refuse(call, _STATUS.get(code_of(error), GrpcStatus.UNAVAILABLE), str(error))
         except Exception:
             log.exception("a call failed method=%s", call.method.name)
-            self._refuse(call, GrpcStatus.INTERNAL, "internal error: the proxy's log says more")
+            self._refuse(call, GrpcStatus.INTERNAL, _FAULT)
         else:
             self._refuse(call, GrpcStatus.OK, "")
 
@@ -322,18 +340,22 @@ class GrpcLink(ClientLink):
             self._refuse(call, _STATUS.get(code_of(error), GrpcStatus.UNAVAILABLE), str(error))
         except Exception:
             log.exception("a call failed method=%s", call.method.name)
-            self._refuse(call, GrpcStatus.INTERNAL, "internal error: the proxy's log says more")
+            self._refuse(call, GrpcStatus.INTERNAL, _FAULT)
         else:
             self._refuse(call, GrpcStatus.OK, "")
 
     async def _commands(self, call: GrpcCall) -> AsyncIterator[Any]:
         """What the client tells, until it ends the stream. Raises GrpcRefused, CallRefused."""
         reader = call.reader
+        taken = 0
         while True:
             message = reader.take()
             if message is not None:
+                taken += 1
+                if not taken % TAKEN_AT_A_TIME:
+                    await asyncio.sleep(0)
                 self._count(call, reader.held_bytes)
-                self._set_held(self._connection.held_bytes + self._parts_bytes)
+                self._hold()
                 if not reader.has_message:
                     self._give_room(call)
                     self._send()
@@ -384,24 +406,28 @@ class GrpcLink(ClientLink):
         self._send()
 
     def _drop(self, call: GrpcCall) -> None:
-        self.calls.pop(call.stream.number, None)
-        self._coming.pop(call.stream.number, None)
-        self._count(call, 0)
+        """Nothing more is told of it, and nothing is done for it."""
+        number = call.stream.number
+        self.calls.pop(number, None)
+        self._coming.pop(number, None)
+        if call.counted_bytes:
+            self._count(call, 0)
+            self._hold()
+        room = self._writing.pop(number, None)
+        if room is not None and not room.done():
+            room.set_exception(ConnectionLost(str(self.peer)))
+        if call.task is not None and call.task is not asyncio.current_task():
+            call.task.cancel()
 
     def _count(self, call: GrpcCall, size_bytes: int) -> None:
         """So much of its requests has come and was not taken."""
         self._parts_bytes += size_bytes - call.counted_bytes
         call.counted_bytes = size_bytes
 
-    def _end_call(self, call: GrpcCall) -> None:
-        """Its client no longer wants it, or is gone."""
-        number = call.stream.number
-        self._drop(call)
-        room = self._writing.pop(number, None)
-        if room is not None and not room.done():
-            room.set_exception(ConnectionLost(str(self.peer)))
-        if call.task is not None:
-            call.task.cancel()
+    def _hold(self) -> None:
+        """What has come and was not taken counts among that of all connections."""
+        if self._transport is not None:
+            self._set_held(self._connection.held_bytes + self._parts_bytes)
 
     # ---- its end
 
@@ -414,16 +440,18 @@ class GrpcLink(ClientLink):
         """See ClientLink: calls that are served end, and no more begin."""
         for call in list(self.calls.values()):
             self._refuse(call, GrpcStatus.UNAVAILABLE, "this proxy ends: there may be another one")
-            self._end_call(call)
         self._connection.refuse_new()
         self._send()
         super().close()
 
     def look(self, now_ms: int) -> None:
         """Asks a client that is silent whether it is there; ends it if it does not say so."""
-        if self.heard_ms < now_ms - IDLE_MS:
+        self._connection.forgive()
+        self.note_reading(now_ms)
+        heard_ms = max(self.heard_ms, self.read_ms)
+        if heard_ms < now_ms - IDLE_MS:
             self.abort()
-        elif self.heard_ms < now_ms - SILENT_MS:
+        elif heard_ms < now_ms - SILENT_MS:
             self._connection.ping()
             self._send()
 
@@ -453,9 +481,11 @@ class GrpcServer(LinkServer):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def is_full(self) -> bool:
-        """Whether as many calls are served as may be; those count that their clients gave up, until they have ended."""
-        return len(self._tasks) >= CALLS_MAX
+    def is_full(self, own: int) -> bool:
+        """Whether as many calls are served as may be, to a connection that has so many; those count that their clients gave
+        up, until they have ended."""
+        calls = len(self._tasks)
+        return calls >= CALLS_MAX or (calls >= CALLS_SHARED and own >= CALLS_SMALL)
 
     def _grpc_links(self) -> list[GrpcLink]:
         return [link for link in self.links if isinstance(link, GrpcLink)]
@@ -471,7 +501,7 @@ class GrpcServer(LinkServer):
 
     async def drain(self, *, drain_ms: int) -> None:
         """Sends its clients to another proxy, lets their calls end, and closes all."""
-        self._shut(self._doors)
+        self._shut(self.doors)
         self.methods.drain()
         for link in self._grpc_links():
             link.announce_end()

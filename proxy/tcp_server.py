@@ -21,7 +21,7 @@ from .back.backs import Backs
 from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from .classic.requests import LINK_POLLS_MAX, POLLS, ClassicRequests, busy, too_large, unknown
-from .client_links import DRAIN_LOOK_S, IDLE_MS, SMALL_BACKLOG_BYTES, TLS_FIRST_BYTE, ClientLink, DoorKind, LinkServer
+from .client_links import DRAIN_LOOK_S, SMALL_BACKLOG_BYTES, TLS_FIRST_BYTE, ClientLink, DoorKind, LinkServer
 from .config import VIP_BELOW, ProxyConfig
 from .tls import tls_context
 
@@ -234,15 +234,13 @@ class RemotingServer(LinkServer):
         """Now and then: brokers that are new get a port, idle connections are closed."""
         while True:
             await self.learn_brokers()
-            oldest_ms = monotonic_ms() - IDLE_MS
-            for link in [link for link in self.links if link.moved_ms < oldest_ms]:
-                link.close()
+            self.end_idle()
             self._shut_out_late()
             await asyncio.sleep(LOOK_S)
 
     async def drain(self, *, drain_ms: int) -> None:
         """Takes no more connections, lets requests end but for those that wait for messages, and closes all."""
-        self._shut(self._doors)
+        self._shut(self.doors)
         deadline_ms = monotonic_ms() + drain_ms
         while any(isinstance(link, RemotingLink) and link.requests for link in self.links):
             if monotonic_ms() >= deadline_ms:
@@ -275,7 +273,7 @@ class RemotingServer(LinkServer):
             except OSError:
                 if attempt == TRIES - 1:
                     return port
-                self._shut([door for door in self._doors if door.listening is listening])
+                self._shut([door for door in self.doors if door.listening is listening])
             else:
                 return port
         raise AssertionError

@@ -9,7 +9,7 @@ requests that are not whole yet, for all its connections.
 from __future__ import annotations
 
 import struct
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final, Protocol
 
 from .frames import (
@@ -60,7 +60,17 @@ SENT_BYTES_MAX: Final = 64 * 1024
 BLOCK_BYTES_MAX: Final = HEADERS_BYTES_MAX
 """Of the frames that carry one request's headers."""
 RESETS_MAX: Final = 1_000
-"""Of streams that a client may end beyond those it was answered: to begin and end them costs it nothing, and us a call each."""
+"""Of streams that a client may end, or break the rules of so that we end them, beyond those it was answered: to begin and end
+them costs it nothing, and us a call each."""
+FREE_FRAMES_MAX: Final = 20_000
+"""Of those that carry nothing (pings, settings, room, ends of what has ended), beyond what calls explain: they cost us more
+than who sends them. `forgive` allows as many anew."""
+FRAMES_EXPLAINED: Final = 8
+"""By a request, and by a frame of an answer: who reads it gives room, and some ask how long it took."""
+CRUMB_BYTES: Final = 1024
+"""A frame that is smaller, because the client gave no more room, explains nothing."""
+UNSENT_STREAM_BYTES: Final = 1024
+"""What a stream takes whose answer waits, beside its bytes."""
 
 _SETTING: Final = struct.Struct(">HI")
 _BEGIN: Final = settings(
@@ -72,10 +82,12 @@ _MALFORMED: Final = Http2Code.PROTOCOL_ERROR
 class Http2Stream:
     """One request and its answer. `unsent`: what waits for the client's room."""
 
-    __slots__ = ("credit", "is_ended", "number", "received", "taken", "trailers", "unsent")
+    __slots__ = ("credit", "header_bytes", "is_ended", "number", "received", "taken", "trailers", "unsent")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, header_bytes: int) -> None:
         self.number = number
+        self.header_bytes = header_bytes
+        """Of the request, as they came."""
         self.credit = 0
         """What it may send, beyond the window that new streams have."""
         self.is_ended = False
@@ -135,19 +147,26 @@ class Http2Connection:
         self._window = WINDOW_BYTES
         self._stream_window = WINDOW_BYTES
         self._frame_max = FRAME_BYTES
-        self._ready: dict[int, Http2Stream] = {}
+        self._ready: OrderedDict[int, Http2Stream] = OrderedDict()
         self._stalled: dict[int, Http2Stream] = {}
+        self._has_new_room = False
         self._resets_left = RESETS_MAX
+        self._free_frames_left = FREE_FRAMES_MAX
         self._is_refusing = False
         self.streams: dict[int, Http2Stream] = {}
         self.unsent_bytes = 0
-        """Of all streams."""
+        """Of the answers of all streams."""
         self.output: list[bytes] = [_BEGIN]
 
     @property
     def held_bytes(self) -> int:
         """Of frames and headers that have not come as a whole."""
         return len(self._rest) + (self._block.size_bytes if self._block is not None else 0)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What answers take for which the client has given no room yet."""
+        return self.unsent_bytes + UNSENT_STREAM_BYTES * (len(self._ready) + len(self._stalled))
 
     @property
     def is_begun(self) -> bool:
@@ -180,6 +199,9 @@ class Http2Connection:
             self._on_frame(kind, flags, number & NUMBER_MAX, data[begin:end])
             at = end
         self._rest = data[at:]
+        if self._has_new_room:  # once, however many frames gave it: each may wake as many streams as there are
+            self._has_new_room = False
+            self._pump()
 
     def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if self._block is not None and (kind != CONTINUATION or number != self._block.number):
@@ -192,8 +214,26 @@ class Http2Connection:
             self._on_data(number, flags, payload)
         elif kind == HEADERS:
             self._on_headers(number, flags, payload)
-        elif (take := self._TAKEN_BY.get(kind)) is not None:  # what is unknown means nothing
-            take(self, number, flags, payload)
+        else:
+            if kind != CONTINUATION:
+                self._spend_frames(1)
+            if (take := self._TAKEN_BY.get(kind)) is not None:  # what is unknown means nothing
+                take(self, number, flags, payload)
+
+    def _spend_frames(self, count: int) -> None:
+        """Raises ConnectionFault."""
+        self._free_frames_left -= count
+        if self._free_frames_left < 0:
+            raise ConnectionFault(Http2Code.ENHANCE_YOUR_CALM, "a flood of frames that carry nothing")
+
+    def _explain_frames(self) -> None:
+        self._free_frames_left = min(FREE_FRAMES_MAX, self._free_frames_left + FRAMES_EXPLAINED)
+
+    def _spend_reset(self) -> None:
+        """Raises ConnectionFault."""
+        self._resets_left -= 1
+        if self._resets_left < 0:
+            raise ConnectionFault(Http2Code.ENHANCE_YOUR_CALM, "streams that are begun to be ended")
 
     def _on_data(self, number: int, flags: int, payload: bytes) -> None:
         size = len(payload)
@@ -205,6 +245,8 @@ class Http2Connection:
             self._received = 0
         if flags & PADDED:
             payload = _unpadded(payload)
+        if not payload:
+            self._spend_frames(1)
         stream = self.streams.get(number)
         if stream is None or stream.is_ended:
             self._check_known(number)
@@ -259,7 +301,8 @@ class Http2Connection:
         elif self._is_refusing or len(self.streams) >= STREAMS_MAX:
             self._refuse(number, Http2Code.REFUSED_STREAM)
         else:
-            stream = self.streams[number] = Http2Stream(number)
+            self._explain_frames()
+            stream = self.streams[number] = Http2Stream(number, len(block))
             stream.is_ended = bool(flags & END_STREAM)
             self._events.on_request(stream, fields)
 
@@ -285,12 +328,9 @@ class Http2Connection:
             raise ConnectionFault(Http2Code.FRAME_SIZE_ERROR, "the end of a stream without a code")
         self._check_known(number)
         stream = self._drop(number)
-        if stream is None:
-            return
-        self._resets_left -= 1
-        if self._resets_left < 0:
-            raise ConnectionFault(Http2Code.ENHANCE_YOUR_CALM, "streams that are begun to be ended")
-        self._events.on_reset(stream)
+        if stream is not None:
+            self._spend_reset()
+            self._events.on_reset(stream)
 
     def _on_settings(self, number: int, flags: int, payload: bytes) -> None:
         if number:
@@ -311,9 +351,10 @@ class Http2Connection:
                     raise ConnectionFault(_MALFORMED, f"frames of {value} bytes")
                 self._frame_max = min(value, SENT_BYTES_MAX)
         self.output.append(frame(SETTINGS, ACK, 0))
+        self._spend_frames(len(self._stalled))
         self._ready |= self._stalled
         self._stalled.clear()
-        self._pump()
+        self._has_new_room = True
 
     def _on_ping(self, number: int, flags: int, payload: bytes) -> None:
         if number:
@@ -340,7 +381,7 @@ class Http2Connection:
                 raise ConnectionFault(_MALFORMED, "room of 0 bytes")
             if self._window > NUMBER_MAX:
                 raise ConnectionFault(Http2Code.FLOW_CONTROL_ERROR, f"room of {self._window} bytes")
-            self._pump()
+            self._has_new_room = True
             return
         stream = self.streams.get(number)
         if stream is None:
@@ -351,7 +392,7 @@ class Http2Connection:
             self._refuse(number, Http2Code.FLOW_CONTROL_ERROR if more else _MALFORMED)
         elif self._stalled.pop(number, None) is not None:
             self._ready[number] = stream
-            self._pump()
+            self._has_new_room = True
 
     def _on_push_promise(self, number: int, flags: int, payload: bytes) -> None:  # noqa: ARG002
         raise ConnectionFault(_MALFORMED, "a client that pushes")
@@ -362,10 +403,11 @@ class Http2Connection:
             raise ConnectionFault(_MALFORMED, f"stream {number}, which has not begun")
 
     def _refuse(self, number: int, code: Http2Code) -> None:
-        """The client is at fault."""
+        """The client is at fault. Raises ConnectionFault where it is too often."""
         stream = self._drop(number)
         self.output.append(reset(number, code))
         if stream is not None:
+            self._spend_reset()
             self._events.on_reset(stream)
 
     def _drop(self, number: int) -> Http2Stream | None:
@@ -406,9 +448,8 @@ class Http2Connection:
         """Goes out as far as the client has room; the rest waits. What waits may still be ended (`end`)."""
         size = len(data)
         if not stream.unsent and size <= min(self._frame_max, self._window, self._stream_window + stream.credit):
-            self._window -= size
-            stream.credit -= size
-            self.output.append(frame(DATA, 0, stream.number, data))
+            self._explain_frames()
+            self._send_frame(stream, data)
             return
         stream.unsent.append(memoryview(data))
         self.unsent_bytes += size
@@ -443,32 +484,39 @@ class Http2Connection:
         """Asks whether the client is there."""
         self.output.append(frame(PING, 0, 0, bytes(8)))
 
+    def forgive(self) -> None:
+        """Now and then: time has passed, in which some frames may come that carry nothing."""
+        self._free_frames_left = FREE_FRAMES_MAX
+
     def _pump(self) -> None:
         """Sends what waits, a frame of each stream in turn, as far as there is room."""
         while self._ready and self._window > 0:
-            for stream in list(self._ready.values()):
-                if self._window <= 0:
-                    return
-                self._send_some(stream)
+            self._send_some(self._ready.popitem(last=False)[1])
 
     def _send_some(self, stream: Http2Stream) -> None:
         room = min(self._frame_max, self._window, self._stream_window + stream.credit)
         if room <= 0:
-            self._stalled[stream.number] = self._ready.pop(stream.number)
+            self._stalled[stream.number] = stream
             return
         data = stream.unsent.popleft()
         if len(data) > room:
             stream.unsent.appendleft(data[room:])
             data = data[:room]
-        size = len(data)
-        self._window -= size
-        stream.credit -= size
-        self.unsent_bytes -= size
+            if room >= CRUMB_BYTES:
+                self._explain_frames()
+        else:
+            self._explain_frames()
+        self.unsent_bytes -= len(data)
+        self._send_frame(stream, data)
+        if stream.unsent:
+            self._ready[stream.number] = stream
+        elif stream.trailers:
+            self.end(stream, stream.trailers)
+
+    def _send_frame(self, stream: Http2Stream, data: bytes | memoryview) -> None:
+        self._window -= len(data)
+        stream.credit -= len(data)
         self.output.append(frame(DATA, 0, stream.number, data))
-        if not stream.unsent:
-            del self._ready[stream.number]
-            if stream.trailers:
-                self.end(stream, stream.trailers)
 
 
 def _unpadded(payload: bytes) -> bytes:

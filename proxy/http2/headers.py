@@ -12,8 +12,8 @@ from hpack.table import HeaderTable
 
 from .frames import ConnectionFault, Http2Code
 
-HEADERS_BYTES_MAX: Final = 64 * 1024
-"""Of one request, unpacked, as HPACK counts: 32 more for each header."""
+HEADERS_BYTES_MAX: Final = 16 * 1024
+"""Of one request, unpacked, as HPACK counts: 32 more for each header. As much as other servers of gRPC take."""
 LEARNED_BYTES_MAX: Final = 4096
 """Of the headers that a connection keeps."""
 STATIC: Final = 61
@@ -139,12 +139,16 @@ def request_fields(headers: Headers) -> dict[str, str] | None:
     found = dict(headers)
     pseudo = [name for name, _ in headers if name[:1] == ":"]
     names = "".join(found)
+    texts = names + "".join(found.values())
     if (
         not _ONCE.issubset(pseudo)
         or not _PSEUDO.issuperset(pseudo)
         or len(set(pseudo)) < len(pseudo)
         or headers[len(pseudo) - 1][0] != pseudo[-1]  # else one stands behind another header
         or names != names.lower()
+        or "\n" in texts  # nobody writes a line into a log
+        or "\r" in texts
+        or "\0" in texts
         or not _OF_HTTP_1.isdisjoint(found)
         or found.get("te", "trailers") != "trailers"
         or not found[":path"]

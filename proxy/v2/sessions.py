@@ -87,13 +87,15 @@ class Session:
                 await stream.write(command)
         except Exception as error:  # noqa: BLE001  # gRPC raises several; the stream has ended then, and says so by itself
             log.debug("a client is gone client=%s error=%s", self.caller.client_id, error)
-            self._clear()
+            if self.stream is stream:
+                self._clear()
         finally:
-            self._writing = None
+            if self._writing is asyncio.current_task():
+                self._writing = None
 
-    async def finish(self) -> None:
-        """Until the client has read what it was told, or its stream has ended."""
-        if self._writing is not None:
+    async def finish(self, stream: Answers) -> None:
+        """Until the client has read what it was told by this stream, or it has another one."""
+        if self._writing is not None and self.stream is stream:
             await asyncio.wait((self._writing,))
 
     def _clear(self) -> None:
@@ -101,9 +103,12 @@ class Session:
         self._waiting_bytes = 0
 
     def link(self, stream: Answers) -> None:
-        """Its telemetry stream began; the one before counts no more."""
+        """Its telemetry stream began; the one before counts no more, though nobody may read it."""
         self.stream = stream
         self._clear()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
     def unlink(self, stream: Answers) -> None:
         """That stream ended."""

@@ -45,7 +45,7 @@ class TelemetryMethods:
                     await self._on_settings(session, command.settings)
                 elif kind in ANSWERS:
                     session.questions.on_answer(getattr(command, kind).nonce, command)
-            await session.finish()
+            await session.finish(answers)
         finally:
             session.unlink(answers)
             if session.stream is None:

@@ -132,7 +132,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "metrics/http_server.py HttpServer._send: visit.socket.shutdown",
         "metrics/http_server.py HttpServer._take_new: self._listener.accept",
         "proxy/client_links.py LinkServer._first_byte: connected.recv",
-        "proxy/client_links.py LinkServer._on_connection: door.listening.accept",
+        "proxy/client_links.py LinkServer.accept: door.listening.accept",
     ),
     "`asyncio.wait_for` or `asyncio.timeout` around it has the deadline, or the timer that many waits share": (
         "cli/top/screen.py show_live: pressed.get",

@@ -377,7 +377,7 @@ def test_a_connection_that_ends_within_a_request_is_closed(front: RunningFront) 
 
 
 def test_idle_connections_are_closed(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp_server, "IDLE_MS", 50)
+    monkeypatch.setattr(client_links, "IDLE_MS", 50)
     monkeypatch.setattr(tcp_server, "LOOK_S", 0.05)
     with running_front(cluster.namesrv) as front, BareClient(front.server.port) as client:
         assert client.socket.recv(1) == b""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import errno
 import gzip
 import socket
 import threading
@@ -21,7 +23,18 @@ from zenitmq.proxy import client_links, grpc_server
 from zenitmq.proxy.config import ProxyConfig, ProxyLimits
 from zenitmq.proxy.event_loop import run_on_loop
 from zenitmq.proxy.grpc_server import GrpcServer
-from zenitmq.proxy.http2.frames import END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, frame
+from zenitmq.proxy.http2.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    INITIAL_WINDOW,
+    PING,
+    PREFACE,
+    frame,
+    window_update,
+)
 from zenitmq.proxy.http2.frames import settings as settings_frame
 from zenitmq.proxy.http2.grpc_messages import PREFIX, encode_message
 from zenitmq.proxy.http2.headers import encode_headers
@@ -44,6 +57,8 @@ class Echo:
         self.facts: list[CallFacts] = []
         self.ended: list[str] = []
         self.answer_bytes = 0
+        self.commands = 0
+        self.commands_in_one_turn = 0
 
     def all(self) -> list[Method]:
         return list(methods().values())
@@ -61,6 +76,8 @@ class Echo:
                 await asyncio.sleep(30)
             finally:
                 self.ended.append(method.name)
+        if method.name == "QueryAssignment":
+            raise asyncio.CancelledError
         answer = _Response()
         answer.status.code = Code.OK
         answer.status.message = decoder(_Heartbeat)(encoded).group.name or "x" * self.answer_bytes
@@ -72,8 +89,18 @@ class Echo:
         raise CallRefused(Code.FORBIDDEN, "not you")
 
     async def telemetry(self, facts: CallFacts, commands: AsyncIterator[Any], answers: Answers) -> None:
-        async for command in commands:
-            await answers.write(command)
+        try:
+            async for command in commands:
+                if command.WhichOneof("command"):
+                    await answers.write(command)
+                self.commands += 1
+                if self.commands == 1:
+                    asyncio.get_running_loop().call_soon(self._note)
+        finally:
+            self.ended.append("Telemetry")
+
+    def _note(self) -> None:
+        self.commands_in_one_turn = self.commands
 
     def drain(self) -> None:
         self.ended.append("drain")
@@ -405,4 +432,154 @@ def test_at_the_end_calls_are_ended_and_their_clients_told() -> None:
         assert data.count(b"grpc-status\x0214") == 2
         assert data.index(frame(GOAWAY, 0, 0)[3:]) < data.index(ends) < data.rindex(frame(GOAWAY, 0, 0)[3:])
         assert other > stream
-    assert served.methods.ended == ["drain", "QueryRoute"]
+    assert sorted(served.methods.ended) == ["QueryRoute", "Telemetry", "drain"]
+
+
+def test_a_stream_that_is_refused_in_the_middle_ends_what_is_done_for_it(served: Running) -> None:
+    """Else each would take a place among all calls for ever."""
+    served.methods.ended.clear()
+    with Client(served) as client:
+        stream = client.ask(None, "Telemetry", ends=False)
+        assert client.answer(client.ask(encode_message(named("x")))) == "x"
+        client.h2.send_data(stream, b"\0\x7f\0\0\0")
+        client.flush()
+        assert client.status(stream) == "8"
+        until(lambda: served.methods.ended == ["Telemetry"])
+
+
+def test_a_call_that_is_cancelled_by_us_is_answered(served: Running) -> None:
+    with Client(served) as client:
+        assert client.status(client.ask(encode_message(b""), "QueryAssignment")) == "13"
+
+
+def test_what_came_of_a_stream_takes_no_room_once_it_has_ended(served: Running) -> None:
+    with Client(served) as client:
+        stream = client.ask(encode_message(b"\xff") + PREFIX.pack(0, 9_000) + bytes(8_000), "Telemetry", ends=False)
+        data = b""
+        while b"grpc-status\x013" not in data:  # it sends nothing more
+            data += client.socket.recv(1 << 16)
+        until(lambda: not served.server.room.buffered)
+        assert stream in client.open
+
+
+def test_many_small_commands_leave_others_their_turn() -> None:
+    with running() as served, Client(served) as client:
+        stream = client.ask(encode_message(b"") * 3_000, "Telemetry")
+        assert client.status(stream) == "0"
+        assert served.methods.commands == 3_000
+        assert 0 < served.methods.commands_in_one_turn <= grpc_server.TAKEN_AT_A_TIME
+
+
+def test_calls_that_only_begin_take_room_too() -> None:
+    with running(bytes_in_flight=16 << 20) as served, Client(served) as good:
+        assert good.answer(good.ask(encode_message(named("a")))) == "a"
+        call = [(":method", "POST"), (":scheme", "http"), (":path", f"/{SERVICE}/Heartbeat"), ("x", "y" * 12_000)]
+        block = encode_headers([*call, ("content-type", "application/grpc")])
+        with socket.create_connection(("127.0.0.1", served.server.port), 10) as bad:
+            bad.sendall(BEGIN)
+            with suppress(ConnectionResetError, BrokenPipeError):
+                for number in range(1, 4_000, 2):
+                    bad.sendall(frame(HEADERS, END_HEADERS, number, block))
+                raise AssertionError("it was not closed")
+        assert good.answer(good.ask(encode_message(named("b")))) == "b"
+        until(lambda: not served.server.room.buffered)
+
+
+def test_one_connection_leaves_others_room_for_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_server, "CALLS_MAX", 8)
+    monkeypatch.setattr(grpc_server, "CALLS_SHARED", 4)
+    monkeypatch.setattr(grpc_server, "CALLS_SMALL", 2)
+    with running() as served, Client(served) as good, Client(served) as greedy:
+        for _ in range(4):
+            greedy.ask(encode_message(b""), "QueryRoute")
+        assert greedy.status(greedy.ask(encode_message(b""))) == "8"
+        assert good.answer(good.ask(encode_message(named("a")))) == "a"
+
+
+@contextmanager
+def unread(served: Running) -> Iterator[tuple[socket.socket, grpc_server.GrpcLink]]:
+    """A client that has asked for much, and has not read it; and its connection at the server."""
+    served.methods.answer_bytes = 12_000_000
+    with socket.create_connection(("127.0.0.1", served.server.port), 10) as client:
+        call = [(":method", "POST"), (":scheme", "http"), (":path", f"/{SERVICE}/Heartbeat")]
+        block = encode_headers([*call, ("content-type", "application/grpc")])
+        room = settings_frame({INITIAL_WINDOW: 1 << 30}) + window_update(0, 1 << 30)
+        client.sendall(PREFACE + room + frame(HEADERS, END_HEADERS, 1, block))
+        client.sendall(frame(DATA, END_STREAM, 1, encode_message(b"")))
+        until(lambda: served.server.backlog_bytes > 1_000_000)
+        (link,) = (link for link in served.server.links if link.peer.port == client.getsockname()[1])
+        assert isinstance(link, grpc_server.GrpcLink)
+        yield client, link
+
+
+def test_who_never_reads_is_closed_in_the_end() -> None:
+    """A connection that closes waits for what it has not sent, which may be for ever."""
+    with running() as served, unread(served) as (_, link):
+
+        def end_idle() -> bool:
+            link.moved_ms = link.read_ms = monotonic_ms() - client_links.IDLE_MS - 1
+            served.call(link.count_backlog)
+            served.call(served.server.end_idle)
+            return bool(served.call(lambda: link.is_closing))
+
+        until(end_idle)
+        until(lambda: not end_idle())
+        assert not served.server.links
+        assert not served.server.backlog_bytes
+
+
+def test_who_reads_slowly_is_not_idle() -> None:
+    with running() as served, unread(served) as (client, link):
+        before = served.call(link.count_backlog)
+        left = 12_000_000
+        while link.read_ms == 0:
+            left -= len(client.recv(1 << 18))
+            link.heard_ms -= client_links.IDLE_MS
+            served.call(lambda: link.note_reading(monotonic_ms()))
+        assert served.call(link.count_backlog) < before
+        served.call(lambda: link.look(monotonic_ms()))
+        while left > 0:
+            left -= len(client.recv(min(left, 1 << 18)))
+
+
+class NoDescriptors:
+    """Stands for a socket that is listened on."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self.is_over = False
+
+    def fileno(self) -> int:
+        return self._listening.fileno()
+
+    def accept(self) -> Any:
+        if not self.is_over:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._listening.accept()
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def test_connections_above_the_limit_are_closed_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    with running(connections=1) as served, Client(served) as first:
+        assert first.answer(first.ask(encode_message(named("a")))) == "a"
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", served.server.port), 10) as other:
+                assert not other.recv(1)
+        assert caplog.text.count("limits.connections") == 1
+
+
+def test_no_descriptors_are_told_and_tried_again_soon(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_links, "ACCEPT_AGAIN_S", 0.02)
+    with running() as served:
+        (door,) = served.server.doors
+        none = NoDescriptors(door.listening)
+        served.server.doors[:] = [dataclasses.replace(door, listening=none)]  # type: ignore[type-var]
+        served.call(lambda: served.server.accept(served.server.doors[0]))
+        with Client(served) as client:
+            until(lambda: "ulimit -n" in caplog.text)
+            none.is_over = True
+            assert client.answer(client.ask(encode_message(named("a")))) == "a"

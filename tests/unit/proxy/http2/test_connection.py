@@ -399,3 +399,99 @@ def test_who_is_answered_may_end_as_many_streams(monkeypatch: pytest.MonkeyPatch
         server.end(told.requests[number], TRAILERS)
         server.receive(frame(HEADERS, END_HEADERS, number + 2, BLOCK) + frame(RESET, 0, number + 2, bytes(4)))
     assert len(told.resets) == 10
+
+
+def frames_of(server: Http2Connection, kind: int) -> list[int]:
+    """The payload's bytes of each frame of a kind that is to be sent."""
+    data = b"".join(server.output)
+    return [int.from_bytes(data[at : at + 3], "big") for at in frames_at(data) if data[at + 3] == kind]
+
+
+def take(server: Http2Connection, *pieces: bytes) -> None:
+    for piece in pieces:
+        server.receive(piece)
+
+
+FREE = {
+    "ping": frame(PING, 0, 0, bytes(8)),
+    "settings": settings_frame({}),
+    "priority": frame(PRIORITY, 0, 1, b"\0\0\0\3\0"),
+    "empty data": frame(DATA, 0, 1),
+    "padding": frame(DATA, PADDED, 1, b"\1\0"),
+    "room": window_update(0, 1),
+    "room of a stream": window_update(1, 1),
+    "unknown": frame(77, 0, 0, b""),
+    "end of what has ended": frame(RESET, 0, 3, bytes(4)),
+    "data of what has ended": frame(DATA, 0, 3),
+}
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_a_flood_of_frames_that_carry_nothing_ends_the_connection(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    ended = frame(HEADERS, END_HEADERS, 3, BLOCK) + frame(RESET, 0, 3, bytes(4))
+    server, _ = limited(monkeypatch, "FREE_FRAMES_MAX", 100)(OPEN, ended)
+    for _ in range(5):  # time goes by
+        server.receive(FREE[name] * 90)
+        server.forgive()
+    with pytest.raises(ConnectionFault) as fault:
+        server.receive(FREE[name] * 101)
+    assert fault.value.code is Http2Code.ENHANCE_YOUR_CALM
+
+
+def test_who_is_answered_may_give_room_for_it_and_ask_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, told = limited(monkeypatch, "FREE_FRAMES_MAX", 10)()
+    for number in range(1, 400, 2):
+        server.receive(frame(HEADERS, END_HEADERS | END_STREAM, number, BLOCK))
+        server.send_data(told.requests[number], b"hi")
+        server.receive(window_update(0, 2) + window_update(number, 2) + FREE["ping"] * 4)
+        server.end(told.requests[number], TRAILERS)
+
+
+def test_settings_count_with_each_stream_that_they_wake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One frame of few bytes has us look at each of them."""
+    server, told = limited(monkeypatch, "FREE_FRAMES_MAX", 1_000)(settings_frame({INITIAL_WINDOW: 0}))
+    for number in range(1, 200, 2):
+        server.receive(frame(HEADERS, END_HEADERS | END_STREAM, number, BLOCK))
+        server.send_data(told.requests[number], bytes(100))
+    with pytest.raises(ConnectionFault, match="flood"):
+        take(server, *(settings_frame({INITIAL_WINDOW: window}) for window in range(20)))
+
+
+def test_room_that_comes_in_crumbs_is_used_as_a_whole() -> None:
+    server, told = begun(settings_frame({INITIAL_WINDOW: 0}), frame(HEADERS, END_HEADERS | END_STREAM, 1, BLOCK))
+    server.send_data(told.requests[1], bytes(500))
+    server.output.clear()
+    server.receive(window_update(1, 1) * 200)
+    assert frames_of(server, DATA) == [200]
+
+
+def test_streams_take_turns_whatever_room_there_is() -> None:
+    server, told = begun(settings_frame({INITIAL_WINDOW: NUMBER_MAX}))
+    for number in (1, 3, 5):
+        server.receive(frame(HEADERS, END_HEADERS | END_STREAM, number, BLOCK))
+        server.send_data(told.requests[number], bytes(100_000))
+    server.output.clear()
+    for _ in range(4):
+        server.receive(window_update(0, 16_384))
+    data = b"".join(server.output)
+    assert [int.from_bytes(data[at + 5 : at + 9], "big") for at in frames_at(data)] == [1, 3, 5, 1]
+
+
+def test_what_waits_counts_with_what_a_stream_takes() -> None:
+    server, told = begun(settings_frame({INITIAL_WINDOW: 0}), OPEN, frame(HEADERS, END_HEADERS, 3, BLOCK))
+    for number in (1, 3):
+        server.send_data(told.requests[number], b"hi")
+        server.end(told.requests[number], TRAILERS)
+    assert server.waiting_bytes == 2 * (2 + connection_module.UNSENT_STREAM_BYTES)
+    server.receive(frame(RESET, 0, 1, bytes(4)) + window_update(3, 2))
+    assert not server.waiting_bytes
+    assert not server.streams
+
+
+def test_who_has_its_streams_ended_by_breaking_rules_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, told = limited(monkeypatch, "RESETS_MAX", 3)()
+    calls = {number: frame(HEADERS, END_HEADERS | END_STREAM, number, BLOCK) for number in range(1, 20, 2)}
+    with pytest.raises(ConnectionFault) as fault:
+        take(server, *(call + window_update(number, 0) for number, call in calls.items()))
+    assert fault.value.code is Http2Code.ENHANCE_YOUR_CALM
+    assert len(told.resets) == 3

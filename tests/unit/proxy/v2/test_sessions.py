@@ -95,3 +95,39 @@ def test_what_waits_for_a_client_that_does_not_read_is_bounded() -> None:
         return len(session._waiting)  # what no user sees
 
     assert asyncio.run(tell()) == 3
+
+
+class Stream:
+    """Takes what it is told once it is read."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.is_read = asyncio.Event()
+
+    async def write(self, message: Any) -> None:
+        await self.is_read.wait()
+        self.told.append(message)
+
+
+def test_a_new_stream_is_told_though_nobody_reads_the_one_before() -> None:
+    """The network of a client changed: its old connection lasts for two minutes."""
+
+    async def run() -> None:
+        back, sessions = Back(), Sessions()
+        session = sessions.of(call_through(back))
+        old, new = Stream(), Stream()
+        command = message_class("TelemetryCommand")()
+        session.link(old)
+        session.tell(command)
+        await asyncio.sleep(0)
+        session.link(new)
+        session.tell(command)
+        new.is_read.set()
+        await asyncio.wait_for(session.finish(new), 5)
+        session.unlink(old)
+        assert (old.told, new.told) == ([], [command])
+        session.tell(command)
+        await asyncio.wait_for(session.finish(new), 5)
+        assert len(new.told) == 2
+
+    asyncio.run(run())
