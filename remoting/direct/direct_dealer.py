@@ -176,7 +176,6 @@ class DirectDealer:
         for _ in range(_READS_MAX):
             message = self._next_message()
             if message is not None:
-                self._heard_ms = monotonic_ms()
                 return message
             if self._loss is not None or not (
                 self._read_quick(timeout_ms) if self._is_quick else self._read(timeout_ms)
@@ -188,7 +187,6 @@ class DirectDealer:
         """The same, without waiting. Raises RemoteProtocolError; it is lost then."""
         message = self._next_message()
         if message is None and self._loss is None and self._read_once():
-            self._heard_ms = monotonic_ms()
             message = self._next_message()
         return message
 
@@ -222,7 +220,6 @@ class DirectDealer:
         for _ in range(_READS_MAX):
             if not self._read_once():
                 return
-            self._heard_ms = monotonic_ms()
 
     def _read_once(self) -> bool:
         try:
@@ -241,6 +238,7 @@ class DirectDealer:
 
     def _take(self, data: bytes) -> bool:
         if data:
+            self._heard_ms = monotonic_ms()
             self._reader.feed(data)
             return True
         self._lose()

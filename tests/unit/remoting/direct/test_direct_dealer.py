@@ -133,6 +133,17 @@ def test_pings_are_answered_while_a_reply_is_awaited(server: Server) -> None:
     dealer.close()
 
 
+def test_a_server_that_only_pings_is_not_silent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call may wait for longer than that for its answer."""
+    dealer, peer = opened(server)
+    later_ms = dealer._heard_ms + SILENCE_MS + 1
+    monkeypatch.setattr(direct_dealer, "monotonic_ms", lambda: later_ms)
+    peer.sendall(command(b"PING", b"\x00\x64"))
+    assert dealer.receive(20) is None
+    assert not dealer.is_lost()
+    dealer.close()
+
+
 def test_a_server_that_trickles_does_not_hold_the_caller(server: Server) -> None:
     """Each piece ends a wait: the caller looks at its deadline after a few of them."""
     dealer, _ = opened(server)
