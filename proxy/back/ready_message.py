@@ -25,6 +25,7 @@ from ...record.kernel import encode_record
 from ...remoting.delayed_places import NOWHERE
 
 _SEQUENCE_ENTRY: Final = f"{SEQUENCE}\x01".encode()
+_BEHIND_ANOTHER: Final = b"\x02"
 _DELAYS: Final = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELIVER_MS)
 """The first that is set counts."""
 _DELAY_DIGITS_MAX: Final = 18
@@ -67,11 +68,14 @@ class ReadyMessage:
 
     def check(self) -> None:
         """Raises MessageTooLarge, MessageIllegal: what a broker would refuse, with all that travel with it."""
+        properties = self.properties
         if len(self.body) > BODY_BYTES_MAX:
             raise MessageTooLarge("message body", len(self.body), BODY_BYTES_MAX)
-        if len(self.properties) > PROPERTIES_SENT_MAX:
-            raise MessageTooLarge("properties", len(self.properties), PROPERTIES_SENT_MAX)
-        if self.properties.startswith(_SEQUENCE_ENTRY) or b"\x02" + _SEQUENCE_ENTRY in self.properties:
+        if len(properties) > PROPERTIES_SENT_MAX:
+            raise MessageTooLarge("properties", len(properties), PROPERTIES_SENT_MAX)
+        if _SEQUENCE_ENTRY in properties and (
+            properties.startswith(_SEQUENCE_ENTRY) or _BEHIND_ANOTHER + _SEQUENCE_ENTRY in properties
+        ):
             raise MessageIllegal(f"property name {SEQUENCE!r} is reserved")
         if not (
             -_INT_MAX - 1 <= self.flag <= _INT_MAX
@@ -84,7 +88,7 @@ class ReadyMessage:
                 f"{numbers}, born time {self.born_at_ms}: 32 bits, the time 64; none but flag negative"
             )
         if self.kind is SendKind.DELAYED:
-            check_delay(self.properties)
+            check_delay(properties)
 
     def record(self, own_properties: bytes, store_host_bytes: int) -> bytes:
         """The record without what the broker assigns. `own_properties`: encoded, in front of the sender's. `store_host_bytes`:

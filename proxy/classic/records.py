@@ -56,6 +56,7 @@ _CRC_BYTES: Final = 4
 _HOST_AT: Final = 64
 _MORE_V6: Final = 12
 _V4_BYTES: Final = 8
+_SEPARATOR: Final = ENTRY_SEPARATOR.encode()
 _TIMES: Final = frozenset((TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SECONDS))
 _NOTED: Final = tuple(f"{name}{NAME_SEPARATOR}".encode() for name in (SEQUENCE, HALF_SENDER, HALF_OFFSET, POP_LEASE))
 _ANY_NOTED: Final = re.compile(b"|".join(map(re.escape, _NOTED)))
@@ -63,10 +64,10 @@ _TELLING: Final = (UNIQUE_KEY, PRODUCER_GROUP, TRANSACTION_PREPARED, DELAY_LEVEL
 _TELLING_ENTRY: Final = re.compile(
     b"(?:^|%s)(%s)%s([^%s]+)"
     % (
-        ENTRY_SEPARATOR.encode(),
+        _SEPARATOR,
         b"|".join(map(str.encode, _TELLING)),
         NAME_SEPARATOR.encode(),
-        ENTRY_SEPARATOR.encode(),
+        _SEPARATOR,
     )
 )
 _PRIORITY_DIGITS: Final = 9
@@ -122,8 +123,7 @@ def read_batch(body: bytes) -> list[BatchedMessage]:
 
 def whole_properties(encoded: bytes) -> bytes:
     """Properties as records have them: clients leave the last separator out."""
-    separator = ENTRY_SEPARATOR.encode()
-    return encoded if not encoded or encoded.endswith(separator) else encoded + separator
+    return encoded if not encoded or encoded.endswith(_SEPARATOR) else encoded + _SEPARATOR
 
 
 def sent_properties(encoded: bytes) -> bytes:
@@ -132,9 +132,8 @@ def sent_properties(encoded: bytes) -> bytes:
     encoded = whole_properties(encoded)
     if not _ANY_NOTED.search(encoded):
         return encoded
-    separator = ENTRY_SEPARATOR.encode()
-    entries = encoded.removesuffix(separator).split(separator)
-    return b"".join(entry + separator for entry in entries if not entry.startswith(_NOTED))
+    entries = encoded.removesuffix(_SEPARATOR).split(_SEPARATOR)
+    return b"".join(entry + _SEPARATOR for entry in entries if not entry.startswith(_NOTED))
 
 
 def telling_properties(encoded: bytes) -> dict[str, str]:
