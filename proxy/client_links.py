@@ -12,6 +12,7 @@ import logging
 import socket
 import ssl
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
@@ -32,8 +33,8 @@ REQUEST_MS: Final = 30_000
 FIRST_BYTE_S: Final = 10.0
 LINK_BACKLOG_BYTES: Final = 64 * 1024 * 1024
 """A client that has not read so much is cut off: small requests can have large answers."""
-SMALL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
-"""So much is nobody cut off for, whatever all have not read."""
+TLS_PIECE_BYTES: Final = 64 * 1024
+"""So much is given to TLS at once, which takes any amount and does not say so: what its client does not read is kept here."""
 TOGETHER_BYTES: Final = 64 * 1024
 """Answers of one turn of the loop are put together up to so much."""
 LAST_BYTES_MS: Final = 1_000
@@ -54,7 +55,15 @@ class ClientLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
-        self._backlog_bytes = 0
+        self.backlog_bytes = 0
+        """Of answers that the client has not read, when it was counted last."""
+        self._unread_ms = 0
+        """Since when that is much; 0 = it is not."""
+        self._left: deque[memoryview] = deque()
+        """What TLS does not take yet."""
+        self._left_bytes = 0
+        self._is_tls = False
+        self._ends = False
         self._is_unread = False
         self.held = HeldBytes()
         self.moved_ms = self.held.begun_ms = monotonic_ms()
@@ -69,6 +78,7 @@ class ClientLink(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         if address:
             self.peer = HostAddress.parse(address[0].partition("%")[0], address[1])
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         self._owner.links[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -77,6 +87,7 @@ class ClientLink(asyncio.Protocol):
         self._owner.links.pop(self, None)
         self._forget()
         self._set_held(0)
+        self._left.clear()
         self._set_backlog(0)
 
     def pause_writing(self) -> None:
@@ -87,8 +98,10 @@ class ClientLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self._is_unread = False
+        self._write_left()
         self.count_backlog()
-        self._go_on()
+        if not (self._is_unread or self.is_closing):
+            self._go_on()
 
     # ---- of each protocol
 
@@ -120,7 +133,7 @@ class ClientLink(asyncio.Protocol):
 
     def _set_reading(self) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or self.is_closing:
             return
         if self._is_unread or self._is_closed_to_requests():
             transport.pause_reading()
@@ -135,7 +148,7 @@ class ClientLink(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         """Goes out together with what else is written in this turn of the loop, if that is little."""
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self.is_closing:
             return
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -146,39 +159,70 @@ class ClientLink(asyncio.Protocol):
 
     def _flush(self) -> None:
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
-        if unsent and self._transport is not None and not self._transport.is_closing():
+        if unsent and self._transport is not None and not self.is_closing:
             self.moved_ms = monotonic_ms()
-            self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
-            self._bound_backlog(self._transport)
+            data = unsent[0] if len(unsent) == 1 else b"".join(unsent)
+            if self._is_tls:
+                self._left.append(memoryview(data))
+                self._left_bytes += len(data)
+                self._write_left()
+            else:
+                self._transport.write(data)
+            if self.count_backlog() > LINK_BACKLOG_BYTES:
+                self.cut_off()
+            self._owner.bound_backlog()
 
-    def _bound_backlog(self, transport: asyncio.Transport) -> None:
-        """Cuts the client off if it leaves too much unread."""
-        backlog_bytes = self.count_backlog()
-        if backlog_bytes > LINK_BACKLOG_BYTES or (
-            backlog_bytes > SMALL_BACKLOG_BYTES and self._owner.is_backlog_over()
-        ):
-            log.warning("cut a client off that does not read client=%s unread_bytes=%s", self.peer, backlog_bytes)
-            transport.abort()
+    def _write_left(self) -> None:
+        transport, left = self._transport, self._left
+        if transport is None:
+            return
+        while left and not self._is_unread:
+            piece = left.popleft()
+            if len(piece) > TLS_PIECE_BYTES:
+                left.appendleft(piece[TLS_PIECE_BYTES:])
+                piece = piece[:TLS_PIECE_BYTES]
+            self._left_bytes -= len(piece)
+            transport.write(piece)
+        if self._ends and not left:
+            transport.close()
+
+    def cut_off(self) -> None:
+        """Ends it at once: it leaves too much unread."""
+        log.warning("cut a client off that does not read client=%s unread_bytes=%s", self.peer, self.backlog_bytes)
+        self._set_backlog(0)
+        self._owner.links.pop(self, None)  # it counts no more, though it ends only soon
+        self.abort()
 
     def note_reading(self, now_ms: int) -> None:
         """Now and then: who reads much that it was sent, however slowly, is not idle; nothing is read of it meanwhile."""
-        before = self._backlog_bytes
+        before = self.backlog_bytes
         if self._is_unread and self.count_backlog() < before:
             self.read_ms = now_ms
 
     def count_backlog(self) -> int:
         """What it has not read now."""
         transport = self._transport
-        self._set_backlog(0 if transport is None else transport.get_write_buffer_size() + self._waiting_bytes())
-        return self._backlog_bytes
+        if transport is None:
+            self._set_backlog(0)
+        else:
+            self._set_backlog(transport.get_write_buffer_size() + self._left_bytes + self._waiting_bytes())
+        return self.backlog_bytes
+
+    def unread(self, now_ms: int) -> int:
+        """Bytes times the milliseconds since they are many."""
+        return self.backlog_bytes * (now_ms - (self._unread_ms or now_ms) + 1)
 
     def _waiting_bytes(self) -> int:
         """Of answers for which the client has given no room yet."""
         return 0
 
     def _set_backlog(self, size_bytes: int) -> None:
-        self._owner.backlog_bytes += size_bytes - self._backlog_bytes
-        self._backlog_bytes = size_bytes
+        self._owner.backlog_bytes += size_bytes - self.backlog_bytes
+        self.backlog_bytes = size_bytes
+        if size_bytes <= TOGETHER_BYTES:
+            self._unread_ms = 0
+        elif not self._unread_ms:
+            self._unread_ms = monotonic_ms()
 
     # ---- its end
 
@@ -198,13 +242,15 @@ class ClientLink(asyncio.Protocol):
     @property
     def is_closing(self) -> bool:
         """It ends once its client has read what it was answered."""
-        return self._transport is not None and self._transport.is_closing()
+        return self._ends or (self._transport is not None and self._transport.is_closing())
 
     def close(self) -> None:
         """Ends the connection; what has been answered goes out."""
         self._flush()
         if self._transport is not None:
-            self._transport.close()
+            self._ends = True
+            if not self._left:
+                self._transport.close()
 
     def abort(self) -> None:
         """Ends it at once."""
@@ -238,7 +284,7 @@ class LinkServer:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.doors: list[ClientDoor] = []
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], ClientLink] = {}
         self.links: dict[ClientLink, None] = {}
         self.room = RequestRoom(config.limits.bytes_in_flight, is_secured=bool(config.key))
         self._news = RepeatedNews()
@@ -251,6 +297,13 @@ class LinkServer:
             links = {link.held: link for link in self.links}
             worst = links[self.room.worst(links, monotonic_ms())]
             worst.shut_out("parts of requests take too much memory, and this one the most for the longest time")
+
+    def bound_backlog(self) -> None:
+        """Cuts off who has not read the most for the longest time, until what clients do not read takes no more memory than it
+        may."""
+        while self.links and self.is_backlog_over():
+            now_ms = monotonic_ms()
+            max(self.links, key=lambda link: link.unread(now_ms)).cut_off()
 
     def is_backlog_over(self) -> bool:
         """Whether answers that clients do not read take more memory than all requests may."""
@@ -324,9 +377,10 @@ class LinkServer:
             return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = self._loop.create_task(self._adopt(connected, door.kind))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+        link = door.kind.make_link()
+        task = self._loop.create_task(self._adopt(connected, door.kind, link))
+        self._opening[task] = link
+        task.add_done_callback(self._opening.pop)
 
     def _accept_again(self, door: ClientDoor) -> None:
         if door in self.doors:
@@ -338,7 +392,7 @@ class LinkServer:
         if count:
             log.warning("a connection is not taken: %s times=%d", why, count)
 
-    async def _adopt(self, connected: socket.socket, kind: DoorKind) -> None:
+    async def _adopt(self, connected: socket.socket, kind: DoorKind, link: ClientLink) -> None:
         tls = kind.tls
         try:
             if tls is not None and kind.is_mixed:
@@ -346,7 +400,7 @@ class LinkServer:
                     first = await self._first_byte(connected)
                 tls = tls if first == TLS_FIRST_BYTE else None
             await self._loop.connect_accepted_socket(
-                kind.make_link, connected, ssl=tls, ssl_handshake_timeout=None if tls is None else FIRST_BYTE_S
+                lambda: link, connected, ssl=tls, ssl_handshake_timeout=None if tls is None else FIRST_BYTE_S
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             log.info("a connection did not come about: %s", error)
@@ -368,6 +422,9 @@ class LinkServer:
 
     async def _end_links(self) -> None:
         """Closes all connections; what has been answered goes out, if their clients read it soon."""
+        for task, link in self._opening.items():
+            if link not in self.links:  # else it is there at once; cancelled, its transport would close and not say so
+                task.cancel()
         for link in list(self.links):
             link.close()
         deadline_ms = monotonic_ms() + LAST_BYTES_MS
@@ -375,8 +432,6 @@ class LinkServer:
             await asyncio.sleep(DRAIN_LOOK_S)
         for link in list(self.links):
             link.abort()
-        for task in self._opening:
-            task.cancel()
 
 
 def _on_readable(readable: asyncio.Future[None]) -> None:

@@ -21,7 +21,7 @@ from .back.backs import Backs
 from .classic.calls import BrokerPorts
 from .classic.frames import LENGTH_BYTES, ClassicFrame, decode_frame, encode_frame, frame_bytes
 from .classic.requests import LINK_POLLS_MAX, POLLS, ClassicRequests, busy, too_large, unknown
-from .client_links import DRAIN_LOOK_S, SMALL_BACKLOG_BYTES, TLS_FIRST_BYTE, ClientLink, DoorKind, LinkServer
+from .client_links import DRAIN_LOOK_S, TLS_FIRST_BYTE, ClientLink, DoorKind, LinkServer
 from .config import VIP_BELOW, ProxyConfig
 from .tls import tls_context
 
@@ -33,6 +33,8 @@ REQUESTS_MAX: Final = 4_096
 POLLS_MAX: Final = 2 * LINK_POLLS_MAX
 """Those that may wait: above the half of it they are answered at once, so that there is always room soon."""
 LINK_BYTES_MAX: Final = 64 * 1024 * 1024
+PUSH_BACKLOG_BYTES: Final = 4 * 1024 * 1024
+"""Who has not read so much is asked and told nothing more."""
 QUESTIONS_MAX: Final = 256
 MASTERS_MS: Final = 3_000
 TRIES: Final = 20
@@ -173,8 +175,7 @@ class RemotingLink(ClientLink):
 
     def push(self, frame: ClassicFrame) -> bool:
         """See ClassicLink."""
-        transport = self._transport
-        if transport is None or transport.is_closing() or transport.get_write_buffer_size() > SMALL_BACKLOG_BYTES:
+        if self._transport is None or self.is_closing or self.count_backlog() > PUSH_BACKLOG_BYTES:
             return False
         frame.opaque = next(self._opaques)
         try:

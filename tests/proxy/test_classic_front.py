@@ -311,7 +311,6 @@ def test_a_client_that_asks_for_much_and_reads_nothing_is_cut_off(
             monkeypatch.setattr(client_links, "LINK_BACKLOG_BYTES", 1 << 20)
         else:
             monkeypatch.setattr(server, "is_backlog_over", lambda: server.backlog_bytes > 1 << 20)
-            monkeypatch.setattr(client_links, "SMALL_BACKLOG_BYTES", 1 << 19)
         pull = {"consumerGroup": "g", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "bname": BROKER}
         with BareClient(server.port) as bad:
             # One that the proxy has not taken yet would look like one that is cut off.
