@@ -62,8 +62,8 @@ def run(
         if options.work == "limits":
             found, extra = measure_limits(options, directory, report)
             return _result(options, found, directory, batch=options.batch, limit=None, cpu_seconds=None, extra=extra)
-        if options.work == "restart":
-            options = replace(options, own_cluster=True)
+        if options.work == "restart" or (options.work == "latency" and options.stages and options.namesrv is None):
+            options = replace(options, own_cluster=True)  # in which it has a say
         with opened_target(options, directory, files, report) as target:
             result = _run_on(options, target, directory, report, given)
             return replace(result, document={**result.document, "cluster": dict(target.facts)})

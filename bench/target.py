@@ -148,7 +148,7 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
     `files`: of one that is started. Raises InvalidParameter if a named cluster does not fit the options.
     """
     stamped = options.stages and options.work == "latency" and options.namesrv is None
-    own = options.own_cluster or stamped or options.warm or not options.index or options.consume_queue != "file"
+    own = options.own_cluster or options.warm or not options.index or options.consume_queue != "file"
     if own and options.namesrv is not None:
         raise InvalidParameter(
             "--namesrv", options.namesrv, "none: warm files and settings need a cluster of their own"

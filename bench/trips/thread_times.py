@@ -16,7 +16,8 @@ IO_THREAD: Final = "ZMQbg/IO"  # how ZeroMQ names its own
 MAIN: Final = "main"
 
 Times = Mapping[str, list[int]]
-"""Thread id and name, "123 python" -> [on a core, in the kernel, waited for a core] so far, nanoseconds."""
+"""Thread id and name, "123 python" -> [nanoseconds on a core, ticks in the program, ticks in the kernel, nanoseconds that it
+waited for a core] so far."""
 
 
 def thread_times(pid: int) -> dict[str, list[int]]:
@@ -32,18 +33,22 @@ def thread_times(pid: int) -> dict[str, list[int]]:
 
 
 def times_of(stat: str, schedstat: str) -> list[int]:
-    """[on a core, in the kernel, waited] from the texts of these files. The kernel counts the first and the last exactly, and
-    divides the first between user and kernel by samples."""
+    """The four numbers of a thread from the texts of these files. The kernel counts the first and the last exactly; at each
+    tick it looks where a thread is."""
     user, kernel = map(int, stat.rpartition(")")[2].split()[11:13])
     on_core, waited, _ = map(int, schedstat.split())
-    return [on_core, on_core * kernel // max(user + kernel, 1), waited]
+    return [on_core, user, kernel, waited]
 
 
 def used(before: Times, after: Times, *, name: str = "", besides: Iterable[str] = ()) -> list[int]:
-    """The sum over the threads whose name begins with `name`, without those of `besides`."""
+    """[on a core, of that in the kernel, waited for a core], nanoseconds: the sum over the threads whose name begins with
+    `name`, without those of `besides`."""
     left_out = set(besides)
     kept = [key for key in after if key not in left_out and key.partition(" ")[2].startswith(name)]
-    return [sum(after[key][number] - before.get(key, [0, 0, 0])[number] for key in kept) for number in range(3)]
+    on_core, user, kernel, waited = (
+        sum(after[key][number] - before.get(key, [0] * 4)[number] for key in kept) for number in range(4)
+    )
+    return [on_core, on_core * kernel // max(user + kernel, 1), waited]
 
 
 def _read(path: str) -> str:

@@ -120,8 +120,8 @@ def usual_call_us(rows: Nanoseconds, call: int) -> float:
 
 
 def thread_us(used: Sequence[int], requests: int) -> dict[str, float]:
-    """Microseconds a request of what a thread used (see thread_times)."""
-    names = ("on a core", "of it in the kernel", "waited for a core")
+    """Microseconds a request of what threads used: on a core, of that in the kernel, waiting for a core."""
+    names = ("on_core", "in_kernel", "waited")
     return {name: round(value / max(requests, 1) / 1000, 1) for name, value in zip(names, used, strict=True)}
 
 

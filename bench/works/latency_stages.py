@@ -60,28 +60,28 @@ def stages_document(
         stages, raw_stages = stage_us(trips, TRIP), stage_us(raw_trips, RAW_TRIP)
         raw_us = round(sum(raw_stages.values()), 1)
         document["us"] = stages | {"all": round(sum(stages.values()), 1)}
-        document["raw us"] = raw_stages | {"all": raw_us}
-        document["hand-overs us"] = {
+        document["raw_us"] = raw_stages | {"all": raw_us}
+        document["hand_overs_us"] = {
             "client": usual_call_us(client["client"], CLIENT_SEND),
             "broker": usual_call_us(broker.stamps, SERVER_SEND),
             "raw client": usual_call_us(client["raw_client"], CLIENT_SEND),
             "raw server": usual_call_us(raw.stamps, SERVER_SEND),
         }
-        document["after the reply us"] = {"broker: queues and index follow": after_reply_us(trips, broker.stamps)}
+        document["after_reply_us"] = {"broker: queues and index follow": after_reply_us(trips, broker.stamps)}
         document["trips"] = {"shown": len(trips), "raw": len(raw_trips)}
     else:
         raw_us = float(facts["raw_seconds"]) * 1e6 / max(raw_requests, 1)
         stages = _loop_us(facts, broker, requests)
         document["us"] = stages
-        document["raw us"] = {"all": round(raw_us, 2)}
-    document["share of raw"] = shares(document["us"], raw_us)
-    document["threads us"] = {
+        document["raw_us"] = {"all": round(raw_us, 2)}
+    document["share_of_raw"] = shares(document["us"], raw_us)
+    document["threads_us"] = {
         "client": thread_us(facts["main"][0], requests),
         "client's I/O": thread_us(facts["io"], requests),
         "broker's I/O": thread_us(used(broker.before, broker.after, name=IO_THREAD), requests),
         "broker's loop": thread_us(used(broker.before, broker.after, name=MAIN), requests),
     }
-    document["raw threads us"] = {
+    document["raw_threads_us"] = {
         "client": thread_us(facts["main"][1], raw_requests),
         "client's I/O": thread_us(facts["raw_io"], raw_requests),
         "server's I/O": thread_us(used(raw.before, raw.after, name=IO_THREAD), raw_requests),
