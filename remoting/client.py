@@ -50,7 +50,7 @@ class RemotingClient:
         self._lock = threading.Lock()
         self._io: IoThread | None = None
         self._channels: dict[str, Channel[Dealer]] = {}
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopChannels] = weakref.WeakKeyDictionary()
+        self._loops: dict[asyncio.AbstractEventLoop, LoopChannels] = {}
         self._torn: deque[Channel[Dealer]] = deque()  # for the I/O thread to close
         self._subscribers: dict[str, Subscriber] = {}
         self._heard: dict[str, str] = {}  # a publisher's address: what it resolved to when it was subscribed to
@@ -128,6 +128,9 @@ class RemotingClient:
                 if self._closed is not None:
                     raise ClientClosed(self._closed)
                 channels = self._loops[loop] = LoopChannels(loop, self._loop_channel)
+                gone = [self._loops.pop(other) for other in list(self._loops) if other.is_closed()]
+            for ended in gone:  # nobody else would close their connections
+                ended.close("event loop")
         return channels
 
     def _loop_channel(self, dealer: DirectDealer) -> Channel[DirectDealer]:

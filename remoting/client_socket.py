@@ -231,6 +231,11 @@ class Dealer:
                 if self._loss & _UNANSWERED and self._keys is not None:
                     self._keys.on_failed(self.address)
 
+    @property
+    def is_unfit(self) -> bool:
+        """True once `is_lost` has seen its end."""
+        return bool(self._loss)
+
     def loss(self) -> ZenitError:
         """Why the connection ended, for those who waited for an answer."""
         if self._loss & _REFUSED:

@@ -14,14 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from ..model.clock import monotonic_ms
-from ..model.errors import (
-    AuthenticationFailed,
-    ClientClosed,
-    ConnectionLost,
-    RemoteProtocolError,
-    RequestTimeout,
-    ZenitError,
-)
+from ..model.errors import ClientClosed, RequestTimeout, ZenitError
 from .client_socket import ClientContext, Dealer
 from .commands import Reply, Request, RequestFor
 from .direct.direct_dealer import DirectDealer, Payload
@@ -63,7 +56,10 @@ class SyncConnection:
         self._opaques = opaques()
         self._lock = threading.Lock()
         self._used_ms = 0  # begin of the last call that was answered
+        self._gave_up: RequestTimeout | None = None
         self.in_call = False
+        self.is_torn = False
+        """An exchange did not come to its end: the connection is not used again."""
         self.closed = False
         self.closing = False  # set by the closing client, read between slices
 
@@ -114,8 +110,15 @@ class SyncConnection:
                     self._dealer.is_lost()  # reads why, if it has ended before this request
                     raise self._dealer.loss()
                 answer = self._await(request, opaque, now_ms + timeout_ms, timeout_ms, pushed)
+            except RequestTimeout as error:
+                self.is_torn = error is not self._gave_up  # else a signal handler raised it, perhaps within a message
+                raise
+            except BaseException:
+                self.is_torn = True
+                raise
             finally:
                 self.in_call = False
+                self._gave_up = None
             self._used_ms = now_ms
         return answer
 
@@ -126,15 +129,14 @@ class SyncConnection:
         receive, slice_ms = self._dealer.receive, SLICE_MS_MIN
         while True:
             received = receive(slice_ms)
-            if received is None:
-                left_ms = self._time_left_ms(request, give_up_ms, timeout_ms)
-                slice_ms = min(2 * slice_ms, SLICE_MS_MAX, left_ms)
-                continue
-            header = open_header(received[0])
-            if is_request(header):
-                pushed.append(received)
-            elif opaque_of(header) == opaque:
-                return header, received[1]
+            if received is not None:
+                header = open_header(received[0])
+                if is_request(header):
+                    pushed.append(received)
+                elif opaque_of(header) == opaque:
+                    return header, received[1]
+            left_ms = self._time_left_ms(request, give_up_ms, timeout_ms)
+            slice_ms = min(2 * slice_ms, SLICE_MS_MAX, left_ms)
 
     def _time_left_ms(self, request: Request, give_up_ms: int, timeout_ms: int) -> int:
         """The time left after a slice without a reply, at least 1; raises if waiting is pointless."""
@@ -144,14 +146,17 @@ class SyncConnection:
             raise self._dealer.loss()
         left_ms = give_up_ms - monotonic_ms()
         if left_ms <= 0:
-            raise RequestTimeout(f"{type(request).__name__} at {self._dealer.address}", timeout_ms)
+            self._gave_up = RequestTimeout(f"{type(request).__name__} at {self._dealer.address}", timeout_ms)
+            raise self._gave_up
         return left_ms
 
     def is_stale(self, now_ms: int) -> bool:
         """Between calls: True if the connection has ended, or may end soon. To save time, not checked again for a while."""
+        if self.is_torn:
+            return True
         if now_ms - self._used_ms <= FRESH_MS:
             return False
-        return self._dealer.has_rested(now_ms) or self._dealer.is_lost()
+        return self._dealer.has_rested(now_ms) or self._dealer.is_lost() or self._dealer.is_unfit
 
     def close(self, wait_ms: int = -1) -> bool:
         """Closes; False if its thread is still inside a call after `wait_ms` (-1 = no limit)."""
@@ -207,14 +212,9 @@ class SyncCalls:
         connection = self._connection(address, now_ms)
         try:
             return connection.call(request, payload, timeout_ms, now_ms, self.cluster_id, self.delegation)
-        except (ConnectionLost, AuthenticationFailed, RemoteProtocolError, ClientClosed):
-            self._drop(connection)
-            raise
-        except ZenitError:
-            raise
-        except BaseException:  # a signal handler raised, perhaps between two frames of a message
-            self._drop(connection)
-            raise
+        finally:
+            if connection.is_torn:
+                self._drop(connection)
 
     def _connection(self, address: str, now_ms: int) -> SyncConnection:
         """The calling thread's connection; a new one if there is none, or none that is alive and free.

@@ -187,7 +187,7 @@ def _answer(
         return  # cancelled
     if reply is not None:
         answered.set_result((reply, body))
-    elif error is not None:
+    elif error is not None and not answered.get_loop().is_closed():
         answered.set_exception(error)
 
 

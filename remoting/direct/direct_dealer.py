@@ -11,7 +11,6 @@ import errno
 import resource
 import select
 import socket
-import struct
 from typing import Final
 
 from ...model.clock import monotonic_ms
@@ -42,17 +41,18 @@ REST_MS: Final = SILENCE_MS - _OPTIONS["HEARTBEAT_IVL"]
 """The server ends a connection whose pings wait for SILENCE_MS: one that has rested for so long is not used again."""
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """If more waits for a server that does not read, nothing more is taken."""
+_UNSENT_ANSWERS_MAX: Final = 65_536
 _READ_BYTES: Final = 65_536
 _READ_BYTES_MAX: Final = 1 << 20
-_READS_MAX: Final = 16  # then the caller looks at its deadline
+_READS_MAX: Final = 16  # then the caller looks at its deadline, or the loop at its other work
+_LAST_READS_MAX: Final = 1024  # of one that cannot send any more
 _JOINED_BYTES_MAX: Final = 65_536  # a larger payload is not copied behind its header
-_TIME: Final = struct.Struct("@ll")  # the kernel's timeval
-_DONTWAIT: Final = socket.MSG_DONTWAIT
+_QUIETLY: Final = socket.MSG_NOSIGNAL  # a program may let SIGPIPE end it
 _KEEPALIVE: Final = ("IDLE", "INTVL", "CNT")
 
 
 class DirectDealer:
-    """One connection. One thread at a time."""
+    """One connection. One thread at a time. Its socket never waits; `poll` does, whose time runs on during signal handlers."""
 
     must_drain = False
     """A loop that watches it is told again of what it left."""
@@ -69,16 +69,16 @@ class DirectDealer:
         self._early = bytearray()  # messages that wait for the server's READY
         self._loss: ZenitError | None = None
         self._held: tuple[bytes, bytes] | None = None  # a message that came before the connection ended
-        self._timeout_ms = -1
         self._is_connected = False
-        self._is_quick = False  # open, nothing unsent: the socket blocks, and only the kernel's timeout ends a wait
+        self._was_short = False  # the last read took all that had come
+        self._is_quick = False  # open, nothing unsent: what is to be sent is sent at once
         self._begun_ms = self._heard_ms = monotonic_ms()
         try:
             self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise NoDescriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) from error
-            raise
+            raise ConnectionLost(address) from error  # this system does not know such addresses
         try:
             self._set_options()
             self._socket.setblocking(False)
@@ -89,6 +89,9 @@ class DirectDealer:
         if status not in (0, errno.EINPROGRESS):
             self._lose()
         self._recv, self._send = self._socket.recv, self._socket.send
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        self._poll = poller.poll
 
     def _set_options(self) -> None:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,22 +131,22 @@ class DirectDealer:
 
     def _send_now(self, data: bytes) -> None:
         try:
-            sent = self._send(data, _DONTWAIT)
+            sent = self._send(data, _QUIETLY)
         except BlockingIOError:
             sent = 0
         except OSError:
-            self._lose()
+            self._fail_to_send()
             return
         if sent < len(data):
             self._keep(data[sent:])
 
     def _send_parts(self, parts: tuple[Payload, ...]) -> None:
         try:
-            sent = self._socket.sendmsg(parts, (), _DONTWAIT)
+            sent = self._socket.sendmsg(parts, (), _QUIETLY)
         except BlockingIOError:
             sent = 0
         except OSError:
-            self._lose()
+            self._fail_to_send()
             return
         data = b"".join(parts) if sent < sum(memoryview(part).nbytes for part in parts) else b""
         if data:
@@ -153,17 +156,24 @@ class DirectDealer:
         """The network takes no more now."""
         self._unsent += rest
         self._is_quick = False
-        self._socket.setblocking(False)
+
+    def _fail_to_send(self) -> None:
+        """It has ended; what the server answered before counts."""
+        if self._is_connected:
+            for _ in range(_LAST_READS_MAX):
+                if self._loss is not None or not self._read_once():
+                    break
+        self._lose()
 
     def _flush(self) -> None:
         """Sends what waits, as far as the network takes it."""
         while self._unsent and self._loss is None:
             try:
-                sent = self._send(self._unsent, _DONTWAIT)
+                sent = self._send(self._unsent, _QUIETLY)
             except BlockingIOError:
                 return
             except OSError:  # also why it could not connect
-                self._lose()
+                self._fail_to_send()
                 return
             self._is_connected = True
             del self._unsent[:sent]
@@ -171,48 +181,39 @@ class DirectDealer:
     # ---- receiving
 
     def receive(self, timeout_ms: int) -> tuple[bytes, bytes] | None:
-        """(header, payload; several frames joined, b"" if there is none), or None if nothing came within `timeout_ms`, or it is
-        lost. Raises RemoteProtocolError; it is lost then."""
-        for _ in range(_READS_MAX):
-            message = self._next_message()
-            if message is not None:
-                return message
-            if self._loss is not None or not (
-                self._read_quick(timeout_ms) if self._is_quick else self._read(timeout_ms)
-            ):
-                return None
-        return None
-
-    def receive_nowait(self) -> tuple[bytes, bytes] | None:
-        """The same, without waiting. Raises RemoteProtocolError; it is lost then."""
+        """(header, payload; several frames joined, b"" if there is none), or None if none came whole within `timeout_ms`, or it
+        is lost. Waits once: after a part of a message, the caller looks at its deadline. Raises RemoteProtocolError; it is
+        lost then."""
         message = self._next_message()
-        if message is None and self._loss is None and self._read_once():
-            message = self._next_message()
+        if message is None and self._loss is None and self._wait(timeout_ms):
+            for _ in range(_READS_MAX):
+                if not self._read_once():
+                    return None
+                message = self._next_message()
+                if message is not None:
+                    return message
         return message
 
-    def _read_quick(self, timeout_ms: int) -> bool:
-        """Waits for the next bytes; False if none came in time, or it has ended."""
-        if timeout_ms != self._timeout_ms:
-            seconds, left_ms = divmod(timeout_ms, 1000)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIME.pack(seconds, left_ms * 1000))
-            self._timeout_ms = timeout_ms
-        try:
-            data = self._recv(self._read_bytes())
-        except BlockingIOError:  # the time is over
-            return False
-        except OSError:
-            data = b""
-        return self._take(data)
+    def receive_nowait(self) -> tuple[bytes, bytes] | None:
+        """The next message of what `read` has taken. Raises RemoteProtocolError; it is lost then."""
+        return self._next_message()
 
-    def _read(self, timeout_ms: int) -> bool:
-        """The same while the connection begins, or something is unsent; also sends."""
+    def read(self) -> None:
+        """For an event loop: takes what has come, or a part if it is much; `receive_nowait` gives the messages."""
+        for _ in range(_READS_MAX):
+            if self._loss is not None or not self._read_once() or self._was_short:
+                return
+
+    def _wait(self, timeout_ms: int) -> bool:
+        """True if something has come within `timeout_ms`; also sends."""
+        if self._is_quick:
+            return bool(self._poll(timeout_ms))
         waits_to_send = self._unsent or not self._is_connected
         poller = select.poll()
         poller.register(self._socket, select.POLLIN | (select.POLLOUT if waits_to_send else 0))
         if not poller.poll(timeout_ms):
             return False
         self._flush()
-        self._read_waiting()
         return self._loss is None
 
     def _read_waiting(self) -> None:
@@ -222,27 +223,27 @@ class DirectDealer:
                 return
 
     def _read_once(self) -> bool:
+        """False if nothing has come, or it has ended."""
+        size = self._read_bytes()
         try:
-            data = self._recv(self._read_bytes(), _DONTWAIT)
+            data = self._recv(size)
         except BlockingIOError:
             return False
         except OSError as error:
             if error.errno == errno.ENOTCONN and not self._is_connected:
                 return False
             data = b""
-        return self._take(data)
+        if not data:
+            self._lose()
+            return False
+        self._was_short = len(data) < size
+        self._heard_ms = monotonic_ms()
+        self._reader.feed(data)
+        return True
 
     def _read_bytes(self) -> int:
         lacking = self._reader.lacking
         return _READ_BYTES if lacking < _READ_BYTES else min(lacking, _READ_BYTES_MAX)
-
-    def _take(self, data: bytes) -> bool:
-        if data:
-            self._heard_ms = monotonic_ms()
-            self._reader.feed(data)
-            return True
-        self._lose()
-        return False
 
     def _next_message(self) -> tuple[bytes, bytes] | None:
         """The next of what has come; pings are answered. Raises RemoteProtocolError."""
@@ -253,16 +254,18 @@ class DirectDealer:
         try:
             message = reader.next_message()
         except NotTaken as refused:
+            reader.stop()
             self._lose(refused)
             return None
         except RemoteProtocolError:
+            reader.stop()
             self._lose()
             raise
         if reader.answers:
             answers, reader.answers = reader.answers, b""
             if self._is_quick:
                 self._send_now(answers)
-            else:
+            elif len(self._unsent) <= _UNSENT_ANSWERS_MAX:  # a server that reads nothing needs none
                 self._unsent += answers
         if not self._is_quick and self._loss is None:
             if reader.is_open and self._early:
@@ -271,7 +274,6 @@ class DirectDealer:
             self._flush()
             if reader.is_open and not self._unsent and not self._is_watched:
                 self._is_quick = True
-                self._socket.setblocking(True)
         return message
 
     # ---- for an event loop
@@ -289,6 +291,11 @@ class DirectDealer:
         """Sends what the network takes now; True if something is left."""
         self._flush()
         return self._loss is None and bool(self._unsent)
+
+    @property
+    def is_unfit(self) -> bool:
+        """True once it has ended: it takes nothing more, though answers may be left."""
+        return self._loss is not None
 
     @property
     def has_ended(self) -> bool:

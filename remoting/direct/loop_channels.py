@@ -25,6 +25,7 @@ LOOK_MS: Final = 1000
 LATE_MS: Final = 50
 """How late after its deadline a request in flight may be failed."""
 
+_T = TypeVar("_T")
 _Reply = TypeVar("_Reply", bound=Reply)
 
 
@@ -80,8 +81,12 @@ class LoopChannels:
             self._flush(channel)
 
     def _flush(self, channel: Channel[DirectDealer]) -> None:
-        if not channel.ended and channel.dealer.flush():
+        if self._has_unsent(channel):
             self.loop.add_writer(channel.dealer.fileno(), self._on_writable, channel)
+
+    def _has_unsent(self, channel: Channel[DirectDealer]) -> bool:
+        """Whether something is left, after what the network takes now."""
+        return not (channel.ended or channel.is_torn) and _whole(channel, channel.dealer.flush)
 
     def name(self, cluster_id: str, delegation: str) -> None:
         """Further requests name this cluster, and are those of this user. Any thread."""
@@ -91,24 +96,37 @@ class LoopChannels:
     def _fit_channel(self, address: str) -> Channel[DirectDealer]:
         channel = self._channels.get(address)
         if channel is not None and (
-            channel.ended or channel.is_torn or (channel.is_idle and channel.dealer.has_rested(monotonic_ms()))
+            channel.ended
+            or channel.is_torn
+            or channel.dealer.is_unfit
+            or (channel.is_idle and channel.dealer.has_rested(monotonic_ms()))
         ):
             self._end(channel)
             channel = None
         if channel is None:
-            channel = self._channels[address] = self._new_channel(DirectDealer(address, is_watched=True))
+            dealer = DirectDealer(address, is_watched=True)
+            if dealer.is_unfit:  # no network reaches it
+                dealer.close()
+                raise dealer.loss()
+            channel = self._channels[address] = self._new_channel(dealer)
             self.loop.add_reader(channel.dealer.fileno(), self._on_readable, channel)
             self.loop.add_writer(channel.dealer.fileno(), self._on_writable, channel)
         return channel
 
     def _on_readable(self, channel: Channel[DirectDealer]) -> None:
-        channel.on_readable()
+        self._take(channel)
         self._end_if_lost(channel)
         if not channel.ended and channel.dealer.has_unsent and channel not in self._to_flush:
             self._flush(channel)
 
+    def _take(self, channel: Channel[DirectDealer]) -> None:
+        """Answers that have come, or a part if they are many."""
+        if not (channel.ended or channel.is_torn):
+            _whole(channel, channel.dealer.read)
+            channel.on_readable()
+
     def _on_writable(self, channel: Channel[DirectDealer]) -> None:
-        if not channel.ended and not channel.dealer.flush():
+        if not self._has_unsent(channel) and not channel.ended:
             self.loop.remove_writer(channel.dealer.fileno())
         self._end_if_lost(channel)
 
@@ -123,6 +141,7 @@ class LoopChannels:
         if not self.loop.is_closed():
             self.loop.remove_reader(descriptor)
             self.loop.remove_writer(descriptor)
+        self._take(channel)
         channel.end(error)
         if self._channels.get(channel.address) is channel:
             del self._channels[channel.address]
@@ -141,19 +160,17 @@ class LoopChannels:
     def _look(self) -> None:
         self._timer = None
         now_ms = monotonic_ms()
-        soonest_ms = now_ms + LOOK_MS
-        is_idle = True
-        for channel in list(self._channels.values()):
-            if channel.dealer.is_lost():
-                self._end(channel)
-                continue
-            channel.on_readable()  # what the look has read
-            channel.expire(now_ms)
-            if not channel.is_idle:
-                is_idle = False
-                soonest_ms = min(soonest_ms, channel.none_late_ms + LATE_MS)
-        if not is_idle:
-            self._look_within(max(LATE_MS, soonest_ms - now_ms))
+        try:
+            for channel in list(self._channels.values()):
+                if channel.is_torn or _whole(channel, channel.dealer.is_lost):
+                    self._end(channel)
+                else:
+                    self._take(channel)
+                    channel.expire(now_ms)
+        finally:  # also after an interruption: the others' deadlines count
+            due_ms = [channel.none_late_ms for channel in self._channels.values() if not channel.is_idle]
+            if due_ms:
+                self._look_within(max(LATE_MS, min(due_ms) + LATE_MS - now_ms))
 
     # ---- its end
 
@@ -170,3 +187,12 @@ class LoopChannels:
             self._timer = None
         for channel in list(self._channels.values()):
             self._end(channel, ClientClosed(why))
+
+
+def _whole(channel: Channel[DirectDealer], use: Callable[[], _T]) -> _T:
+    """Uses its connection. If a signal handler raises meanwhile, what was sent or read may not be counted: it must end."""
+    try:
+        return use()
+    except BaseException:
+        channel.is_torn = True
+        raise

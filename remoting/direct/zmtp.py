@@ -33,6 +33,7 @@ _SHORT_MAX: Final = 255
 _LONG_HEADER_BYTES: Final = 9
 _PING_DATA_AT: Final = 7  # behind the name and the time to live
 _CONTEXT_BYTES_MAX: Final = 16
+_NEVER: Final = 1 << 62  # more bytes than will come
 
 
 def _property(name: bytes, value: bytes) -> bytes:
@@ -106,7 +107,7 @@ class FrameReader:
     def next_message(self) -> tuple[bytes, bytes] | None:
         """(header, payload; several frames joined), or None until more has come. Answers pings on the way.
 
-        Raises RemoteProtocolError; NotTaken, before `is_open`.
+        Raises RemoteProtocolError; NotTaken, before `is_open`. After either, `stop`.
         """
         while not self._lacking:
             if not self._greeted:
@@ -148,6 +149,11 @@ class FrameReader:
             else:
                 return body, b""
         return None
+
+    def stop(self) -> None:
+        """Parses nothing more: what is left may be the same wrong bytes."""
+        self._lacking = _NEVER
+        self._data, self._at = b"", 0
 
     def _wait_for(self, size_bytes: int) -> None:
         """The next frame has at least this many bytes."""

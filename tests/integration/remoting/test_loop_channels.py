@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import time
 from typing import Any
 
 import pytest
+import uvloop
 
 from zenitmq.client.aio.event_loop import OnLoop
 from zenitmq.model.errors import (
@@ -262,3 +265,119 @@ def test_an_idle_connection_outlives_the_servers_pings(serve: Any) -> None:
             assert not first.ended
 
     run(work())
+
+
+def test_a_server_that_speaks_another_protocol_ends_the_call(caplog: pytest.LogCaptureFixture) -> None:
+    """Its bytes were parsed again and again: the loop did nothing else any more."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        async def work() -> None:
+            with RemotingClient() as client:
+                asked = asyncio.create_task(OnLoop(client, "test").call(address, ASK, timeout_ms=5000))
+                await asyncio.sleep(0)
+                with listener.accept()[0] as peer:
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n" * 4)
+                    with pytest.raises(ConnectionLost):
+                        await asked
+
+        run(work())
+    assert len(caplog.records) == 1
+
+
+def test_a_network_that_cannot_be_reached_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call was told that a buffer is full, and so waited for what never happens."""
+    monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: errno.ENETUNREACH)
+
+    async def work() -> None:
+        with RemotingClient() as client:
+            for _ in range(2):
+                with pytest.raises(ConnectionLost):
+                    await OnLoop(client, "test").call("10.1.2.3:4", ASK, timeout_ms=5000)
+
+    run(work())
+
+
+def test_a_call_after_an_end_that_was_not_yet_seen_has_a_new_connection(serve: Any) -> None:
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+
+    async def work() -> None:
+        with RemotingClient() as client:
+            waits = OnLoop(client, "test")
+            await waits.call(served.address, ASK, timeout_ms=2000)
+            channels = client.loop_channels(asyncio.get_running_loop(), served.address)
+            assert channels is not None
+            channels._channels[served.address].dealer._lose()
+            assert (await waits.call(served.address, ASK, timeout_ms=2000))[0] == OffsetReply(1)
+
+    run(work())
+
+
+def test_loops_that_are_closed_leave_no_connection_to_a_client_that_lives_on(serve: Any) -> None:
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+    with RemotingClient() as client:
+        kept: list[Any] = []
+
+        async def work() -> None:
+            await OnLoop(client, "test").call(served.address, ASK, timeout_ms=2000)
+            channels = client.loop_channels(asyncio.get_running_loop(), served.address)
+            assert channels is not None
+            kept.append(channels._channels[served.address].dealer)
+
+        for _ in range(3):
+            run(work())
+        assert [dealer.fileno() == -1 for dealer in kept] == [True, True, False]
+        assert len(client._loops) == 1
+
+
+def test_a_flush_that_was_interrupted_doubles_nothing(serve: Any) -> None:
+    """What the network had taken was sent again with the next request, and stored twice."""
+    seen: list[int] = []
+
+    def note(call: Any) -> OffsetReply:
+        seen.append(call.request.queue_id)
+        return OffsetReply(1)
+
+    served = serve({GetMaxOffset: note})
+    loop = asyncio.new_event_loop()
+    with RemotingClient() as client:
+        waits = OnLoop(client, "test")
+
+        async def ask(number: int) -> None:
+            await waits.call(served.address, GetMaxOffset("t", number), timeout_ms=2000)
+
+        loop.run_until_complete(ask(0))
+        channels = client.loop_channels(loop, served.address)
+        assert channels is not None
+        dealer = channels._channels[served.address].dealer
+        send = dealer._send
+
+        def interrupted(*arguments: Any) -> int:
+            send(*arguments)
+            raise KeyboardInterrupt
+
+        dealer._send = interrupted  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(ask(1))
+        dealer._send = send
+        loop.run_until_complete(ask(2))
+        assert dealer.fileno() == -1
+        loop.close()
+    assert seen == [0, 1, 2]
+
+
+def test_uvloop_has_connections_of_its_own_too(serve: Any) -> None:
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1), SendMessages: echo})
+    with RemotingClient() as client:
+
+        async def work() -> None:
+            waits = OnLoop(client, "test")
+            asked = SendMessages("t", 0, 1, "g")
+            answers = await asyncio.gather(
+                *(waits.call(served.address, asked, PAYLOAD, timeout_ms=5000) for _ in range(9))
+            )
+            assert {reply.queue_offset for reply, _ in answers} == {len(PAYLOAD)}
+
+        for _ in range(2):
+            uvloop.run(work())
+        assert client._io is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from zenitmq.model.errors import RequestTimeout
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.client_socket import Dealer
 from zenitmq.remoting.commands import GetMaxOffset, OffsetReply
@@ -62,6 +63,23 @@ def test_the_next_request_goes_over_another_connection(
             with pytest.raises(KeyboardInterrupt):
                 ask(client, served.address)
         assert ask(client, served.address) == OffsetReply(1)
+
+
+def test_what_a_handler_raises_may_be_an_error_of_ours(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes a call of its own, say, which fails. Half a message stayed, and the next request was its other half."""
+
+    def fails(dealer: DirectDealer, header: bytes, payload: object) -> bool:
+        with pytest.raises(KeyboardInterrupt):
+            torn_directly(dealer, header, payload)
+        raise RequestTimeout("a call of a signal handler", 1)
+
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+    with RemotingClient() as client:
+        with monkeypatch.context() as halfway:
+            halfway.setattr(DirectDealer, "send", fails)
+            with pytest.raises(RequestTimeout):
+                own(client, served.address)
+        assert own(client, served.address) == OffsetReply(1)
 
 
 def test_a_connection_that_nobody_watches_is_watched(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:

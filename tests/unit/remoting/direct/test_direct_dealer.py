@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +37,7 @@ class Server:
         peer = self.listener.accept()[0]
         self.peers.append(peer)
         peer.settimeout(5)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.sendall(says)
         return peer
 
@@ -144,19 +148,120 @@ def test_a_server_that_only_pings_is_not_silent(server: Server, monkeypatch: pyt
     dealer.close()
 
 
+def test_pings_are_signs_of_life(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waited for a reply for longer than a silence may last was told that the connection is lost."""
+    dealer, peer = opened(server)
+    now = [dealer._heard_ms]
+    monkeypatch.setattr(direct_dealer, "monotonic_ms", lambda: now[0])
+    for _ in range(3):
+        now[0] += SILENCE_MS - 1
+        peer.sendall(command(b"PING", b"\x00\x64"))
+        assert dealer.receive(1000) is None
+        now[0] += 2
+        assert not dealer.is_lost()
+    dealer.close()
+
+
+def test_pings_of_a_server_that_reads_nothing_are_not_all_answered(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_dealer, "_UNSENT_ANSWERS_MAX", 1000)
+    dealer, peer = opened(server)
+    dealer._keep(b"x")
+
+    def full(*_: object) -> int:
+        raise BlockingIOError
+
+    dealer._send = full  # type: ignore[assignment]
+    for _ in range(200):
+        peer.sendall(command(b"PING", b"\x00\x64" + bytes(16)))
+        assert dealer.receive(1000) is None
+    assert 900 < len(dealer._unsent) < 1100
+    dealer.close()
+
+
 def test_a_server_that_trickles_does_not_hold_the_caller(server: Server) -> None:
-    """Each piece ends a wait: the caller looks at its deadline after a few of them."""
-    dealer, _ = opened(server)
-    begin, reads = b"\x02" + (1000).to_bytes(8, "big"), 0
+    """A piece of a reply ends the wait: the caller looks at its deadline."""
+    dealer, peer = opened(server)
+    begun = time.monotonic()
+    for byte in b"\x02" + (1000).to_bytes(8, "big") + b"xx":
+        peer.send(bytes((byte,)))
+        assert dealer.receive(5000) is None
+    assert time.monotonic() - begun < 4
+    dealer.close()
+
+
+def test_many_pieces_at_once_do_not_hold_the_caller(server: Server) -> None:
+    dealer, peer = opened(server)
+    peer.sendall(b"\0")
+    reads = 0
 
     def one_byte(*_: object) -> bytes:
         nonlocal reads
         reads += 1
-        return begin[reads - 1 : reads] or b"x"
+        return (b"\x02" + (1000).to_bytes(8, "big"))[reads - 1 : reads] or b"x"
 
     dealer._recv = one_byte  # type: ignore[assignment]
-    assert dealer.receive(5) is None
+    assert dealer.receive(1000) is None
     assert reads <= 16
+    dealer.close()
+
+
+def test_signals_do_not_lengthen_a_wait(server: Server) -> None:
+    """The kernel's own timeout began anew after each: a caller whose program has a timer waited for ever."""
+    dealer, _ = opened(server)
+    seen = 0
+
+    def count(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1000:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    before = signal.signal(signal.SIGALRM, count)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        assert dealer.receive(20) is None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen < 1000
+    dealer.close()
+
+
+def test_a_connection_that_broke_sends_no_signal(server: Server) -> None:
+    """A program that lets SIGPIPE end it, as many commands do, ended with the first send to a server that had gone."""
+    dealer, peer = opened(server)
+    seen: list[int] = []
+    before = signal.signal(signal.SIGPIPE, lambda *_: seen.append(1))
+    try:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        for _ in range(3):
+            dealer._loss = None
+            dealer.send(b"h", bytes(direct_dealer._JOINED_BYTES_MAX + 1))
+            dealer._loss = None
+            dealer._unsent += b"x"
+            dealer.flush()
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+    assert not seen
+    dealer.close()
+
+
+def test_a_reply_counts_though_a_request_after_it_could_not_be_sent(server: Server) -> None:
+    dealer, peer = opened(server)
+    peer.sendall(b"\x00\x01a")
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def broken(*_: object) -> int:
+        raise BrokenPipeError
+
+    dealer._send = broken  # type: ignore[assignment]
+    assert not dealer.send(b"h", None)
+    assert dealer.is_unfit
+    assert dealer.receive_nowait() == (b"a", b"")
+    assert dealer.has_ended
     dealer.close()
 
 
@@ -180,6 +285,7 @@ def test_wrong_bytes_end_the_connection(server: Server) -> None:
     peer.sendall(b"\x02" + b"\xff" * 8)
     with pytest.raises(RemoteProtocolError):
         dealer.receive(5000)
+    assert dealer.receive_nowait() is None  # not the same bytes again
     assert dealer.is_lost()
     dealer.close()
 
@@ -244,3 +350,12 @@ def test_no_descriptor_left_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(socket, "socket", refuse)
     with pytest.raises(NoDescriptors):
         DirectDealer("127.0.0.1:1")
+
+
+def test_addresses_that_this_system_does_not_know_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(97, "Address family not supported by protocol")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with pytest.raises(ConnectionLost):
+        DirectDealer("[::1]:1")
