@@ -188,7 +188,9 @@ class ClientLink(asyncio.Protocol):
 
     def cut_off(self) -> None:
         """Ends it at once: it leaves too much unread."""
-        log.warning("cut a client off that does not read client=%s unread_bytes=%s", self.peer, self.backlog_bytes)
+        self._warn(
+            "unread", f"cut a client off that does not read client={self.peer} unread_bytes={self.backlog_bytes}"
+        )
         self._set_backlog(0)
         self._owner.links.pop(self, None)  # it counts no more, though it ends only soon
         self.abort()
@@ -224,17 +226,17 @@ class ClientLink(asyncio.Protocol):
         elif not self._unread_ms:
             self._unread_ms = monotonic_ms()
 
+    def _warn(self, kind: str, text: str) -> None:
+        """Once a minute for what a client's machine does wrong."""
+        self._owner.tell(f"{self.peer.ip.hex()} {kind}", text)
+
     # ---- its end
 
     def shut_out(self, why: str) -> None:
         """Ends it at once; what has come of a request takes no more room."""
-        log.warning(
-            "closed a connection: %s client=%s bytes=%d begun_ms_ago=%d",
-            why,
-            self.peer,
-            self.held.buffered,
-            monotonic_ms() - self.held.begun_ms,
-        )
+        begun_ms_ago = monotonic_ms() - self.held.begun_ms
+        told = f"client={self.peer} bytes={self.held.buffered} begun_ms_ago={begun_ms_ago}"
+        self._warn(why, f"closed a connection: {why} {told}")
         self._forget()
         self._set_held(0)
         self.abort()
@@ -364,7 +366,10 @@ class LinkServer:
             connected, _ = door.listening.accept()
         except OSError as error:
             if error.errno in _EXHAUSTED:
-                self._tell("accept", f"{error.strerror}: raise the limit of open files (ulimit -n, LimitNOFILE)")
+                self.tell(
+                    "accept",
+                    f"a connection is not taken: {error.strerror}: raise the limit of open files (ulimit -n, LimitNOFILE)",
+                )
                 self._loop.remove_reader(door.listening)
                 self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, door)
             else:
@@ -372,7 +377,9 @@ class LinkServer:
             return
         connections_max = self._config.limits.connections
         if len(self.links) + len(self._opening) >= connections_max:
-            self._tell("limit", f"{connections_max} are open, which limits.connections allows")
+            self.tell(
+                "limit", f"a connection is not taken: {connections_max} are open, which limits.connections allows"
+            )
             connected.close()
             return
         connected.setblocking(False)
@@ -386,11 +393,11 @@ class LinkServer:
         if door in self.doors:
             self._loop.add_reader(door.listening, self.accept, door)
 
-    def _tell(self, subject: str, why: str) -> None:
-        """Why connections are not taken, once a minute."""
+    def tell(self, subject: str, text: str, level: int = logging.WARNING) -> None:
+        """What is wrong, once a minute, and how often it was: who does it on purpose fills no log."""
         count = self._news.count_to_tell(subject, "", monotonic_ms())
         if count:
-            log.warning("a connection is not taken: %s times=%d", why, count)
+            log.log(level, "%s times=%d", text, count)
 
     async def _adopt(self, connected: socket.socket, kind: DoorKind, link: ClientLink) -> None:
         tls = kind.tls
@@ -403,7 +410,7 @@ class LinkServer:
                 lambda: link, connected, ssl=tls, ssl_handshake_timeout=None if tls is None else FIRST_BYTE_S
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-            log.info("a connection did not come about: %s", error)
+            self.tell("opening", f"a connection did not come about: {error}", logging.INFO)
             connected.close()
         except asyncio.CancelledError:
             connected.close()

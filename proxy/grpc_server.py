@@ -184,9 +184,9 @@ class GrpcLink(ClientLink):
 
     def _fail(self, fault: ConnectionFault, data: bytes) -> None:
         if not self._connection.is_begun and data[:1] == bytes((TLS_FIRST_BYTE,)):
-            log.warning("TLS on the port without it client=%s: tls_port is for that", self.peer)
+            self._warn("tls", f"TLS on the port without it client={self.peer}: tls_port is for that")
         else:
-            log.warning("closed a connection client=%s error=%s", self.peer, fault)
+            self._warn(fault.code.name, f"closed a connection client={self.peer} error={fault}")
         self._connection.fail(fault)
         self._send()
         self.close()

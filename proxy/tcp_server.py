@@ -114,11 +114,10 @@ class RemotingLink(ClientLink):
 
     def _refuse_bytes(self, error: RemoteProtocolError) -> None:
         if self._buffer[:1] == bytes((TLS_FIRST_BYTE,)):
-            log.warning(
-                "TLS on a plain port client=%s: set tls_certificate and tls_key, or turn it off there", self.peer
-            )
+            remedy = "set tls_certificate and tls_key, or turn it off there"
+            self._warn("tls", f"TLS on a plain port client={self.peer}: {remedy}")
         else:
-            log.warning("closed a connection client=%s error=%s", self.peer, error)
+            self._warn("bytes", f"closed a connection client={self.peer} error={error}")
         self.close()
 
     def _on_frame(self, frame: ClassicFrame, size: int) -> None:
