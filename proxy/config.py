@@ -39,9 +39,9 @@ class ProxyLimits:
     bytes_in_flight: int = setting(
         256 * 1024 * 1024,
         "bytes of requests that wait for their answers; more are refused. Parts of requests have as much again: over it, the"
-        " connection is closed whose part has been the most for the longest time. Answers that are not read yet have as much too."
-        " In a secured cluster connections that have not signed a request yet share a quarter of the room for parts. Of what"
-        " waits and of answers, one connection of gRPC has an eighth at most",
+        " connection is closed whose part has been the most for the longest time. Answers that are not read yet have as much"
+        " too. In a secured cluster connections that have not signed a request yet share a quarter of the room for parts. Of"
+        " what waits and of answers, one connection of gRPC has an eighth at most",
         minimum=16 * 1024 * 1024,
         maximum=64 * 1024 * 1024 * 1024,
     )
