@@ -116,8 +116,10 @@ class OnLoop:
         return await answered
 
     def oneway(self, address: str, request: Request) -> bool:
-        """Sends a request without a reply, behind the calls before it; False if it could not even be queued. On the loop."""
-        channels = None if self._blocking is not None else self._remoting.loop_channels(self.calls().loop, address)
+        """See `Waits`. Where its loop does not run, as for a coroutine that is freed later, by the shared connection."""
+        calls, channels = self._calls, None
+        if calls is not None and self._blocking is None and _is_running(calls.loop):
+            channels = self._remoting.loop_channels(calls.loop, address)
         return self._remoting.oneway(address, request) if channels is None else channels.send_oneway(address, request)
 
     async def sleep(self, delay_ms: int) -> None:
@@ -178,6 +180,14 @@ class OnLoop:
             return False
         self._calls.is_left = True
         return not self._calls.loop.is_closed()
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is called on the loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def _answer(

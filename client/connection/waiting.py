@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from ...model.clock import sleep_ms
 from ...remoting.client import RemotingClient
 from ...remoting.client_socket import Payload
-from ...remoting.commands import Reply, RequestFor
+from ...remoting.commands import Reply, Request, RequestFor
 from ...remoting.io_thread import check_may_wait
 
 Lock = AbstractAsyncContextManager[None]
@@ -47,6 +47,10 @@ class Waits(Protocol):
         self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[_Reply, bytes]:
         """Like `RemotingClient.call`: sends and waits for the reply. `payload` may change only after this has ended."""
+
+    def oneway(self, address: str, request: Request) -> bool:
+        """Sends a request without a reply, behind the calls before it if they use the same connection: those of an event loop
+        do. False if it could not even be queued."""
 
     async def sleep(self, delay_ms: int) -> None:
         """Waits for a time."""
@@ -79,12 +83,17 @@ class Blocking:
 
     def __init__(self, remoting: RemotingClient) -> None:
         self._call = remoting.call
+        self._remoting = remoting
 
     async def call(
         self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[_Reply, bytes]:
         """See `Waits`; over a connection of the calling thread."""
         return self._call(address, request, payload, timeout_ms=timeout_ms)
+
+    def oneway(self, address: str, request: Request) -> bool:
+        """See `Waits`."""
+        return self._remoting.oneway(address, request)
 
     async def sleep(self, delay_ms: int) -> None:
         """See `Waits`."""

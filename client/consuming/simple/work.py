@@ -14,6 +14,7 @@ from ....model.errors import LocalProtocolError, RemoteProtocolError, ZenitError
 from ....model.route import TopicRoute
 from ....model.subscription import MessageModel, Subscription
 from ....record.kernel import StoredMessage
+from ....remoting.client import RemotingClient
 from ....remoting.commands import CancelPop, LitePopReply, PopLite, PopMessages, PopReply, Reply
 from ...connection.connection import Connection
 from ...connection.membership import Member
@@ -216,10 +217,10 @@ class PopWork:
             reply, payload = await self._waits.call(address, request, timeout_ms=POP_GRACE_MS)
             self._on_answer(receiving, pop_id, target, _pop_reply(reply), payload, None)
         except ZenitError as error:
-            self._cancel({pop_id: address})
+            self._cancel({pop_id: address}, self._waits)
             self._on_answer(receiving, pop_id, target, None, b"", error)
         except BaseException:  # the handler of a signal raised, or the task is cancelled
-            self._cancel({pop_id: address})
+            self._cancel({pop_id: address}, self._waits)
             raise
 
     def _request(
@@ -328,16 +329,17 @@ class PopWork:
             for part, _, number in self.parts_of(target, reply, receiving.invisible_ms):
                 self.acks.give_back(part, (1 << number) - 1)
             receiving.arrived.popleft()
-        self._cancel(waiting)
+        self._cancel(waiting, self._connection.remoting)
         with self._lock:
             self._receivings.discard(receiving)
             self._changed.set_all()
 
-    def _cancel(self, pops: dict[int, str]) -> None:
+    def _cancel(self, pops: dict[int, str], by: RemotingClient | Waits) -> None:
+        """`by`: what the pops were sent with, so that the broker does not hear of their ends first."""
         for pop_id, address in pops.items():
             if address:
                 try:
-                    self._connection.remoting.oneway(address, CancelPop(self._group, self._client_id, pop_id))
+                    by.oneway(address, CancelPop(self._group, self._client_id, pop_id))
                 except ZenitError as error:
                     log.info("a pop is not cancelled group=%s error=%s", self._group, error)
 
@@ -351,7 +353,7 @@ class PopWork:
             for receiving in self._receivings:
                 if receiving.signal is not None:
                     receiving.signal.set()
-        self._cancel(waiting)
+        self._cancel(waiting, self._connection.remoting)
         self.acks.send_all()
 
     async def wait_settled(self, deadline_ms: int) -> None:

@@ -93,6 +93,16 @@ def test_a_request_without_a_reply_comes_behind_those_before_it(serve: Any) -> N
     run(work())
 
 
+def test_one_after_the_end_of_its_loop_goes_by_the_shared_connection(serve: Any) -> None:
+    """A coroutine that is freed with its loop's end tells the broker so nevertheless."""
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+    with RemotingClient() as client:
+        waits = OnLoop(client, "test")
+        run(waits.call(served.address, ASK, timeout_ms=2000))
+        assert waits.oneway(served.address, ASK)
+        assert list(client._channels) == [served.address]
+
+
 def test_a_large_answer_comes_whole(serve: Any) -> None:
     answer = [bytes([number]) * 300_000 for number in range(20)]
 
