@@ -47,8 +47,6 @@ LIMITS: Final = tuple(getattr(resource, name) for name in dir(resource) if name.
 NAMESPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", "uts")
 BEFORE_PYTHON: Final = re.compile(r"PYTHON|LD_|LC_|LANG$|MALLOC|GLIBC|COVERAGE")
 """Variables that work before Python's first line, or at imports."""
-KILLED: Final = ("zenitmq.bench.worker", "broker")
-"""It is killed and started again at once; the fork of a killed stand-in ends a little later, and has its port until then."""
 DESCRIPTORS: Final = 1 << 16
 IGNORABLE: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
@@ -202,16 +200,16 @@ class ForkServer:
         self.events.register(0, select.POLLIN)
         self.events.register(self.listener, select.POLLIN)
         while True:
-            for descriptor, _ in self.events.poll():
-                if descriptor == 0:
-                    return None
-                if descriptor == self.listener.fileno():
-                    if work := self._accept():
-                        return work
-                elif descriptor in self.forks:
-                    self._on_fork_ended(descriptor)
-                elif descriptor in self.callers:
-                    self._on_caller_gone(descriptor)
+            descriptor, _ = self.events.poll()[0]  # one at a time: the others may end what it began
+            if descriptor == 0:
+                return None
+            if descriptor == self.listener.fileno():
+                if work := self._accept():
+                    return work
+            elif descriptor in self.forks:
+                self._on_fork_ended(descriptor)
+            elif descriptor in self.callers:
+                self._on_caller_gone(descriptor)
 
     def _accept(self) -> Callable[[], object] | None:
         connection, _ = self.listener.accept()
@@ -225,6 +223,7 @@ class ForkServer:
             connection.close()
             _close(streams)
             return None
+        self._end_left()
         pid = os.fork() if self._takes(request, has) else REFUSED
         if pid == 0:
             self._leave(connection)
@@ -241,8 +240,6 @@ class ForkServer:
         if len(request.streams) != len(STREAMS) or caller.namespaces != self.own.namespaces:
             return False
         if _before_python(request.environment) != self.before_python:
-            return False
-        if not request.is_server and tuple(request.words[-2:]) == KILLED:
             return False
         if {"job", "sql"}.intersection(request.words[1:2]):
             import pyspark.sql  # noqa: F401 - once for all of them
@@ -265,6 +262,14 @@ class ForkServer:
         else:
             self.callers[connection.fileno()] = (connection, pid)
             self.events.register(connection, select.POLLIN)
+
+    def _end_left(self) -> None:
+        """Forks of killed stand-ins are gone now, and their ports free: who killed one may start it again at once."""
+        for descriptor, _ in self.events.poll(0):
+            if descriptor in self.callers:
+                pid = self.callers[descriptor][1]
+                self._on_caller_gone(descriptor)
+                self._on_fork_ended(next(each for each, (fork, _) in self.forks.items() if fork == pid))
 
     def _on_fork_ended(self, descriptor: int) -> None:
         pid, waiting = self.forks.pop(descriptor)

@@ -31,6 +31,11 @@ print(os.getpid(), flush=True)
 for _ in range(3000):
     time.sleep(0.02)  # a signal that comes right before a sleep does not end it
 """
+LISTENING = """
+import socket, sys, time
+print(socket.create_server(("127.0.0.1", int(sys.argv[1]))).getsockname()[1], flush=True)
+time.sleep(60)
+"""
 AS_GIVEN = 'trap "" HUP; ulimit -n 77; umask 31; exec "$@"'
 
 
@@ -40,11 +45,10 @@ def module(directory: Path, text: str) -> Path:
     return directory
 
 
-def start(python: str, directory: Path) -> tuple[subprocess.Popen[str], int]:
-    """A process that waits, and the pid that it told."""
-    process = subprocess.Popen(
-        [python, "-m", "zenitmq_module"], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+def start(python: str, directory: Path, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+    """A process that waits, and the number that it told, its pid or its port."""
+    command = [python, "-m", "zenitmq_module", *arguments]
+    process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     return process, int(process.stdout.readline())
 
@@ -88,6 +92,16 @@ def test_it_does_not_outlive_who_is_killed(tmp_path: Path, python: str) -> None:
     with process:
         process.kill()
     assert wait_ended(pid, birth, timeout_ms=WAIT_S * 1000)
+
+
+@PYTHONS
+def test_one_that_was_killed_is_started_again_at_once(tmp_path: Path, python: str) -> None:
+    """Its port is free, as that of a process is which has been waited for."""
+    port = 0
+    for _ in range(20):
+        process, port = start(python, module(tmp_path, LISTENING), str(port))
+        with process:
+            process.kill()
 
 
 def test_forks_are_made_where_that_is_the_same(tmp_path: Path) -> None:
