@@ -54,6 +54,9 @@ class Session:
         self.lease_owner = f"{caller.client_id[:OWNER_PART_MAX]}@{secrets.token_hex(8)}"
         """By which brokers renew what is received here."""
         self.owns_leases = False
+        self.has_news = False
+        """Brokers are to be told of it."""
+        self.joining: asyncio.Task[None] | None = None
         self.popped: dict[tuple[str, str], Subscription] = {}
         """(group, topic): what a client without settings receives."""
         self._waiting: deque[Any] = deque()
@@ -159,7 +162,6 @@ class Sessions:
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], Session] = {}
-        self._joining: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         """The clients that are known."""
@@ -240,9 +242,18 @@ class Sessions:
                 _disown(session)
 
     def _join(self, session: Session) -> None:
-        task = asyncio.create_task(self._join_now(session), name="zenit-proxy-join")
-        self._joining.add(task)
-        task.add_done_callback(self._joining.discard)
+        """Brokers are told of what a client says of itself now, once they have been told of what it said before."""
+        session.has_news = True
+        if session.joining is None:
+            session.joining = asyncio.create_task(self._tell_brokers(session), name="zenit-proxy-join")
+
+    async def _tell_brokers(self, session: Session) -> None:
+        try:
+            while session.has_news:
+                session.has_news = False
+                await self._join_now(session)
+        finally:
+            session.joining = None
 
     async def _join_now(self, session: Session) -> None:
         try:

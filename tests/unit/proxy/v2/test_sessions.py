@@ -131,3 +131,29 @@ def test_a_new_stream_is_told_though_nobody_reads_the_one_before() -> None:
         assert len(new.told) == 2
 
     asyncio.run(run())
+
+
+def test_brokers_are_told_the_last_of_what_a_client_says_of_itself_in_a_row() -> None:
+    """Each change asks all of them, and one that is told later could arrive sooner."""
+
+    async def run() -> None:
+        back, sessions = Back(), Sessions()
+        joined: list[Any] = []
+        is_told = asyncio.Event()
+
+        async def join(client: Any, listener: Any) -> None:
+            joined.append(client)
+            await is_told.wait()
+
+        back.join = join  # type: ignore[attr-defined]
+        session = sessions.of(call_through(back))
+        for number in range(100):
+            told = SimpleNamespace(topics=(), subscriptions=(), client=lambda _, number=number: number)
+            sessions.on_settings(session, told)  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+        is_told.set()
+        while session.joining is not None:
+            await asyncio.sleep(0)
+        assert joined == [0, 99]
+
+    asyncio.run(run())
