@@ -127,14 +127,15 @@ class RemotingClient:
             with self._lock:
                 if self._closed is not None:
                     raise ClientClosed(self._closed)
-                channels = self._loops[loop] = LoopChannels(loop, self._loop_channel)
+                named = self.cluster_id, self._sync.delegation
+                channels = self._loops[loop] = LoopChannels(loop, self._loop_channel, *named)
                 gone = [self._loops.pop(other) for other in list(self._loops) if other.is_closed()]
             for ended in gone:  # nobody else would close their connections
                 ended.close("event loop")
         return channels
 
     def _loop_channel(self, dealer: DirectDealer) -> Channel[DirectDealer]:
-        return Channel(dealer, self._on_pushed, self.cluster_id, self._sync.delegation)
+        return Channel(dealer, self._on_pushed)
 
     def oneway(self, address: str, request: Request, payload: Payload | None = None) -> bool:
         """Sends a request without a reply; False if it could not even be queued."""

@@ -260,7 +260,7 @@ class NoDescriptors(ZenitError):
     def __str__(self) -> str:
         return (
             f"no file descriptor is free (limit of this process: {self.limit}): raise the limit (ulimit -n), or send from fewer"
-            " threads: each uses about 4 for each broker; send_async and post use none of their own"
+            " threads: each uses one for each broker, about 4 if that wants a key; send_async and post use none of their own"
         )
 
 

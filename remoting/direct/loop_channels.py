@@ -33,11 +33,17 @@ class LoopChannels:
     """One loop's connections, one to each address."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, new_channel: Callable[[DirectDealer], Channel[DirectDealer]]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        new_channel: Callable[[DirectDealer], Channel[DirectDealer]],
+        cluster_id: str = "",
+        delegation: str = "",
     ) -> None:
-        """`new_channel`: makes one over a connection that has just begun. Raises ClientClosed."""
+        """`new_channel`: makes one over a connection that has just begun. Others: see `name`."""
         self.loop = loop
         self._new_channel = new_channel
+        self._cluster_id = cluster_id
+        self._delegation = delegation
         self._channels: dict[str, Channel[DirectDealer]] = {}
         self._to_flush: list[Channel[DirectDealer]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -63,9 +69,9 @@ class LoopChannels:
         elif (
             channel not in self._to_flush
         ):  # others answer soon: what is sent until the loop's next round leaves together
-            self._to_flush.append(channel)
-            if len(self._to_flush) == 1:
+            if not self._to_flush:
                 self.loop.call_soon(self._flush_all)
+            self._to_flush.append(channel)
         self._look_within(timeout_ms + LATE_MS)
 
     def send_oneway(self, address: str, request: Request) -> bool:
@@ -90,6 +96,10 @@ class LoopChannels:
 
     def name(self, cluster_id: str, delegation: str) -> None:
         """Further requests name this cluster, and are those of this user. Any thread."""
+        self._cluster_id, self._delegation = (
+            cluster_id,
+            delegation,
+        )  # first: a channel that is just being made reads them
         for channel in list(self._channels.values()):
             channel.cluster_id, channel.delegation = cluster_id, delegation
 
@@ -109,6 +119,7 @@ class LoopChannels:
                 dealer.close()
                 raise dealer.loss()
             channel = self._channels[address] = self._new_channel(dealer)
+            channel.cluster_id, channel.delegation = self._cluster_id, self._delegation
             self.loop.add_reader(channel.dealer.fileno(), self._on_readable, channel)
             self.loop.add_writer(channel.dealer.fileno(), self._on_writable, channel)
         return channel

@@ -111,11 +111,7 @@ class FrameReader:
         """
         while not self._lacking:
             if not self._greeted:
-                if len(self._data) - self._at < GREETING_BYTES:
-                    self._wait_for(GREETING_BYTES)
-                    return None
-                self._greet(self._data[self._at : self._at + GREETING_BYTES])
-                self._at += GREETING_BYTES
+                self._take_greeting()
                 continue
             data, at = self._data, self._at
             have = len(data) - at
@@ -137,7 +133,10 @@ class FrameReader:
                 self._wait_for(end - at)
                 return None
             body = data[begin:end]
-            self._at = end
+            if end == len(data):
+                self._data, self._at = b"", 0  # a connection that rests keeps nothing of a large reply
+            else:
+                self._at = end
             if flags & COMMAND:
                 self._on_command(body)
             elif not self.is_open:
@@ -172,6 +171,13 @@ class FrameReader:
             return None
         self._frames = []
         return frames[0], frames[1] if len(frames) == 2 else b"".join(frames[1:])
+
+    def _take_greeting(self) -> None:
+        if len(self._data) - self._at < GREETING_BYTES:
+            self._wait_for(GREETING_BYTES)
+        else:
+            self._greet(self._data[self._at : self._at + GREETING_BYTES])
+            self._at += GREETING_BYTES
 
     def _greet(self, greeting: bytes) -> None:
         if any(greeting[at] != _SIGNATURE[at] for at in _SIGNATURE_ENDS) or greeting[_MAJOR_AT] < _MAJOR:

@@ -231,6 +231,28 @@ def test_what_is_in_flight_is_bounded(serve: Any, monkeypatch: pytest.MonkeyPatc
     run(work())
 
 
+def test_a_connection_that_is_being_made_while_the_cluster_is_named_names_it(serve: Any) -> None:
+    """Its requests named none: a server of another cluster would have carried them out."""
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+
+    async def work() -> None:
+        with RemotingClient() as client:
+            channels = client.loop_channels(asyncio.get_running_loop(), served.address)
+            assert channels is not None
+            make = channels._new_channel
+
+            def name_meanwhile(dealer: direct_dealer.DirectDealer) -> Any:
+                made = make(dealer)
+                client.name_cluster("f00")
+                return made
+
+            channels._new_channel = name_meanwhile
+            await OnLoop(client, "test").call(served.address, ASK, timeout_ms=2000)
+            assert channels._channels[served.address].cluster_id == "f00"
+
+    run(work())
+
+
 def test_a_loop_that_was_blocked_makes_a_new_connection(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pings waited meanwhile, so the server may be about to end the old one."""
     served = serve({GetMaxOffset: lambda _: OffsetReply(1)})

@@ -109,3 +109,15 @@ def test_wrong_bytes_are_one_error(data: bytes) -> None:
     reader.feed(data)
     with pytest.raises(RemoteProtocolError):
         reader.next_message()
+
+
+def test_nothing_is_kept_of_what_has_been_read() -> None:
+    """A connection may rest for long after a large reply."""
+    reader, body = opened(), bytes(100_000)
+    frame = frame_begin(len(body), 0) + body
+    for pieces in ((frame,), (frame[:5], frame[5:60_000], frame[60_000:])):
+        for piece in pieces:
+            reader.feed(piece)
+        assert reader.next_message() == (body, b"")
+        assert not reader._data
+        assert not reader._parts
