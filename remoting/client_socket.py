@@ -126,7 +126,6 @@ class Dealer:
         server_key = self._keys.key_of(address) if self._keys is not None else WITHOUT
         self._is_open = not server_key
         self._socket = new_socket(context, "DEALER", **options)
-        self._timeout_ms = -1
         self._is_inside = is_inside(address)
         try:
             self._monitor = new_socket(context, "SUB") if self._is_inside else self._socket.get_monitor_socket(_LOST)
@@ -144,6 +143,9 @@ class Dealer:
             self.close()
             raise
         self._recv, self._send = self._socket.recv, plain_send(self._socket)
+        poller = zmq.Poller()
+        poller.register(self._socket, _POLLIN)
+        self._poll = poller.poll
 
     @property
     def pollables(self) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
@@ -172,19 +174,13 @@ class Dealer:
 
     def receive(self, timeout_ms: int) -> tuple[bytes, bytes] | None:
         """(header, payload; several frames joined, b"" if there is none), or None if nothing came within `timeout_ms`."""
-        if timeout_ms != self._timeout_ms:
-            self._socket.set(zmq.RCVTIMEO, timeout_ms)
-            self._timeout_ms = timeout_ms
-        try:
-            header = self._recv(0, copy=False)  # a frame object knows whether more follow; asking the socket costs 1 us
-        except zmq.Again:
-            return None
-        return header.bytes, self._receive_payload() if header.more else b""
+        # not by RCVTIMEO: that begins anew after each signal
+        return self.receive_nowait() if self._poll(timeout_ms) else None
 
     def receive_nowait(self) -> tuple[bytes, bytes] | None:
         """The same, without waiting."""
         try:
-            header = self._recv(_NOBLOCK, copy=False)
+            header = self._recv(_NOBLOCK, copy=False)  # a frame knows whether more follow; asking the socket costs 1 us
         except zmq.Again:
             return None
         return header.bytes, self._receive_payload() if header.more else b""

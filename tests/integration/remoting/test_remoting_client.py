@@ -86,6 +86,27 @@ def test_a_late_reply_is_not_taken_for_the_next_ones(serve: Any, client: Any) ->
         assert client.call(served.address, ASK, timeout_ms=2000)[0] == OffsetReply(expected)
 
 
+def test_signals_do_not_lengthen_a_wait(serve: Any, client: Any) -> None:
+    """ZeroMQ's own timeout began anew after each: a caller whose program has a timer waited for ever."""
+    dealer, seen = client._context.dealer(serve({}).address), 0
+
+    def count(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1000:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    before = signal.signal(signal.SIGALRM, count)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        assert dealer.receive(20) is None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen < 1000
+    dealer.close()
+
+
 def test_the_errors_of_a_reply_are_raised(serve: Any, client: Any) -> None:
     def refuse(call: Any) -> None:
         raise TopicNotFound(call.request.topic)
