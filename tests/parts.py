@@ -20,9 +20,10 @@ from . import durations
 from .kernel_reach import reaches_kernel
 
 ROOT = Path(__file__).parents[1]
-PART_S = 150
+PART_S = 220  # a part costs some seconds of a core before its first test; a much longer one would run alone at the end
 IMPORT_S = 1 / 32  # what a test file takes before its first test; hundreds of files take ten seconds
 QUICK_PARTS = 2  # as many as cores: nothing in them waits
+SHARING = ("bench", "broker", "cli", "client", "drills", "soak")
 QUICK_KINDS = ("unit", "property", "wire")
 
 
@@ -60,14 +61,10 @@ KINDS = (
     Kind("spark", "clusters", ("tests/spark",), whole=True, busy=True),
     Kind("matrix", "clusters", ("tests/spark/matrix",), whole=True, busy=True),
     Kind("rest", "clusters", ("tests/integration",)),
-    Kind("bench", "clusters", ("tests/integration/bench",)),
-    Kind("broker", "clusters", ("tests/integration/broker",)),
-    Kind("cli", "clusters", ("tests/integration/cli",)),
-    Kind("client", "clusters", ("tests/integration/client",)),
-    Kind("deploy", "clusters", ("tests/integration/deploy",)),
+    # Files of different folders share parts, and what a part costs before its first test: a server of forks, clusters.
+    Kind("clusters", "clusters", tuple(f"tests/integration/{folder}" for folder in SHARING)),
+    Kind("deploy", "clusters", ("tests/integration/deploy",)),  # its scripts take the usual ports
     Kind("docs", "clusters", ("tests/integration/docs",), busy=True),
-    Kind("drills", "clusters", ("tests/integration/drills",)),
-    Kind("soak", "clusters", ("tests/integration/soak",)),
     Kind("proxy", "clusters", ("tests/proxy",)),
     # Not in a network of its own: the engine publishes ports in this machine's. One cluster for all of its tests.
     Kind("containers", "outside", ("tests/containers",), whole=True),

@@ -36,12 +36,12 @@ def test_the_longest_part_is_first() -> None:
 
 
 def test_a_kind_is_divided_by_what_its_files_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durations, "kept", lambda: {"a": 200, "b": 120, "c": 90})
+    monkeypatch.setattr(durations, "kept", lambda: {"a": 300, "b": 180, "c": 130})
     kind, each = parts.Kind("it", "computes", ()), parts.IMPORT_S
     assert [(part.name, part.files, part.seconds) for part in parts.divided(kind, ["a", "b", "c", "new"])] == [
-        ("it-1", ("a",), 200 + each),
-        ("it-2", ("b",), 120 + each),
-        ("it-3", ("c", "new"), 90 + 2 * each),
+        ("it-1", ("a",), 300 + each),
+        ("it-2", ("b",), 180 + each),
+        ("it-3", ("c", "new"), 130 + 2 * each),
     ]
     assert [part.files for part in parts.divided(kind, ["a", "b", "c"], count=2)] == [("a",), ("b", "c")]
 
