@@ -79,12 +79,13 @@ class Channel(Generic[_Connected]):
         self._lock = threading.Lock()
         self._in_flight: dict[int, _Pending] = {}
         self._in_flight_bytes = 0
+        self._untold: list[_Answer] = []  # of a thread that was interrupted; `end` tells them
         self._none_late_ms = 0  # nothing in flight has its deadline before this time
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing waits for a reply."""
-        return not self._in_flight
+        """True if nobody waits for a reply."""
+        return not (self._in_flight or self._untold)
 
     @property
     def none_late_ms(self) -> int:
@@ -168,8 +169,9 @@ class Channel(Generic[_Connected]):
         with self._lock:
             if self.ended:
                 return
-            answers = self._drain()
+            answers = [*self._untold, *self._drain()]
             self.ended = True
+            self._untold.clear()
             self.dealer.close()
             reason = error or self.dealer.loss()
             answers.extend((pending[0], None, b"", reason) for pending in self._in_flight.values())
@@ -181,37 +183,42 @@ class Channel(Generic[_Connected]):
         """Takes the received messages; the lock is held."""
         answers: list[_Answer] = []
         receive = self.dealer.receive_nowait
-        while not self.is_torn:
-            try:
-                received = receive()
-                if received is None:
-                    return answers
-                header = open_header(received[0])
-            except RemoteProtocolError as error:
-                log.warning("a malformed reply address=%s reason=%s", self.address, error)
-                continue
-            except BaseException:
-                self.is_torn = True
-                raise
-            if is_request(header):
-                answers.append((partial(self._pushed, received[0]), None, received[1], None))
-            else:
-                self._match(header, received[1], answers)
+        try:
+            while not self.is_torn:
+                try:
+                    received = receive()
+                    if received is None:
+                        break
+                    header = open_header(received[0])
+                except RemoteProtocolError as error:
+                    log.warning("a malformed reply address=%s reason=%s", self.address, error)
+                    continue
+                if is_request(header):
+                    answers.append((partial(self._pushed, received[0]), None, received[1], None))
+                else:
+                    self._match(header, received[1], answers)
+        except BaseException:
+            self.is_torn = True
+            self._untold += answers
+            raise
         return answers
 
     def _match(self, header: Header, payload: bytes, answers: list[_Answer]) -> None:
-        pending = self._in_flight.pop(opaque_of(header), None)
+        opaque = opaque_of(header)
+        pending = self._in_flight.get(opaque)
         if pending is None:
             return  # its caller gave up
-        self._in_flight_bytes -= pending[4]
         try:
             answer = reply_of(header, pending[1].reply)
         except RemoteProtocolError as error:
             answer = error
         if isinstance(answer, ZenitError):
-            answers.append((pending[0], None, b"", answer))
+            told: _Answer = (pending[0], None, b"", answer)
         else:
-            answers.append((pending[0], answer, payload, None))
+            told = (pending[0], answer, payload, None)
+        self._in_flight_bytes -= pending[4]
+        answers += (told,)  # no handler of a signal runs between this and the next: `append` would be a place for one
+        del self._in_flight[opaque]
 
     def _pushed(self, header: bytes, _: Reply | None, payload: bytes, __: ZenitError | None) -> None:
         self._on_request(self.address, header, payload)
@@ -239,11 +246,18 @@ def _tell(answers: list[_Answer]) -> None:
         return
     waiting = _telling.answers = deque(answers)
     try:
-        while waiting:
-            on_reply, reply, payload, error = waiting.popleft()
-            try:
-                on_reply(reply, payload, error)
-            except Exception:
-                log.exception("a reply's callback failed")
+        _tell_all(waiting)
+    except BaseException:  # a signal handler raised: the callers of the others wait too
+        _tell_all(waiting)
+        raise
     finally:
         _telling.answers = None
+
+
+def _tell_all(waiting: deque[_Answer]) -> None:
+    while waiting:
+        on_reply, reply, payload, error = waiting.popleft()
+        try:
+            on_reply(reply, payload, error)
+        except Exception:
+            log.exception("a reply's callback failed")

@@ -274,6 +274,8 @@ class RemotingClient:
         for channel in list(self._channels.values()):
             if not channel.is_watched and self._io is not None:  # its creator may have been interrupted
                 self._watch(self._io, channel)
+            if channel.is_torn:
+                self._end_torn(channel)
             channel.expire(now_ms)
             in_flight = in_flight or not channel.is_idle
         return in_flight

@@ -118,15 +118,21 @@ class LoopChannels:
             if dealer.is_unfit:  # no network reaches it
                 dealer.close()
                 raise dealer.loss()
-            channel = self._channels[address] = self._new_channel(dealer)
+            channel = self._new_channel(dealer)
+            _whole(channel, partial(self._watch, channel))
+            self._channels[address] = channel  # only now: an interruption before would leave one that nobody watches
             channel.cluster_id, channel.delegation = self._cluster_id, self._delegation
-            self.loop.add_reader(channel.dealer.fileno(), self._on_readable, channel)
-            self.loop.add_writer(channel.dealer.fileno(), self._on_writable, channel)
         return channel
 
+    def _watch(self, channel: Channel[DirectDealer]) -> None:
+        self.loop.add_reader(channel.dealer.fileno(), self._on_readable, channel)
+        self.loop.add_writer(channel.dealer.fileno(), self._on_writable, channel)
+
     def _on_readable(self, channel: Channel[DirectDealer]) -> None:
-        self._take(channel)
-        self._end_if_lost(channel)
+        try:
+            self._take(channel)
+        finally:  # also one that has just been torn
+            self._end_if_lost(channel)
         if not channel.ended and channel.dealer.has_unsent and channel not in self._to_flush:
             self._flush(channel)
 
@@ -137,9 +143,11 @@ class LoopChannels:
             channel.on_readable()
 
     def _on_writable(self, channel: Channel[DirectDealer]) -> None:
-        if not self._has_unsent(channel) and not channel.ended:
-            self.loop.remove_writer(channel.dealer.fileno())
-        self._end_if_lost(channel)
+        try:
+            if not self._has_unsent(channel) and not channel.ended:
+                self.loop.remove_writer(channel.dealer.fileno())
+        finally:
+            self._end_if_lost(channel)
 
     def _end_if_lost(self, channel: Channel[DirectDealer]) -> None:
         if not channel.ended and (channel.is_torn or channel.dealer.has_ended):
@@ -201,7 +209,8 @@ class LoopChannels:
 
 
 def _whole(channel: Channel[DirectDealer], use: Callable[[], _T]) -> _T:
-    """Uses its connection. If a signal handler raises meanwhile, what was sent or read may not be counted: it must end."""
+    """Uses its connection. If a signal handler raises meanwhile, what was sent or read may not be counted, or the loop does not
+    watch it: it must end."""
     try:
         return use()
     except BaseException:
