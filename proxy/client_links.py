@@ -12,12 +12,11 @@ import logging
 import socket
 import ssl
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from ..model.clock import monotonic_ms
+from ..model.clock import monotonic_ms, monotonic_ns
 from ..model.errors import ConfigError
 from ..model.ids import HostAddress
 from ..model.repeated_news import RepeatedNews
@@ -37,6 +36,10 @@ TLS_PIECE_BYTES: Final = 64 * 1024
 """So much is given to TLS at once, which takes any amount and does not say so: what its client does not read is kept here."""
 TOGETHER_BYTES: Final = 64 * 1024
 """Answers of one turn of the loop are put together up to so much."""
+TURN_NS: Final = 5_000_000
+"""So long what came of one connection is taken before others have their turn: the event loop reads 2 MB of one at once."""
+PIECE_BYTES: Final = 32 * 1024
+"""So much is taken between two looks at the clock."""
 LAST_BYTES_MS: Final = 1_000
 """So long the last answers of a drain may take to go out."""
 DRAIN_LOOK_S: Final = 0.01
@@ -59,7 +62,10 @@ class ClientLink(asyncio.Protocol):
         """Of answers that the client has not read, when it was counted last."""
         self._unread_ms = 0
         """Since when that is much; 0 = it is not."""
-        self._left: deque[memoryview] = deque()
+        self._later = bytearray()
+        """What has come and waits for its turn."""
+        self._has_turn = False
+        self._left: list[memoryview] = []
         """What TLS does not take yet."""
         self._left_bytes = 0
         self._is_tls = False
@@ -85,10 +91,35 @@ class ClientLink(asyncio.Protocol):
         """See asyncio.Protocol."""
         self._transport = None
         self._owner.links.pop(self, None)
+        self._later.clear()
         self._forget()
         self._set_held(0)
         self._left.clear()
         self._set_backlog(0)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if len(data) <= PIECE_BYTES and not self._later:
+            self._take_bytes(data)
+            return
+        self._later += data
+        self._hold()
+        if not self._has_turn:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Some of what has come, and more in the next turn of the loop."""
+        self._has_turn = False
+        later, end_ns = self._later, monotonic_ns() + TURN_NS
+        while later and not (self._transport is None or self.is_closing or self._is_unread):
+            data = bytes(later[:PIECE_BYTES])
+            del later[:PIECE_BYTES]
+            self._take_bytes(data)
+            if later and monotonic_ns() >= end_ns:
+                self._has_turn = True
+                asyncio.get_running_loop().call_soon(self._take_turn)
+                break
+        self._set_reading()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -102,8 +133,18 @@ class ClientLink(asyncio.Protocol):
         self.count_backlog()
         if not (self._is_unread or self.is_closing):
             self._go_on()
+            if self._later and not self._has_turn:
+                self._take_turn()
 
     # ---- of each protocol
+
+    @abstractmethod
+    def _take_bytes(self, data: bytes) -> None:
+        """Some bytes came."""
+
+    @abstractmethod
+    def _hold(self) -> None:
+        """Counts what has come of requests that are not whole."""
 
     @abstractmethod
     def is_late(self, oldest_ms: int) -> bool:
@@ -124,8 +165,9 @@ class ClientLink(asyncio.Protocol):
     # ---- what comes
 
     def _set_held(self, size_bytes: int) -> None:
-        """So much has come of requests that are not whole."""
+        """So much has come of requests that are not whole, beside what waits for its turn."""
         held = self.held
+        size_bytes += len(self._later)
         if size_bytes != held.buffered:
             if not held.buffered:
                 held.begun_ms = monotonic_ms()
@@ -135,7 +177,7 @@ class ClientLink(asyncio.Protocol):
         transport = self._transport
         if transport is None or self.is_closing:
             return
-        if self._is_unread or self._is_closed_to_requests():
+        if self._is_unread or self._later or self._is_closed_to_requests():
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -177,10 +219,11 @@ class ClientLink(asyncio.Protocol):
         if transport is None:
             return
         while left and not self._is_unread:
-            piece = left.popleft()
-            if len(piece) > TLS_PIECE_BYTES:
-                left.appendleft(piece[TLS_PIECE_BYTES:])
-                piece = piece[:TLS_PIECE_BYTES]
+            piece = left[0][:TLS_PIECE_BYTES]
+            if len(piece) < len(left[0]):
+                left[0] = left[0][TLS_PIECE_BYTES:]
+            else:
+                del left[0]
             self._left_bytes -= len(piece)
             transport.write(piece)
         if self._ends and not left:
@@ -237,6 +280,7 @@ class ClientLink(asyncio.Protocol):
         begun_ms_ago = monotonic_ms() - self.held.begun_ms
         told = f"client={self.peer} bytes={self.held.buffered} begun_ms_ago={begun_ms_ago}"
         self._warn(why, f"closed a connection: {why} {told}")
+        self._later.clear()
         self._forget()
         self._set_held(0)
         self.abort()

@@ -52,7 +52,7 @@ CALLS_SMALL: Final = 100
 CALL_BYTES: Final = 1024
 """What a call takes beside its bytes."""
 TAKEN_AT_A_TIME: Final = 64
-"""Messages of one stream, until others have their turn."""
+"""Messages of the streams of one connection, until others have their turn."""
 _STATUS: Final = {
     Code.UNAUTHORIZED: GrpcStatus.UNAUTHENTICATED,
     Code.FORBIDDEN: GrpcStatus.PERMISSION_DENIED,
@@ -137,6 +137,8 @@ class GrpcLink(ClientLink):
         self._coming: dict[int, GrpcCall] = {}
         """Those whose one request is not whole yet, the oldest first."""
         self._parts_bytes = 0
+        self._taken = 0
+        """Messages of streams, in this turn of the loop."""
         self._writing: dict[int, asyncio.Future[None]] = {}
         self._peer = ""
         self._part_ms = self.moved_ms
@@ -158,8 +160,8 @@ class GrpcLink(ClientLink):
         for call in list(self.calls.values()):
             self._drop(call)
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+    def _take_bytes(self, data: bytes) -> None:
+        """See ClientLink."""
         self.heard_ms = self.moved_ms = monotonic_ms()
         connection = self._connection
         try:
@@ -347,13 +349,14 @@ class GrpcLink(ClientLink):
     async def _commands(self, call: GrpcCall) -> AsyncIterator[Any]:
         """What the client tells, until it ends the stream. Raises GrpcRefused, CallRefused."""
         reader = call.reader
-        taken = 0
         while True:
+            while self._taken >= TAKEN_AT_A_TIME:
+                await asyncio.sleep(0)
             message = reader.take()
             if message is not None:
-                taken += 1
-                if not taken % TAKEN_AT_A_TIME:
-                    await asyncio.sleep(0)
+                if not self._taken:
+                    asyncio.get_running_loop().call_soon(self._on_turn)
+                self._taken += 1
                 self._count(call, reader.held_bytes)
                 self._hold()
                 if not reader.has_message:
@@ -367,6 +370,9 @@ class GrpcLink(ClientLink):
             else:
                 call.arrived = asyncio.get_running_loop().create_future()
                 await call.arrived
+
+    def _on_turn(self) -> None:
+        self._taken = 0
 
     async def write(self, call: GrpcCall, message: Any) -> None:
         """One message of a streamed answer; returns once the client has room for more. Raises ConnectionLost."""

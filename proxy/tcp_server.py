@@ -65,8 +65,8 @@ class RemotingLink(ClientLink):
             if not question.done():
                 question.set_exception(ConnectionLost(str(self.peer)))
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+    def _take_bytes(self, data: bytes) -> None:
+        """See ClientLink."""
         self.moved_ms = monotonic_ms()
         self._buffer += data
         self._take()
@@ -95,8 +95,11 @@ class RemotingLink(ClientLink):
         if at:
             del buffer[:at]
             self.held.begun_ms = monotonic_ms()
-        self._set_held(len(buffer))
+        self._hold()
         self._set_reading()
+
+    def _hold(self) -> None:
+        self._set_held(len(self._buffer))
 
     def _go_on(self) -> None:
         self.held.begun_ms = monotonic_ms()  # the rest of a request could not come meanwhile

@@ -16,6 +16,9 @@ from .headers import encode_headers
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one message of a client, unpacked too."""
+UNPACKED_FREE_BYTES: Final = 1024 * 1024
+UNPACKED_TIMES: Final = 64
+"""A packed message may become so many times as large, or UNPACKED_FREE_BYTES: one of 16 KB kept others waiting for 40 ms."""
 PREFIX: Final = struct.Struct(">BI")
 ENCODINGS: Final = "identity,gzip,deflate"
 CONTENT_TYPE: Final = "application/grpc"
@@ -152,18 +155,19 @@ class MessageReader:
     def _unpacked(self, message: bytes) -> bytes:
         if self._encoding not in _WINDOW_BITS:
             raise GrpcRefused(GrpcStatus.INTERNAL, "a packed message, and no grpc-encoding")
+        bytes_max = min(MESSAGE_BYTES_MAX, max(UNPACKED_FREE_BYTES, UNPACKED_TIMES * len(message)))
         unpacking = zlib.decompressobj(_WINDOW_BITS[self._encoding])
         try:
-            unpacked = unpacking.decompress(message, MESSAGE_BYTES_MAX + 1)
+            unpacked = unpacking.decompress(message, bytes_max + 1)
         except zlib.error as error:
             raise GrpcRefused(GrpcStatus.INTERNAL, f"a message that cannot be unpacked: {error}") from None
-        if len(unpacked) > MESSAGE_BYTES_MAX:
-            raise _too_large(len(unpacked))
+        if len(unpacked) > bytes_max:
+            raise _too_large(len(unpacked), bytes_max)
         if not unpacking.eof or unpacking.unused_data:
             raise GrpcRefused(GrpcStatus.INTERNAL, "a packed message that is cut short, or too long")
         return unpacked
 
 
-def _too_large(size_bytes: int) -> GrpcRefused:
-    text = f"a message of {size_bytes} bytes or more: {MESSAGE_BYTES_MAX} are allowed"
+def _too_large(size_bytes: int, bytes_max: int | None = None) -> GrpcRefused:
+    text = f"a message of {size_bytes} bytes or more: {bytes_max or MESSAGE_BYTES_MAX} are allowed"
     return GrpcRefused(GrpcStatus.RESOURCE_EXHAUSTED, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
 from random import Random
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from zenitmq.proxy import client_links
+from zenitmq.proxy.client_links import PIECE_BYTES
 from zenitmq.proxy.config import NO_PORT, ProxyConfig
 from zenitmq.proxy.event_loop import run_on_loop
 from zenitmq.proxy.grpc_server import GrpcLink, GrpcServer
@@ -35,7 +38,7 @@ from zenitmq.proxy.v2.calls import Answers
 from zenitmq.proxy.v2.methods import CallFacts
 from zenitmq.proxy.v2.status import CallRefused, Code
 
-SEEDS, STEPS, TURNS = 300, 150, 10
+SEEDS, STEPS, TURNS = 150, 150, 10
 PATHS = ("Heartbeat", "QueryRoute", "Telemetry", "ReceiveMessage", "PullMessage", "QueryAssignment", "Nothing")
 _Response, _Command = message_class("HeartbeatResponse"), message_class("TelemetryCommand")
 
@@ -178,7 +181,7 @@ def check(link: GrpcLink, server: GrpcServer) -> None:
     assert connection.unsent_bytes == sum(len(one) for unsent in waiting.values() for one in unsent)
     assert waiting.keys() == connection._ready.keys() | connection._stalled.keys()
     assert not connection._ready.keys() & connection._stalled.keys()
-    assert link.is_closing or link.held.buffered == connection.held_bytes + link._parts_bytes
+    assert link.is_closing or link.held.buffered == connection.held_bytes + link._parts_bytes + len(link._later)
     assert server.room.buffered == sum(each.held.buffered for each in server.links)
     assert server.backlog_bytes == sum(each.backlog_bytes for each in server.links)
 
@@ -213,7 +216,12 @@ async def play(server: GrpcServer, methods_of: Played, draw: Random) -> None:
     assert (len(server.links), server.room.buffered, server.backlog_bytes) == (0, 0, 0)
 
 
-def test_nothing_is_left_however_calls_and_connections_end(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 100])
+def test_nothing_is_left_however_calls_and_connections_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(client_links, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(client_links, "TURN_NS", 0)
     caplog.set_level(logging.CRITICAL)
 
     async def run() -> None:
@@ -223,10 +231,43 @@ def test_nothing_is_left_however_calls_and_connections_end(caplog: pytest.LogCap
         loop.set_exception_handler(lambda _, context: failed.append(context))
         for seed in range(SEEDS):
             try:
-                await play(server, played, Random(seed))
+                await play(server, played, Random(f"{piece_bytes} {seed}"))
                 assert not failed
             except BaseException as error:
                 error.add_note(f"seed {seed}")
                 raise
+
+    run_on_loop(run())
+
+
+def test_a_flood_of_calls_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are taken some at a time, in their order, and nothing more is read meanwhile."""
+    monkeypatch.setattr(client_links, "TURN_NS", 0)
+
+    async def run() -> None:
+        server = GrpcServer(ProxyConfig(port=NO_PORT), Played())
+        link = GrpcLink(server)
+        transport = Transport(link, Random(1), has_tls=False)
+        link.connection_made(transport)
+        path = (":path", f"/{SERVICE}/QueryRoute")
+        block = encode_headers([(":method", "POST"), (":scheme", "http"), path, ("content-type", "application/grpc")])
+        calls = [
+            frame(HEADERS, END_HEADERS, number, block) + frame(DATA, END_STREAM, number, encode_message(b""))
+            for number in range(1, 4_001, 2)
+        ]
+        link.data_received(PREFACE + settings({}) + b"".join(calls))
+        seen = [len(link.calls)]
+        while transport.is_paused:
+            check(link, server)
+            await asyncio.sleep(0)
+            transport.drain()
+            seen.append(len(link.calls))
+        assert seen[-1] == len(calls) == 2_000
+        assert list(link.calls) == sorted(link.calls)
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= PIECE_BYTES // len(calls[0]) + 1
+        transport.lose()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not server._tasks
 
     run_on_loop(run())

@@ -74,6 +74,10 @@ def test_what_is_too_large_or_packed_otherwise_is_refused(monkeypatch: pytest.Mo
     reader = MessageReader("")
     reader.add(encode_message(b"a") + PREFIX.pack(0, MESSAGE_BYTES_MAX + 1) + b"x")
     assert reader.take() == b"a"
+    few = gzip.compress(bytes(2 * grpc_messages.UNPACKED_FREE_BYTES))
+    reader = MessageReader("gzip")
+    reader.add(PREFIX.pack(1, len(few)) + few)
+    assert status_of(reader.take) is GrpcStatus.RESOURCE_EXHAUSTED
     monkeypatch.setattr(grpc_messages, "MESSAGE_BYTES_MAX", 1_000)
     bomb = gzip.compress(bytes(1_001))
     reader = MessageReader("gzip")
