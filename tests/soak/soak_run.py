@@ -172,7 +172,9 @@ class _Child:
         except subprocess.TimeoutExpired:
             is_ended = False
             self.process.kill()
-            self.process.wait()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)  # Popen's own wait takes a lock, which an interrupt may have left locked
+            self.process.returncode = -signal.SIGKILL
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
