@@ -204,7 +204,7 @@ def _answer(
 class LoopSignal:
     """A `Signal` for a coroutine. Any thread sets it."""
 
-    __slots__ = ("_calls", "_come")
+    __slots__ = ("__weakref__", "_calls", "_come")
 
     def __init__(self, calls: LoopCalls) -> None:
         self._calls = calls

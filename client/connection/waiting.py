@@ -131,7 +131,7 @@ class Blocking:
 class _ThreadSignal:
     """A lock that is free once set: a `threading.Event` takes three times as long to make, set and wait for."""
 
-    __slots__ = ("_not_yet",)
+    __slots__ = ("__weakref__", "_not_yet")
 
     def __init__(self) -> None:
         self._not_yet = threading.Lock()

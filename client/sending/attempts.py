@@ -62,6 +62,10 @@ class SendAttempts(Protocol):
 
     own_properties: bytes
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether batches wait for a queue to be left."""
+
     def begin(self, count: int, sizes: Sizes) -> SendAttempt:
         """Creates the attempt for a batch of `count` records."""
 
@@ -128,6 +132,7 @@ class PlainAttempts:
     """The attempts of a producer that is not idempotent: no queue is ever taken."""
 
     own_properties = b""
+    is_awaited = False
 
     def begin(self, count: int, sizes: Sizes) -> PlainAttempt:  # noqa: ARG002
         """See `SendAttempts`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ...model.clock import monotonic_ms
 from ...model.errors import ConnectionLost, NoRoute, RequestTimeout, ZenitError
@@ -21,6 +21,10 @@ from .target import OwnTarget, Target
 _Reply = TypeVar("_Reply", bound=Reply)
 
 log = logging.getLogger(__name__)
+
+TURN_MS: Final = 2
+"""So long a send leaves queues to those that waited before it: who sends again and again would take each at once. Those may
+want other queues than it does, so it waits no longer."""
 
 
 class WaitedSends:
@@ -72,7 +76,9 @@ class WaitedSends:
             while True:
                 route = self._routes.cached(topic)
                 try:
-                    if attempt.queue is None and not self._enter(attempt, topic, target, avoid):
+                    if attempt.queue is None and (
+                        self._attempts.is_awaited or not self._enter(attempt, topic, target, avoid)
+                    ):
                         await self._wait_for_queue(attempt, topic, target, avoid, total_ms, deadline_ms)
                     queue = attempt.queue
                     assert queue is not None
@@ -180,15 +186,19 @@ class WaitedSends:
         total_ms: int,
         deadline_ms: int,
     ) -> None:
-        """Lets the batch enter a queue as soon as one is free. Raises NoRoute, RequestTimeout."""
+        """Lets the batch enter a queue as soon as one is free, behind those that wait already. Raises NoRoute,
+        RequestTimeout."""
+        is_last = self._attempts.is_awaited
         while True:
             changed = self._attempts.next_change(self._waits.new_signal())
             try:
-                if self._enter(attempt, topic, target, avoid):
+                if not is_last and self._enter(attempt, topic, target, avoid):
                     return
                 left_ms = deadline_ms - monotonic_ms()
-                if left_ms <= 0 or not await changed.wait(left_ms):
+                is_changed = left_ms > 0 and await changed.wait(min(left_ms, TURN_MS) if is_last else left_ms)
+                if left_ms <= 0 or not (is_changed or is_last):
                     raise RequestTimeout(f"a queue of {topic} that no other send of this producer has", total_ms)
+                is_last = False
             finally:
                 self._attempts.forget(changed)
 

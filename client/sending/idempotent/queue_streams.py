@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from typing import Final
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakSet, ref
 
 from ....model.queue import MessageQueue
 from ....model.sequence import sequence_room
@@ -35,7 +35,13 @@ class QueueStreams:
         self._streams: dict[MessageQueue, Stream] = {}
         self._taken: dict[MessageQueue, ReferenceType[SequencedAttempt]] = {}
         self._changed = Signals()
+        self._waiting: WeakSet[Signal] = WeakSet()  # an interrupted sender takes its signal with it
         self._watchers: list[Callable[[], None]] = []
+
+    @property
+    def is_awaited(self) -> bool:
+        """See `SendAttempts`."""
+        return len(self._waiting) > 0
 
     def begin(self, count: int, sizes: Sizes) -> SequencedAttempt:
         """See `SendAttempts`."""
@@ -117,9 +123,11 @@ class QueueStreams:
     def next_change(self, signal: Signal) -> Signal:
         """See `SendAttempts`."""
         with self._lock:
+            self._waiting.add(signal)
             return self._changed.add(signal)
 
     def forget(self, signal: Signal) -> None:
         """See `SendAttempts`."""
         with self._lock:
+            self._waiting.discard(signal)
             self._changed.discard(signal)

@@ -307,3 +307,37 @@ def test_what_a_task_is_told_when_it_fails(
         hasty.send(QUEUE, payload(hasty, b"a"), 1, 0)
     network.is_honest = True
     assert hasty.send(QUEUE, payload(hasty, b"a"), 1, 0).duplicate_messages == 1
+
+
+def test_more_senders_than_queues_have_their_turns(broker: RealBroker, namesrv: str) -> None:
+    """Who is answered and sends again at once does not keep its queue from those that wait for one."""
+    sent = [0] * 8
+
+    async def send_on(producer: aio.Producer, number: int) -> None:
+        while sum(sent) < 800:
+            await producer.send(Message(TOPIC, b"x"))
+            sent[number] += 1
+
+    async def run() -> None:
+        async with aio.Producer(group="fair", namesrv=namesrv, idempotent=True) as producer:
+            await asyncio.gather(*(send_on(producer, number) for number in range(8)))
+
+    asyncio.run(run())
+    assert min(sent) > 40, sent
+
+
+def test_threads_that_share_few_queues_have_their_turns(broker: RealBroker, namesrv: str) -> None:
+    sent = [0] * 8
+    with Producer(group="fair", namesrv=namesrv, idempotent=True) as producer:
+
+        def send_on(number: int) -> None:
+            while sum(sent) < 800:
+                producer.send(Message(TOPIC, b"x"))
+                sent[number] += 1
+
+        threads = [threading.Thread(target=send_on, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert min(sent) > 20, sent
