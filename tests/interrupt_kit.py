@@ -73,12 +73,14 @@ class Interrupter:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        before = sys.gettrace()
-        sys.settrace(self._on_call)
+        before, on_call = sys.gettrace(), self._on_call
+        held = [on_call] * 100  # CPython 3.11.2 drops references too many to one whose callback raised
+        sys.settrace(on_call)
         try:
             yield
         finally:
             sys.settrace(before)
+            del held
             self._last.clear()
             self._entered.clear()
 
