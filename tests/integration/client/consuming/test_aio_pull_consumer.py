@@ -248,13 +248,13 @@ def test_a_poll_that_is_cancelled_leaves_its_pulls_to_the_next_one(
     async def story() -> bytes:
         async with new_consumer(namesrv) as consumer:
             consumer.subscribe(TOPIC)
-            assert not await consumer.poll(timeout=0.2)
-            first = len(pulls)
+            while len(pulls) < 4:  # a busy machine takes its time
+                assert not await consumer.poll(timeout=0.2)
             for _ in range(10):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.02):
                         await (anext(aiter(consumer)) if is_iterated else consumer.poll(timeout=5))
-            assert len(pulls) == first == 4, "one a queue"
+            assert len(pulls) == 4, "one a queue"
             producer.send(Message(TOPIC, b"one"))
             return (await consumer.poll(timeout=5))[0].body
 
