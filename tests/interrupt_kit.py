@@ -11,6 +11,7 @@ import dis
 import heapq
 import inspect
 import itertools
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -109,6 +110,25 @@ class Interrupter:
                 )
                 raise Interrupted(self.where)
         return self._on_opcode
+
+
+@contextmanager
+def alarms(period_s: float, *, at_most: int) -> Iterator[list[None]]:
+    """The signals of a program's timer, which grow in number; the main thread's."""
+    seen: list[None] = []
+
+    def count(*_: object) -> None:
+        seen.append(None)
+        if len(seen) == at_most:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    before = signal.signal(signal.SIGALRM, count)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, period_s, period_s)
+        yield seen
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class StageLock:

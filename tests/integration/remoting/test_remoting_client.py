@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from interrupt_kit import alarms
 
 from zenitmq.model.errors import (
     BufferFull,
@@ -88,22 +89,10 @@ def test_a_late_reply_is_not_taken_for_the_next_ones(serve: Any, client: Any) ->
 
 def test_signals_do_not_lengthen_a_wait(serve: Any, client: Any) -> None:
     """ZeroMQ's own timeout began anew after each: a caller whose program has a timer waited for ever."""
-    dealer, seen = client._context.dealer(serve({}).address), 0
-
-    def count(*_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1000:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    before = signal.signal(signal.SIGALRM, count)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    dealer = client._context.dealer(serve({}).address)
+    with alarms(0.002, at_most=1000) as seen:
         assert dealer.receive(20) is None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert seen < 1000
+    assert len(seen) < 1000
     dealer.close()
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from interrupt_kit import alarms
 
 from zenitmq.model.errors import (
     AuthenticationFailed,
@@ -210,22 +211,9 @@ def test_many_pieces_at_once_do_not_hold_the_caller(server: Server) -> None:
 def test_signals_do_not_lengthen_a_wait(server: Server) -> None:
     """The kernel's own timeout began anew after each: a caller whose program has a timer waited for ever."""
     dealer, _ = opened(server)
-    seen = 0
-
-    def count(*_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1000:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    before = signal.signal(signal.SIGALRM, count)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    with alarms(0.002, at_most=1000) as seen:
         assert dealer.receive(20) is None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert seen < 1000
+    assert len(seen) < 1000
     dealer.close()
 
 
