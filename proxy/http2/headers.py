@@ -37,7 +37,8 @@ Headers = Sequence[tuple[str, str]]
 class HeaderDecoder:
     """Of one connection: what it was sent before says what numbers mean.
 
-    hpack's own decoder takes four times as long, which is a third of what a proxy does for clients that are only there.
+    hpack's own decoder takes twice as long for texts that are new, and ten times as long for those that are known: with it a
+    heartbeat cost a third more.
     """
 
     __slots__ = ("_learned", "_learned_bytes", "_learned_max")
