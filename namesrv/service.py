@@ -110,6 +110,7 @@ class NameServer:
             self._loop.times = LoopTimes()
             metrics.serve(NameServerReader(self._loop, self._routes, self._counts, self.address))
             self._opened.callback(metrics.serve, None)
+        self._publisher.welcome_in(self._loop)
         self._loop.every(config.scan_interval_ms, self._on_scan)
 
     def __enter__(self) -> Self:

@@ -33,6 +33,9 @@ _inside: list[
 _ends: dict[str, zmq.Socket[bytes]] = {}  # address of such a server: tells its clients of its end
 _inside_lock = threading.Lock()
 
+WELCOME: Final = b"\x00"
+"""The one frame that a publisher sends to each new connection: from now on it hears what is published. No topic's name."""
+
 Pollable = zmq.Socket[bytes]
 """A socket for a `Waiter`; its receiver uses it for nothing else."""
 

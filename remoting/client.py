@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, RemoteProtocolError, ZenitError
-from .base_socket import is_inside, resolve_peer
+from .base_socket import WELCOME, is_inside, resolve_peer
 from .channel import Channel, OnReply
 from .client_socket import ClientContext, Dealer, Payload, Subscriber
 from .commands import Reply, Request, RequestFor
@@ -168,18 +168,20 @@ class RemotingClient:
         """Runs `callback` each `interval_ms` on the I/O thread, first after one interval; it must not block."""
         return self._io_thread().add_timer(interval_ms, callback, interval_ms)
 
-    def subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
+    def subscribe(
+        self, address: str, on_message: Callable[[list[bytes]], None], on_welcome: Callable[[], None] | None = None
+    ) -> None:
         """Calls `on_message([topic, body])` on the I/O thread for all that "host:port" publishes from now on, over its
         restarts. Of a second call for the same address nothing comes, unless its name has another address by now.
 
-        Raises HostNotFound, BufferFull.
+        `on_welcome()` comes once, on the same thread: what was published before it may be missed. Raises HostNotFound, BufferFull.
         """
         endpoint = resolve_peer(address)
         with self._lock:
             if self._heard.get(address) == endpoint:
                 return
             self._heard[address] = endpoint
-        self._io_thread().post(partial(self._subscribe, address, on_message))
+        self._io_thread().post(partial(self._subscribe, address, on_message, on_welcome))
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Ends all connections; what is in flight fails with ClientClosed. Takes at most about `timeout_ms`.
@@ -253,7 +255,9 @@ class RemotingClient:
         if self._on_lost is not None:
             self._on_lost(channel.address)
 
-    def _subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
+    def _subscribe(
+        self, address: str, on_message: Callable[[list[bytes]], None], on_welcome: Callable[[], None] | None
+    ) -> None:
         assert self._io is not None
         before = self._subscribers.pop(address, None)
         if before is not None:
@@ -262,8 +266,13 @@ class RemotingClient:
         subscriber = self._subscribers[address] = self._context.subscriber(address)
 
         def on_readable() -> None:
+            nonlocal on_welcome
             while (frames := subscriber.receive_nowait()) is not None:
-                on_message(frames)
+                if frames != [WELCOME]:
+                    on_message(frames)
+                elif on_welcome is not None:
+                    welcomed, on_welcome = on_welcome, None
+                    welcomed()
 
         self._io.watch(subscriber.fileno(), on_readable)
 

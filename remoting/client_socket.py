@@ -282,7 +282,7 @@ class Subscriber:
         return int(self._socket.get(zmq.FD))
 
     def receive_nowait(self) -> list[bytes] | None:
-        """The frames of one announcement that has come, or None."""
+        """The frames of one announcement that has come, or None. [WELCOME]: the publisher hears us now."""
         try:
             return self._socket.recv_multipart(_NOBLOCK)
         except zmq.Again:

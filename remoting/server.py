@@ -650,6 +650,10 @@ class Publisher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def welcome_in(self, loop: RequestLoop) -> None:
+        """Lets the loop, which publishes, welcome each subscriber as soon as it is connected."""
+        loop.watch(self._socket.pollable, lambda: None)
+
     def publish(self, topic: bytes, body: bytes) -> None:
         """Publishes one announcement; never waits."""
         self._socket.send(topic, body)

@@ -12,6 +12,7 @@ from typing import Final
 import zmq
 
 from .base_socket import (
+    WELCOME,
     begin_inside,
     bind_tcp,
     end_context,
@@ -200,7 +201,10 @@ class RouterSocket:
 
 
 class PubSocket:
-    """Publishes to all subscribers; never waits; a slow subscriber loses announcements."""
+    """Publishes to all subscribers; never waits; a slow subscriber loses announcements.
+
+    Who connects is heard once zmq's commands are worked off, which waiting for `pollable` does: then it gets WELCOME.
+    """
 
     def __init__(self, bind: str, security: ServerSecurity | None = None) -> None:
         self._security = None if is_inside(bind) else security
@@ -210,10 +214,16 @@ class PubSocket:
         try:
             if self._security is not None:
                 self._security.secure(self._socket)
+            self._socket.set(zmq.XPUB_WELCOME_MSG, WELCOME)
             self.address = bind_tcp(self._socket, bind)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def pollable(self) -> Pollable:
+        """For a `Waiter`; never readable."""
+        return self._socket
 
     def send(self, topic: bytes, body: bytes) -> None:
         """One announcement: two frames."""

@@ -3,8 +3,8 @@
 The first route fixes the cluster that this process works with: its id is in all later requests, and brokers of
 another cluster are left out of every route (WrongCluster if no others are left), whatever their address.
 
-A route is fetched at first use, then every 30 s, when a name server publishes a change, and at once when a broker's
-answer says that it is stale. Routes are immutable: a reader compares identities to see a change. A light queue has no route of
+A route is fetched at first use, then every 30 s, when a name server publishes a change, once as soon as it is heard (for what it
+published before), and at once when a broker's answer says that it is stale. Routes are immutable: a reader compares identities to see a change. A light queue has no route of
 its own (`routed_topic`).
 """
 
@@ -248,7 +248,7 @@ class RouteCache:
         if keys is not None:
             keys.fix(publisher, keys.key_of(address))
         try:
-            self._remoting.subscribe(publisher, self._on_published)
+            self._remoting.subscribe(publisher, self._on_published, self._refresh_all)
         except (BufferFull, HostNotFound) as error:  # the refresh every 30 s is enough
             log.warning("cannot hear route changes publisher=%s error=%s", publisher, error)
 
