@@ -140,12 +140,16 @@ class DirectClient(RemotingClient):
         self._soon(self._on_served)
         return True
 
-    def subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
+    def subscribe(
+        self, address: str, on_message: Callable[[list[bytes]], None], on_welcome: Callable[[], None] | None = None
+    ) -> None:
         """See RemotingClient."""
         if self._turns_at(address) is None:
-            super().subscribe(address, on_message)
-        else:
-            self._on_published.append(on_message)
+            super().subscribe(address, on_message, on_welcome)
+            return
+        self._on_published.append(on_message)
+        if on_welcome is not None:
+            self._soon(on_welcome)
 
     def push(self, request: Request, payload: bytes) -> None:
         """A request of the engine's, for the I/O thread."""

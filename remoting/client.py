@@ -174,7 +174,9 @@ class RemotingClient:
         """Calls `on_message([topic, body])` on the I/O thread for all that "host:port" publishes from now on, over its
         restarts. Of a second call for the same address nothing comes, unless its name has another address by now.
 
-        `on_welcome()` comes once, on the same thread: what was published before it may be missed. Raises HostNotFound, BufferFull.
+        `on_welcome()` comes once, on the same thread: what was published before it may be missed.
+
+        Raises HostNotFound, BufferFull.
         """
         endpoint = resolve_peer(address)
         with self._lock:

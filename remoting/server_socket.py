@@ -13,6 +13,7 @@ import zmq
 
 from .base_socket import (
     WELCOME,
+    Pollable,
     begin_inside,
     bind_tcp,
     end_context,

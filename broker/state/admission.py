@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from ...model.errors import (
     CorruptRecordError,
-    InvalidParameter,
     MessageIllegal,
     NoPermission,
+    QueueNotFound,
     RemoteProtocolError,
     TopicNotFound,
     ZenitError,
@@ -37,7 +37,7 @@ def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
         return MessageIllegal(
             f"topic {topic} takes batches (queue.type=BatchCQ): no delayed, transactional or idempotent messages"
         )
-    return InvalidParameter("queue_id", queue_id, f"0 to {config.write_queues - 1} of topic {topic}")
+    return QueueNotFound(topic, queue_id, config.write_queues)
 
 
 def takes_keyed(topics: TopicTable, topic: str, queue_id: int) -> bool:
@@ -70,7 +70,7 @@ def queues_to_create(topics: TopicTable, topic: str, queue_id: int, queues: int)
 
 
 def readable(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
-    """The topic, if this queue may be read. Raises TopicNotFound, NoPermission, InvalidParameter."""
+    """The topic, if this queue may be read. Raises TopicNotFound, NoPermission, QueueNotFound."""
     config = known(topics, topic, queue_id)
     if not config.permission & PERMISSION_READ:
         raise NoPermission(f"topic {topic}", "reading")
@@ -78,13 +78,13 @@ def readable(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
 
 
 def known(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
-    """The topic, if the queue exists. Raises TopicNotFound, InvalidParameter."""
+    """The topic, if the queue exists. Raises TopicNotFound, QueueNotFound."""
     config = topics.configs.get(topic)
     if config is None:
         raise TopicNotFound(topic[:255])
     queues = max(config.read_queues, config.write_queues)
     if not 0 <= queue_id < queues:
-        raise InvalidParameter("queue_id", queue_id, f"0 to {queues - 1} of topic {topic}")
+        raise QueueNotFound(topic, queue_id, queues)
     return config
 
 

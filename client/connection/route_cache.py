@@ -3,9 +3,9 @@
 The first route fixes the cluster that this process works with: its id is in all later requests, and brokers of
 another cluster are left out of every route (WrongCluster if no others are left), whatever their address.
 
-A route is fetched at first use, then every 30 s, when a name server publishes a change, once as soon as it is heard (for what it
-published before), and at once when a broker's answer says that it is stale. Routes are immutable: a reader compares identities to see a change. A light queue has no route of
-its own (`routed_topic`).
+A route is fetched at first use, then every 30 s, when a name server publishes a change, once as soon as it is heard (for what
+it published before), and at once when a broker's answer says that it is stale. Routes are immutable: a reader compares
+identities to see a change. A light queue has no route of its own (`routed_topic`).
 """
 
 from __future__ import annotations

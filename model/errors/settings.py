@@ -70,6 +70,19 @@ class InvalidParameter(ZenitError):
         return f"{self.name} = {self.value!r}: expected {self.expected}"
 
 
+class QueueNotFound(InvalidParameter):
+    """The topic has no queue of that id at the broker that was asked. Args: topic, queue_id, queues (that it has)."""
+
+    code, route_stale = 9018, True
+
+    def __init__(self, topic: str, queue_id: int, queues: int) -> None:
+        super().__init__("queue_id", queue_id, f"0 to {queues - 1} of topic {topic}, which has {queues}")
+        self.args = (topic, queue_id, queues)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queues = queues
+
+
 class InvalidName(ZenitError):
     """A topic or group name breaks the rule. Args: kind, name, rule."""
 

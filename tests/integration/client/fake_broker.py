@@ -10,7 +10,7 @@ from typing import cast
 
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock, now_ms
-from zenitmq.model.errors import MessageNotFound, TopicNotFound, ZenitError
+from zenitmq.model.errors import MessageNotFound, QueueNotFound, TopicNotFound, ZenitError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import HostAddress
 from zenitmq.record.kernel import MessageBatch, RunKernel, decode_batch, index_topic_hash
@@ -95,8 +95,11 @@ class FakeBroker:
         return self._queue(request.topic, request.queue_id)
 
     def _queue(self, topic: str, queue_id: int) -> Queue:
-        if not 0 <= queue_id < self.topics.get(topic, 0):
+        queues = self.topics.get(topic)
+        if queues is None:
             raise TopicNotFound(topic)
+        if not 0 <= queue_id < queues:
+            raise QueueNotFound(topic, queue_id, queues)
         return self.queues.setdefault((topic, queue_id), Queue())
 
     def messages(self, topic: str) -> MessageBatch:

@@ -22,7 +22,6 @@ from spark.sink_kit import messages_of
 
 from zenitmq import Admin, Message, Producer
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.model.errors import InvalidParameter
 from zenitmq.pipeline.jobs import archive, compact, dedup, replay, window
 from zenitmq.pipeline.jobs.archives.archive_tree import ArchiveTree
 from zenitmq.pipeline.jobs.summary import JobProgress
@@ -31,7 +30,6 @@ from zenitmq.testing import LocalCluster
 ROWS: Final = 40  # of each lot that is sent
 TWIN: Final = 10  # each message of such a number is sent twice
 PARTITIONS: Final = 3  # of a shuffle: one more than tasks run at once
-ROUTE_MS: Final = 10_000  # in which a producer has heard of a topic's queues
 RUN_S: Final = 100  # in which each run has to end
 NOT_STARTED: Final = "Python worker failed to connect back"
 COMMIT_DENIED: Final = "Commit denied for partition"
@@ -192,24 +190,11 @@ class Work:
             messages += [message] * (2 if number % TWIN == 0 else 1)
         share = -(-len(messages) // self.queues)
         for first in range(0, len(messages), share):
-            self._send_batch(messages[first : first + share])  # to one queue, the next one to another
+            self.place.producer.send_batch(messages[first : first + share])  # to one queue, the next one to another
         rows_sent = Counter(map(row_of, messages))
         self.sent += rows_sent
         self.all_sent += rows_sent
         self.last_sent = [row for row, count in rows_sent.items() if count == 1]
-
-    def _send_batch(self, messages: list[Message]) -> None:
-        """A topic that was made again may have fewer queues than the producer's route of it, until it hears of that."""
-        deadline_ms = monotonic_ms() + ROUTE_MS
-        while True:
-            try:
-                self.place.producer.send_batch(messages)
-            except InvalidParameter:
-                if monotonic_ms() > deadline_ms:
-                    raise
-                sleep_ms(20)
-            else:
-                return
 
     def lose(self, row: Row) -> None:
         """A row that was sent is gone for good, as the fault has it: it is not to come out."""

@@ -29,6 +29,7 @@ from zenitmq.client.connection.waiting import run_blocking
 from zenitmq.model.errors import ConnectionLost, StoreNotWriteable, ZenitError
 from zenitmq.model.message import BODY_BYTES_MAX
 from zenitmq.record.sys_flag import COMPRESSED
+from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import SendMessages
 
 TOPIC = "trades"
@@ -368,6 +369,27 @@ def test_topic_that_is_nowhere(producer: Producer) -> None:
         producer.send(Message("nowhere", b""))
     with pytest.raises(TopicNotFound):
         producer.post("nowhere", b"")
+
+
+@pytest.mark.parametrize("road", ["send", "send_batch", "post"])
+def test_a_topic_made_again_with_fewer_queues_is_looked_up_again(
+    broker, namesrv: str, monkeypatch: pytest.MonkeyPatch, road: str
+) -> None:
+    """By a producer that did not hear of it."""
+    monkeypatch.setattr(RemotingClient, "subscribe", lambda *_: None)
+    with Producer("g", namesrv=namesrv) as producer:
+        producer.send(Message(TOPIC, b"before"))
+        broker.topics[TOPIC] = 1
+        broker.register()
+        for _ in range(8):
+            if road == "send":
+                producer.send(Message(TOPIC, b"x"))
+            elif road == "send_batch":
+                producer.send_batch([Message(TOPIC, b"x")])
+            else:
+                producer.post(TOPIC, b"x")
+                producer.flush()
+    assert bodies(broker).count(b"x") == 8
 
 
 def test_closed_producer_says_so(namesrv: str, broker) -> None:
