@@ -16,7 +16,7 @@ from ..metrics.config import MetricsConfig
 from ..model.clock import process_cpu_ns
 from ..namesrv.config import NameServerConfig
 from ..namesrv.service import NameServer
-from ..remoting.server_socket import RouterSocket
+from ..remoting.direct.direct_router import DirectRouter
 from ..store.config import StoreConfig
 from ..store.message_store import MessageStore
 from .own_cluster import USAGE, ServiceJob
@@ -25,13 +25,14 @@ from .trips.stamps import Stamps
 from .trips.thread_times import thread_times
 
 BROKER_CALLS: Final[tuple[tuple[type, str], ...]] = (
-    (RouterSocket, "receive"),
+    (DirectRouter, "receive"),
     (SendHandler, "on_send"),
     (MessageStore, "append"),
-    (RouterSocket, "send"),
+    (DirectRouter, "send"),
     (MessageStore, "dispatch"),
-    (RouterSocket, "receive_nowait"),
-    (RouterSocket, "receive_payload"),
+    (DirectRouter, "receive_nowait"),
+    (DirectRouter, "receive_payload"),
+    (DirectRouter, "flush"),
 )
 """What a broker's stamps tell, by the numbers of `trip_stages`."""
 

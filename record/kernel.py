@@ -38,6 +38,8 @@ from .runs import ended_waits as ended_waits
 from .runs import is_record_of as is_record_of
 from .runs import whole_records as whole_records
 from .runs import why_refused as why_refused
+from .sent_batches import batch_records as batch_records
+from .sent_batches import plain_batch_count as plain_batch_count
 from .sequences import sequenced_stretches as sequenced_stretches
 from .sequences import write_sequences as write_sequences
 from .units import UnitSelector as UnitSelector

@@ -20,6 +20,7 @@ PARTS: Final = (
     "encoding",
     "sequences",
     "inner_batches",
+    "sent_batches",
     "lights",
     "runs",
     "units",

@@ -36,8 +36,8 @@ _inside_lock = threading.Lock()
 WELCOME: Final = b"\x00"
 """The one frame that a publisher sends to each new connection: from now on it hears what is published. No topic's name."""
 
-Pollable = zmq.Socket[bytes]
-"""A socket for a `Waiter`; its receiver uses it for nothing else."""
+Pollable = zmq.Socket[bytes] | int
+"""A socket or a descriptor for a `Waiter`; its receiver uses it for nothing else."""
 
 _TYPES: Final = {"ROUTER": zmq.ROUTER, "DEALER": zmq.DEALER, "PUB": zmq.PUB, "SUB": zmq.SUB, "WAKE": zmq.DEALER}
 

@@ -35,8 +35,9 @@ from ..model.errors import (
 )
 from ..model.plain_dataclass import dataclass
 from ..model.security.access_table import AccessTable
-from .base_socket import Pollable, Waiter
+from .base_socket import Pollable, Waiter, is_inside
 from .commands import Lane, Reply, Request
+from .direct.direct_router import LOOK_MS, DirectRouter
 from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque
 from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
 from .loop_times import SAMPLE_EVERY, LoopTimes
@@ -210,14 +211,11 @@ class RequestLoop:
             self._denied
         ) = 0
         self._faults_logged: set[tuple[type[Request], type[Exception]]] = set()
-        self._socket = RouterSocket(
-            bind,
-            arena.frame_bytes_max,
-            door.security if door is not None else None,
-            door.open_bind if door is not None else "",
-        )
+        self._socket = _open_socket(bind, arena.frame_bytes_max, door)
         self.address = self._socket.address
         self.open_address = self._socket.open_address
+        if isinstance(self._socket, DirectRouter):
+            self.every(LOOK_MS, self._socket.look)
         self.port = int(self.address.rpartition(":")[2])
         is_open = door is not None and door.is_open_to_servers
         self.told_port = int(self.open_address.rpartition(":")[2]) if is_open else self.port
@@ -365,7 +363,11 @@ class RequestLoop:
 
     def turn(self, wait_ms: int = NEVER_MS) -> None:
         """One turn; waits at most `wait_ms` for work."""
-        idle_ms = 0 if self._queued else min(wait_ms, int(self._timers.wait_ms(self._clock.monotonic_ms())))
+        idle_ms = (
+            0
+            if self._queued or self._socket.is_ready
+            else min(wait_ms, int(self._timers.wait_ms(self._clock.monotonic_ms())))
+        )
         message = self._socket.receive(idle_ms) if self._waiter is None else self._receive_any(self._waiter, idle_ms)
         self._now_ms = self._clock.monotonic_ms()
         self._turns += 1
@@ -389,13 +391,13 @@ class RequestLoop:
         own = self._socket.pollable
         is_own = False
         for socket in waiter.wait(idle_ms):
-            if socket is own:
+            if socket == own:
                 is_own = True
                 continue
             on_readable = self._watched.get(socket)
             if on_readable is not None:  # an earlier callback may have closed it
                 on_readable()
-        return self._socket.receive_nowait() if is_own else None
+        return self._socket.receive_nowait() if is_own or self._socket.is_ready else None
 
     def _drain(self) -> None:
         """Takes the requests that have come, up to the limits of a turn."""
@@ -621,6 +623,7 @@ class RequestLoop:
                 if not send(identity, header, payload) and on_unsent is not None:
                     self.call_later(0, on_unsent)
             self._outbox.clear()
+        self._socket.flush()
 
     def _run_timers(self) -> None:
         due = self._timers.due(self._clock.monotonic_ms())
@@ -629,6 +632,13 @@ class RequestLoop:
                 timer.callback()
         if due:
             self._end_turn()
+
+
+def _open_socket(bind: str, frame_bytes_max: int, door: Door | None) -> DirectRouter | RouterSocket:
+    """ZeroMQ encrypts, and carries what goes through memory. Raises ConfigError."""
+    if door is not None:
+        return RouterSocket(bind, frame_bytes_max, door.security, door.open_bind)
+    return RouterSocket(bind, frame_bytes_max) if is_inside(bind) else DirectRouter(bind, frame_bytes_max)
 
 
 def _accept(_: Request, __: str) -> None:

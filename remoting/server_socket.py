@@ -50,6 +50,9 @@ def shared_payload(data: bytes | memoryview) -> Payload:
 class RouterSocket:
     """Receives [identity, header, payload...] and sends the same; one blocking receive serves TCP and the wake-up."""
 
+    is_ready = False
+    """What has come, a `Waiter` sees."""
+
     def __init__(
         self,
         bind: str,
@@ -179,6 +182,9 @@ class RouterSocket:
             send(payload[index], _MORE_NOBLOCK)
         send(payload[-1], _NOBLOCK)
         return True
+
+    def flush(self) -> None:
+        """Nothing to do: ZeroMQ has what was sent."""
 
     def ring(self) -> None:
         """Makes the receiving thread receive an empty header. Any thread. If the queue is full, it will wake up anyway."""

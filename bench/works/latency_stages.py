@@ -29,6 +29,7 @@ from ..trips.trip_stages import (
 )
 
 _RECEIVES = (5, 6)  # of a broker's calls: the next request, and its payload
+_FLUSH = 7  # the replies of a turn go out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def stages_document(
         document["raw_us"] = raw_stages | {"all": raw_us}
         document["hand_overs_us"] = {
             "client": usual_call_us(client["client"], CLIENT_SEND),
-            "broker": usual_call_us(broker.stamps, SERVER_SEND),
+            "broker": usual_call_us(broker.stamps, _FLUSH),
             "raw client": usual_call_us(client["raw_client"], CLIENT_SEND),
             "raw server": usual_call_us(raw.stamps, SERVER_SEND),
         }
@@ -97,7 +98,7 @@ def _loop_us(facts: Mapping[str, Any], broker: ServerTimes, requests: int) -> di
         "broker: receive the payload": _RECEIVES[1],
         "broker: check, stamp, place": SERVER_PLACE,
         "broker: write": SERVER_WRITE,
-        "broker: hand-over to the socket": SERVER_SEND,
+        "broker: hand-over to the network": _FLUSH,
         "broker: queues and index follow": SERVER_DISPATCH,
     }
     stages = call_us(broker.stamps, names, begin=int(facts["begin_ns"]), end=int(facts["end_ns"]), requests=requests)

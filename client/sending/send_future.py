@@ -78,6 +78,14 @@ def record_position(reply: Answer, begins: Sequence[int], index: int) -> Physica
     return PhysicalOffset(base + begins[index] - begins[first])
 
 
+def record_positions(reply: Answer, begins: Sequence[int], first: int, count: int) -> list[int]:
+    """The physical offsets of `count` records of a batch, from the one of index `first` on."""
+    if isinstance(reply, DelayedAnswer) or reply.pieces:
+        return [record_position(reply, begins, index) for index in range(first, first + count)]
+    base = reply.physical_offset - begins[0]
+    return [base + begin for begin in begins[first : first + count]]
+
+
 class BatchOutcome:
     """The outcome of a batch with futures. Created with its first message, settled once; `facts` are set before."""
 

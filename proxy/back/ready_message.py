@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Final
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
 from ...model.errors import MessageIllegal, MessageTooLarge
 from ...model.handles.recall_handle import RecallHandle
@@ -21,7 +22,7 @@ from ...model.properties import (
 )
 from ...model.queue import MessageQueue, PhysicalOffset
 from ...record.codes import PROPERTIES_SENT_MAX
-from ...record.kernel import encode_record
+from ...record.kernel import batch_records, encode_record
 from ...remoting.delayed_places import NOWHERE
 
 _SEQUENCE_ENTRY: Final = f"{SEQUENCE}\x01".encode()
@@ -31,6 +32,10 @@ _DELAYS: Final = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELIVE
 _DELAY_DIGITS_MAX: Final = 18
 _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
+
+
+ABOUT_BYTES: Final = 100
+"""Of a record, beside its body, its properties and its topic."""
 
 
 class SendKind(enum.Enum):
@@ -64,7 +69,7 @@ class ReadyMessage:
     @property
     def size_bytes(self) -> int:
         """About what it takes in a request."""
-        return len(self.body) + len(self.properties) + len(self.topic) + 100
+        return len(self.body) + len(self.properties) + len(self.topic) + ABOUT_BYTES
 
     def check(self) -> None:
         """Raises MessageTooLarge, MessageIllegal: what a broker would refuse, with all that travel with it."""
@@ -77,16 +82,7 @@ class ReadyMessage:
             properties.startswith(_SEQUENCE_ENTRY) or _BEHIND_ANOTHER + _SEQUENCE_ENTRY in properties
         ):
             raise MessageIllegal(f"property name {SEQUENCE!r} is reserved")
-        if not (
-            -_INT_MAX - 1 <= self.flag <= _INT_MAX
-            and 0 <= self.sys_flag <= _INT_MAX
-            and 0 <= self.born_at_ms <= _LONG_MAX
-            and 0 <= self.reconsume_times <= _INT_MAX
-        ):
-            numbers = f"flag {self.flag}, sysFlag {self.sys_flag}, reconsumeTimes {self.reconsume_times}"
-            raise MessageIllegal(
-                f"{numbers}, born time {self.born_at_ms}: 32 bits, the time 64; none but flag negative"
-            )
+        _check_numbers(self.flag, self.sys_flag, self.born_at_ms, self.reconsume_times)
         if self.kind is SendKind.DELAYED:
             check_delay(properties)
 
@@ -104,6 +100,60 @@ class ReadyMessage:
             store_host=bytes(store_host_bytes),
             reconsume_times=self.reconsume_times,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A client's batch in its wire form: `count` plain messages, each with an id (`plain_batch_count`). The other fields are
+    those of a ReadyMessage, the same for all."""
+
+    topic: str
+    body: bytes
+    count: int
+    born_at_ms: int
+    born_host: bytes
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    kind: ClassVar[SendKind] = SendKind.PLAIN
+    producer_group: ClassVar[str] = ""
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in a request."""
+        return len(self.body) + self.count * (len(self.topic) + ABOUT_BYTES)
+
+    def check(self) -> None:
+        """Raises MessageIllegal."""
+        _check_numbers(0, self.sys_flag, self.born_at_ms, self.reconsume_times)
+
+    def records(self, own_properties: bytes, store_host_bytes: int) -> bytearray:
+        """See ReadyMessage.record. Raises MessageTooLarge."""
+        return batch_records(
+            self.body,
+            self.count,
+            topic=self.topic.encode(),
+            own_properties=own_properties,
+            sys_flag=self.sys_flag,
+            born_timestamp_ms=self.born_at_ms,
+            born_host=self.born_host,
+            store_host_bytes=store_host_bytes,
+            reconsume_times=self.reconsume_times,
+        )
+
+
+def _check_numbers(flag: int, sys_flag: int, born_at_ms: int, reconsume_times: int) -> None:
+    """Raises MessageIllegal."""
+    if not (
+        -_INT_MAX - 1 <= flag <= _INT_MAX
+        and 0 <= sys_flag <= _INT_MAX
+        and 0 <= born_at_ms <= _LONG_MAX
+        and 0 <= reconsume_times <= _INT_MAX
+    ):
+        numbers = f"flag {flag}, sysFlag {sys_flag}, reconsumeTimes {reconsume_times}"
+        raise MessageIllegal(f"{numbers}, born time {born_at_ms}: 32 bits, the time 64; none but flag negative")
 
 
 def check_delay(properties: bytes) -> None:
@@ -146,3 +196,12 @@ class Stored:
     def transaction_id(self) -> str:
         """The name of a half message's transaction, which any proxy understands."""
         return TransactionId(self.queue.broker_name, self.queue.topic, self.physical_offset, self.message_id).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """Where the messages of a SentBatch are: side by side in a queue, from `queue_offset` on. `physical_offsets`: of each."""
+
+    queue: MessageQueue
+    queue_offset: int
+    physical_offsets: Sequence[int]

@@ -27,7 +27,7 @@ from ...client.sending.latency_fault import LatencyFault
 from ...client.sending.outgoing import COMPRESS_OVER_BYTES, check_send_topic
 from ...client.sending.ready_batch import ReadyBatches
 from ...client.sending.send_context import SendContext
-from ...client.sending.send_future import record_begins, record_position
+from ...client.sending.send_future import record_begins, record_position, record_positions
 from ...client.sending.target import GivenQueue, OwnTarget, Target
 from ...client.sending.transactions.half_attempts import half_attempts
 from ...client.sending.waited_send import WaitedSends
@@ -43,10 +43,10 @@ from ...model.errors import (
     ZenitError,
 )
 from ...model.queue import MessageQueue
-from ...record.kernel import wrap_batch
+from ...record.kernel import batch_sizes, wrap_batch
 from .backend import Backend
 from .overdue import Overdue
-from .ready_message import ReadyMessage, SendKind, Stored
+from .ready_message import ReadyMessage, SendKind, SentBatch, Stored, StoredBatch
 from .send_turns import SendTurn, SendTurns
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,10 @@ _OF_ONE: Final = (MessageIllegal, MessageTooLarge, InvalidParameter)
 _Key = tuple[str, SendKind, Target | None, str]
 
 
+_Place = tuple[MessageQueue, Answer, Sequence[int], int]
+"""Of what one sender sends together: the queue, the answer to its request, where records begin in that, and its first one."""
+
+
 class _Item:
     """What one sender sends together. `deadline_ms`: monotonic."""
 
@@ -85,16 +89,21 @@ class _Item:
 
     def __init__(
         self,
-        messages: Sequence[ReadyMessage],
+        messages: Sequence[ReadyMessage] | SentBatch,
         size_bytes: int,
         deadline_ms: int,
-        answered: asyncio.Future[list[Stored]],
+        answered: asyncio.Future[_Place],
     ) -> None:
         self.messages = messages
         self.deadline_ms = deadline_ms
         self.answered = answered
         self.is_sent = False
         self.size_bytes = size_bytes
+
+    @property
+    def head(self) -> ReadyMessage | SentBatch:
+        """It says what is the same of all."""
+        return self.messages if isinstance(self.messages, SentBatch) else self.messages[0]
 
 
 class _Lane:
@@ -137,10 +146,21 @@ class _Batch:
         self, items: Sequence[_Item], own_properties: bytes, store_host_bytes: int, *, is_wrapped: bool
     ) -> None:
         """Raises MessageTooLarge, MessageIllegal."""
-        records = [one.record(own_properties, store_host_bytes) for item in items for one in item.messages]
-        self.count = len(records)
-        self._sizes = [0 if is_wrapped else len(record) for record in records]
-        self._bytes = b"".join(records)
+        parts: list[bytes | bytearray] = []
+        sizes: list[int] = []
+        for item in items:
+            if isinstance(item.messages, SentBatch):
+                records = item.messages.records(own_properties, store_host_bytes)
+                parts.append(records)
+                sizes += batch_sizes(records, len(records))
+            else:
+                for one in item.messages:
+                    record = one.record(own_properties, store_host_bytes)
+                    parts.append(record)
+                    sizes.append(len(record))
+        self.count = len(sizes)
+        self._bytes = b"".join(parts) if len(parts) != 1 else parts[0]
+        self._sizes = [0] * self.count if is_wrapped else sizes
         if is_wrapped:
             self._bytes = wrap_batch(memoryview(self._bytes), len(self._bytes), COMPRESS_OVER_BYTES)
 
@@ -200,9 +220,19 @@ class Sends:
             self._enter(item, target)
             if turn is not None:
                 turn.leave()
-            return (await self._answer_of(item))[0]
+            return _stored(message, 0, await self._answer_of(item))
         finally:
             self._budget.give_back(size_bytes, 1)
+
+    async def send_batch(
+        self, batch: SentBatch, target: Target | None = None, *, deadline_ms: int, turn: SendTurn | None = None
+    ) -> StoredBatch:
+        """Stores the messages of a batch, side by side, as a whole or not. Raises as `send`."""
+        batch.check()
+        item = _Item(batch, batch.size_bytes, deadline_ms, asyncio.get_running_loop().create_future())
+        ((queue, answer, begins, first),) = await self._send_items([item], target, deadline_ms, turn)
+        offset = answer.places[first].queue_offset if isinstance(answer, DelayedAnswer) else answer.queue_offset + first
+        return StoredBatch(queue, offset, record_positions(answer, begins, first, len(batch)))
 
     async def send_all(
         self,
@@ -219,15 +249,26 @@ class Sends:
         """
         for message in messages:
             message.check()
-        topic = messages[0].topic
         loop = asyncio.get_running_loop()
-        items = [_Item(group, size, deadline_ms, loop.create_future()) for group, size in groups_of(messages)]
+        groups = groups_of(messages)
+        items = [_Item(group, size, deadline_ms, loop.create_future()) for group, size in groups]
+        places = await self._send_items(items, target, deadline_ms, turn)
+        return [
+            _stored(one, index, place)
+            for (group, _), place in zip(groups, places, strict=True)
+            for index, one in enumerate(group)
+        ]
+
+    async def _send_items(
+        self, items: Sequence[_Item], target: Target | None, deadline_ms: int, turn: SendTurn | None
+    ) -> list[_Place]:
+        """Of one sender and one topic."""
         taken: list[_Item] = []
         try:
             for item in items:
                 self._budget.take(item.size_bytes, len(item.messages))
                 taken.append(item)
-            await self._prepare(topic, target, deadline_ms, turn)
+            await self._prepare(items[0].head.topic, target, deadline_ms, turn)
             for item in items:
                 self._enter(item, target)
             if turn is not None:
@@ -237,15 +278,15 @@ class Sends:
             for item in taken:
                 self._budget.give_back(item.size_bytes, len(item.messages))
 
-    async def _answers_of(self, items: Sequence[_Item]) -> list[Stored]:
+    async def _answers_of(self, items: Sequence[_Item]) -> list[_Place]:
         """Raises the first error when all are answered."""
-        stored: list[Stored] = []
+        places: list[_Place] = []
         failed: ZenitError | None = None
         left = iter(items)
         try:
             for item in left:
                 try:
-                    stored += await self._answer_of(item)
+                    places.append(await self._answer_of(item))
                 except ZenitError as error:
                     failed = failed or error
         finally:
@@ -254,7 +295,7 @@ class Sends:
                     item.answered.exception()  # asked for, so that nobody logs it
         if failed is not None:
             raise failed
-        return stored
+        return places
 
     def _is_routed(self, topic: str, target: Target | None) -> bool:
         """Whether its route is known, with the broker that a target names."""
@@ -275,7 +316,7 @@ class Sends:
             await turn.reached(deadline_ms=deadline_ms)
 
     def _enter(self, item: _Item, target: Target | None) -> None:
-        message = item.messages[0]
+        message = item.head
         key = message.topic, message.kind, target, message.producer_group if message.kind is SendKind.HALF else ""
         lane = self._lanes.get(key)
         if lane is None:
@@ -369,16 +410,16 @@ class Sends:
         for part in (items[:half], items[half:]):
             await self._send(lane, part)
 
-    async def _answer_of(self, item: _Item) -> list[Stored]:
+    async def _answer_of(self, item: _Item) -> _Place:
         """Raises what a send does; RequestTimeout where its time is over and it was not sent, OutcomeUnknown where it was."""
         try:
-            stored: list[Stored] = await self._overdue.wait(item.answered, item.deadline_ms + LATE_MS)
+            place: _Place = await self._overdue.wait(item.answered, item.deadline_ms + LATE_MS)
         except TimeoutError:
-            topic = item.messages[0].topic
+            topic = item.head.topic
             if item.is_sent:
                 raise OutcomeUnknown(topic, "others that were sent with it have more time") from None
             raise RequestTimeout(f"a send to {topic}, which did not begin", LATE_MS) from None
-        return stored
+        return place
 
     def _producer(self, attempts: SendAttempts, group: str) -> WaitedSends:
         key = attempts, group
@@ -409,7 +450,7 @@ def _batch(items: Sequence[_Item], own_properties: bytes, store_host_bytes: int,
         raise
     except Exception:
         if len(items) == 1:
-            log.exception("a message cannot be made a record topic=%s", items[0].messages[0].topic)
+            log.exception("a message cannot be made a record topic=%s", items[0].head.topic)
         raise MessageIllegal("it cannot be made a record; the proxy's log says more") from None
 
 
@@ -436,29 +477,27 @@ def groups_of(messages: Sequence[ReadyMessage]) -> list[tuple[Sequence[ReadyMess
 
 def _answer(items: Sequence[_Item], batch: _Batch, queue: MessageQueue, answer: Answer) -> None:
     begins = record_begins(batch.sizes())
-    index = 0
+    first = 0
     for item in items:
-        messages = item.messages
         if not item.answered.done():  # else its client is gone
-            if len(messages) == 1:  # as most are
-                stored = [_stored(messages[0], index, begins, queue, answer)]
-            else:
-                stored = [_stored(one, index + more, begins, queue, answer) for more, one in enumerate(messages)]
-            item.answered.set_result(stored)
-        index += len(messages)
+            item.answered.set_result((queue, answer, begins, first))
+        first += len(item.messages)
 
 
-def _stored(message: ReadyMessage, index: int, begins: Sequence[int], queue: MessageQueue, answer: Answer) -> Stored:
+def _stored(message: ReadyMessage, index: int, place: _Place) -> Stored:
+    """The message of that index of what its sender sent."""
+    queue, answer, begins, first = place
+    index += first
     message_id = message.message_id
     if isinstance(answer, DelayedAnswer):
-        place = answer.places[index]
+        delayed = answer.places[index]
         return Stored(
             message_id,
             queue,
-            place.queue_offset,
-            place.physical_offset,
+            delayed.queue_offset,
+            delayed.physical_offset,
             answer.store_host,
-            deliver_at_ms=place.deliver_at_ms,
+            deliver_at_ms=delayed.deliver_at_ms,
             is_half=message.kind is SendKind.HALF,
         )
     offset, at = answer.queue_offset + index, record_position(answer, begins, index)

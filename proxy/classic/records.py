@@ -70,6 +70,8 @@ _TELLING_ENTRY: Final = re.compile(
         _SEPARATOR,
     )
 )
+TELLING_NAMES: Final = [*(f"{name}{NAME_SEPARATOR}".encode() for name in _TELLING if name != UNIQUE_KEY), *_NOTED]
+"""A message with none of these properties, and with an id, is a plain one as it was sent. Each with its separator."""
 _PRIORITY_DIGITS: Final = 9
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 

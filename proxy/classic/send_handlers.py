@@ -19,12 +19,23 @@ from ...model.properties import PRODUCER_GROUP, REPLY_TO_CLIENT, UNIQUE_KEY, dec
 from ...model.queue import PhysicalOffset
 from ...model.route import PERMISSION_WRITE
 from ...record.codes import HOST_V4_BYTES, HOST_V6_BYTES
+from ...record.kernel import plain_batch_count
 from ...record.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ...remoting.commands import CreateTopic, EndTransactions, RecallMessage, SendBack, SendReplyMessage
-from ..back.ready_message import ReadyMessage, SendKind, Stored
+from ..back.ready_message import ReadyMessage, SendKind, SentBatch, Stored, StoredBatch
+from ..back.sends import GROUP_BYTES_MAX, RECORDS_MAX
 from .calls import DONE, BrokerPorts, ClassicAnswer, ClassicCall, ClassicHandler
 from .codes import ClassicCode, ClassicStatus
-from .records import BatchedMessage, is_delayed, is_half, priority_of, read_batch, sent_properties, telling_properties
+from .records import (
+    TELLING_NAMES,
+    BatchedMessage,
+    is_delayed,
+    is_half,
+    priority_of,
+    read_batch,
+    sent_properties,
+    telling_properties,
+)
 
 KEPT_FLAGS: Final = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
 CLUSTER: Final = "CLUSTER"
@@ -64,18 +75,25 @@ class SendHandlers:
         priority = priority_of(message.properties)
         target = await _target(call, message.topic, priority)
         stored = await call.back.sends.send(message, target, deadline_ms=call.deadline_ms, turn=call.turn)
-        return self._answer([stored])
+        return self._answer(stored)
 
     async def on_batch(self, call: ClassicCall) -> ClassicAnswer:
         """SEND_BATCH_MESSAGE. All are stored side by side as far as one request to the broker holds them, which is refused or
         stored as a whole."""
+        batch = _plain_batch(call)
+        if batch is not None:  # as most are
+            target = await _target(call, batch.topic)
+            whole = await call.back.sends.send_batch(batch, target, deadline_ms=call.deadline_ms, turn=call.turn)
+            return self._batch_answer(whole)
         messages = _messages(call, read_batch(call.frame.body))
         if any(message.kind is not SendKind.PLAIN for message in messages):
             raise MessageIllegal("a batch has messages that are delayed, or of a transaction: send each by itself")
         topic = call.fields.text("topic")
         target = await _target(call, topic)
         stored = await call.back.sends.send_all(messages, target, deadline_ms=call.deadline_ms, turn=call.turn)
-        return self._answer(stored)
+        first = stored[0]
+        whole = StoredBatch(first.queue, first.queue_offset, [one.physical_offset for one in stored])
+        return self._batch_answer(whole)
 
     async def on_reply(self, call: ClassicCall) -> ClassicAnswer:
         """SEND_REPLY_MESSAGE: to whoever asked, over the broker at which the reply is stored."""
@@ -139,19 +157,48 @@ class SendHandlers:
         reply, _ = await call.back.backend.call(topic, broker_name, request, deadline_ms=call.deadline_ms)
         return ClassicAnswer(fields={"msgId": reply.message_id})
 
-    def _answer(self, stored: list[Stored]) -> ClassicAnswer:
-        first = stored[0]
-        host = self._ports.host_of(first.queue.broker_name).encode()
+    def _batch_answer(self, stored: StoredBatch) -> ClassicAnswer:
+        host = self._ports.host_of(stored.queue.broker_name).encode().hex().upper()
         fields = {
-            "msgId": ",".join(offset_message_id(host, PhysicalOffset(one.physical_offset)) for one in stored),
-            "queueId": str(first.queue.queue_id),
-            "queueOffset": str(first.queue_offset),
+            "msgId": ",".join(
+                [f"{host}{at:016X}" for at in stored.physical_offsets]
+            ),  # each as `offset_message_id` has it
+            "queueId": str(stored.queue.queue_id),
+            "queueOffset": str(stored.queue_offset),
         }
-        if first.recall_handle:
-            fields["recallHandle"] = first.recall_handle
-        if first.is_half:
-            fields["transactionId"] = first.transaction_id
         return ClassicAnswer(fields=fields)
+
+    def _answer(self, stored: Stored) -> ClassicAnswer:
+        host = self._ports.host_of(stored.queue.broker_name).encode()
+        fields = {
+            "msgId": offset_message_id(host, PhysicalOffset(stored.physical_offset)),
+            "queueId": str(stored.queue.queue_id),
+            "queueOffset": str(stored.queue_offset),
+        }
+        if stored.recall_handle:
+            fields["recallHandle"] = stored.recall_handle
+        if stored.is_half:
+            fields["transactionId"] = stored.transaction_id
+        return ClassicAnswer(fields=fields)
+
+
+def _plain_batch(call: ClassicCall) -> SentBatch | None:
+    """The batch of a request, if one request to the broker holds it and no message of it needs a look by itself."""
+    body = call.frame.body
+    count = plain_batch_count(body, TELLING_NAMES)
+    if not 0 < count <= RECORDS_MAX:
+        return None
+    fields = call.fields
+    batch = SentBatch(
+        fields.text("topic"),
+        body,
+        count,
+        fields.number("bornTimestamp") or now_ms(),
+        call.link.peer.encode(),
+        fields.number("sysFlag") & KEPT_FLAGS,
+        fields.number("reconsumeTimes"),
+    )
+    return batch if batch.size_bytes <= GROUP_BYTES_MAX else None
 
 
 def _message(call: ClassicCall) -> ReadyMessage:

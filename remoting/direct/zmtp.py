@@ -1,4 +1,4 @@
-"""ZMTP 3.1, ZeroMQ's protocol, as far as a client without keys needs it to speak to a server's ROUTER by itself. Pure.
+"""ZMTP 3.1, ZeroMQ's protocol, as far as clients and servers without keys need it to speak it themselves. Pure.
 
     greeting (64 bytes)   ff 00*8 7f | 3 1 | "NULL" padded to 20 | 0 | 00*31          each side sends one
     frame                 flags | size, 1 byte | body      flags: 1 = more frames follow, 2 = the size has 8 bytes, 4 = command
@@ -6,8 +6,9 @@
 
 After the greetings each side sends the command READY with the type of its socket; a server that takes nobody answers ERROR
 instead. Then messages follow, and the commands PING (time to live | context) and PONG (context). A message is one frame or
-several; ours has a header and perhaps a payload. What a server sends is bounded: the size of a frame, of a command, and how
-many frames a message has. Nothing is allocated for a size that is only announced.
+several; ours has a header and perhaps a payload. Here is what both sides share, and what a client reads (a server:
+peer_reader.py). What a server sends is bounded: the size of a frame, of a command, and how many frames a message has. Nothing
+is allocated for a size that is only announced.
 """
 
 from __future__ import annotations
@@ -55,6 +56,32 @@ def frame_begin(size_bytes: int, flags: int) -> bytes:
 GREETING: Final = _SIGNATURE + bytes((_MAJOR, 1)) + _NULL + bytes(32)
 HELLO: Final = GREETING + command(b"READY", _property(b"Socket-Type", b"DEALER") + _property(b"Identity", b""))
 """All that a client says before its first message, without waiting for the server's part; messages wait for its READY."""
+
+SERVER_HELLO: Final = GREETING + command(b"READY", _property(b"Socket-Type", b"ROUTER") + _property(b"Identity", b""))
+"""The server's part."""
+
+
+def ping(time_to_live_ms: int) -> bytes:
+    """A look whether the other side is there, which may end the connection if it hears nothing for so long."""
+    return command(b"PING", (time_to_live_ms // 100).to_bytes(2, "big"))
+
+
+def check_greeting(greeting: bytes) -> None:
+    """Raises RemoteProtocolError; NotTaken where the other side wants another mechanism."""
+    if any(greeting[at] != _SIGNATURE[at] for at in _SIGNATURE_ENDS) or greeting[_MAJOR_AT] < _MAJOR:
+        raise RemoteProtocolError("a greeting that is not of ZMTP 3")
+    if greeting[_MECHANISM] != _NULL:
+        raise NotTaken(is_told=False)
+
+
+def command_name(body: bytes) -> bytes:
+    """Of a command."""
+    return body[1 : 1 + body[0]] if body else b""
+
+
+def pong_of(ping_body: bytes) -> bytes:
+    """The data of the answer to a ping."""
+    return ping_body[_PING_DATA_AT : _PING_DATA_AT + _CONTEXT_BYTES_MAX]
 
 
 class NotTaken(Exception):
@@ -176,18 +203,12 @@ class FrameReader:
         if len(self._data) - self._at < GREETING_BYTES:
             self._wait_for(GREETING_BYTES)
         else:
-            self._greet(self._data[self._at : self._at + GREETING_BYTES])
+            check_greeting(self._data[self._at : self._at + GREETING_BYTES])
+            self._greeted = True
             self._at += GREETING_BYTES
 
-    def _greet(self, greeting: bytes) -> None:
-        if any(greeting[at] != _SIGNATURE[at] for at in _SIGNATURE_ENDS) or greeting[_MAJOR_AT] < _MAJOR:
-            raise RemoteProtocolError("a greeting that is not of ZMTP 3")
-        if greeting[_MECHANISM] != _NULL:
-            raise NotTaken(is_told=False)
-        self._greeted = True
-
     def _on_command(self, body: bytes) -> None:
-        name = body[1 : 1 + body[0]] if body else b""
+        name = command_name(body)
         if not self.is_open:
             if name == b"ERROR":
                 raise NotTaken(is_told=True)
@@ -195,6 +216,6 @@ class FrameReader:
                 raise RemoteProtocolError("a command before READY")
             self.is_open = True
         elif name == b"PING":
-            self.answers += command(b"PONG", body[_PING_DATA_AT : _PING_DATA_AT + _CONTEXT_BYTES_MAX])
+            self.answers += command(b"PONG", pong_of(body))
             if len(self.answers) > COMMAND_BYTES_MAX:
                 raise RemoteProtocolError("more pings than answers can leave")

@@ -6,6 +6,7 @@ import json
 import struct
 from random import Random
 
+from kernels import interpreted_kernel
 from zenitmq.model.errors import (
     CorruptRecordError,
     InvalidParameter,
@@ -14,14 +15,23 @@ from zenitmq.model.errors import (
     RemoteProtocolError,
 )
 from zenitmq.model.ids import HostAddress
-from zenitmq.model.properties import decode_properties
+from zenitmq.model.properties import UNIQUE_KEY, decode_properties
 from zenitmq.proxy.classic import bodies
 from zenitmq.proxy.classic.fields import ROWS, FieldKind, read_fields
 from zenitmq.proxy.classic.frames import ClassicFrame, decode_frame, encode_frame, frame_bytes
-from zenitmq.proxy.classic.records import ReadableRecords, read_batch, readable_records
+from zenitmq.proxy.classic.records import (
+    TELLING_NAMES,
+    ReadableRecords,
+    read_batch,
+    readable_records,
+    sent_properties,
+    telling_properties,
+)
+from zenitmq.record import kernel
 from zenitmq.record.compression import compress_lz4
 from zenitmq.record.kernel import decode_batch, encode_record
 
+from .kernel_targets import properties
 from .mutation import document_bytes, mutated, mutated_document
 from .target import Target
 
@@ -118,6 +128,55 @@ def check_batch(data: bytes, _: Random) -> None:
         decode_properties(one.properties)
 
 
+def _sent_batch(draw: Random) -> bytes:
+    parts = []
+    for index in range(draw.choice((1, 1, 2, 3, 9))):
+        body = bytes(draw.choice((0, 1, 20, 300)))
+        text = b"UNIQ_KEY\x01%032d" % index + draw.choice((b"", b"\x02", b"\x02", b"\x02"))
+        if not draw.randrange(3):
+            text += b"TAGS\x01a\x02KEYS\x01k\x02WAIT\x01true" + draw.choice((b"", b"\x02"))
+        if not draw.randrange(6):
+            text = properties(draw) + text
+        if not draw.randrange(9):
+            text += draw.choice(TELLING_NAMES)[: draw.choice((-1, 99))] + draw.choice((b"", b"1", b"true\x02"))
+        size = 22 + len(body) + len(text)
+        head = struct.pack(">iiiii", size, 0, 0, draw.choice((0, 7, -1)), len(body))
+        parts.append(head + body + struct.pack(">H", len(text)) + text)
+    data = bytearray(b"".join(parts))
+    return bytes(data if draw.randrange(3) else mutated(data, draw, ((0, 4), (16, 4))))
+
+
+def check_sent_batch(data: bytes, draw: Random) -> None:
+    """Both kernels say the same of it. What they make records of at once is what each message by itself would become."""
+    forms = (kernel, interpreted_kernel())
+    counts = {form.plain_batch_count(data, TELLING_NAMES) for form in forms}
+    assert len(counts) == 1, counts
+    (count,) = counts
+    if not count:
+        return
+    fields = {
+        "topic": draw.choice((b"t", b"y" * 128)),
+        "sys_flag": draw.choice((0, 1, 0x301)),
+        "born_timestamp_ms": draw.choice((1, 1 << 62)),
+        "born_host": bytes(draw.choice((8, 20))),
+        "reconsume_times": draw.choice((0, 3)),
+    }
+    host_bytes, own = draw.choice((8, 20)), draw.choice((b"", b"PSEQ\x01" + b"?" * 18 + b"\x02"))
+    expected = []
+    for one in read_batch(data):
+        encoded = sent_properties(one.properties)
+        assert list(telling_properties(encoded)) == [UNIQUE_KEY]
+        expected.append(
+            encode_record(
+                **fields, flag=one.flag, body=one.body, properties=own + encoded, store_host=bytes(host_bytes)
+            )
+        )
+    assert count == len(expected)
+    for form in forms:
+        records = form.batch_records(data, count, own_properties=own, store_host_bytes=host_bytes, **fields)
+        assert records == b"".join(expected)
+
+
 def _records(draw: Random) -> bytes:
     parts = []
     for _ in range(draw.randrange(1, 4)):
@@ -152,6 +211,7 @@ PROXY_TARGETS = (
     Target("classic-fields", _fields, check_fields, (InvalidParameter,)),
     Target("classic-bodies", _body, check_body, (RemoteProtocolError,)),
     Target("classic-batch", _batch, check_batch, (MessageIllegal,)),
+    Target("classic-sent-batch", _sent_batch, check_sent_batch),
     Target(
         "classic-records",
         _records,

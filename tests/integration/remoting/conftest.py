@@ -12,8 +12,10 @@ import zmq
 
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock
+from zenitmq.remoting import server
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.server import RequestLoop
+from zenitmq.remoting.server_socket import RouterSocket
 
 TIMEOUT_MS = 5000
 DRAIN_BYTES, FRAME_BYTES_MAX = 64 << 10, 256 << 10
@@ -80,6 +82,13 @@ def eventually(condition: Callable[[], bool], within_s: float = 5) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+@pytest.fixture(params=["direct", "zeromq"])
+def each_socket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops have one kind of socket, then the other: that of a server without keys, and that of one with keys."""
+    if request.param == "zeromq":
+        monkeypatch.setattr(server, "_open_socket", lambda bind, size, _: RouterSocket(bind, size))
 
 
 @pytest.fixture

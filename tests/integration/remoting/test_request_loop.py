@@ -28,6 +28,8 @@ from zenitmq.remoting.header import decode_reply, encode_request
 from zenitmq.remoting.server import Call, RequestLoop
 from zenitmq.remoting.server_socket import RouterSocket
 
+pytestmark = pytest.mark.usefixtures("each_socket")
+
 
 def test_payloads_of_a_turn_lie_side_by_side_and_are_answered_at_its_end(serve: Any, raw: Any) -> None:
     """What a handler stages stays in the arena until the turn ends; then all its senders are answered."""

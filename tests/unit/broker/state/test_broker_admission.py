@@ -13,7 +13,7 @@ from zenitmq.broker.state.admission import (
     takes_keyed,
 )
 from zenitmq.broker.state.topic_table import TopicTable
-from zenitmq.model.errors import InvalidName, InvalidParameter, MessageIllegal, NoPermission, TopicNotFound
+from zenitmq.model.errors import InvalidName, MessageIllegal, NoPermission, QueueNotFound, TopicNotFound
 from zenitmq.model.names import TRACE_TOPIC
 from zenitmq.model.route import TopicConfig
 from zenitmq.record.kernel import encode_record
@@ -32,12 +32,12 @@ def topics() -> TopicTable:
 @pytest.mark.parametrize(
     ("topic", "queue_id", "kind"),
     [
-        ("t", 2, InvalidParameter),
-        ("t", -1, InvalidParameter),
+        ("t", 2, QueueNotFound),
+        ("t", -1, QueueNotFound),
         ("missing", 0, TopicNotFound),
         ("ro", 0, NoPermission),
         ("state", 1, MessageIllegal),
-        ("state", 2, InvalidParameter),
+        ("state", 2, QueueNotFound),
         ("TBW102", 0, NoPermission),
         ("rmq_sys_zenit_topics", 0, NoPermission),
     ],
@@ -52,7 +52,7 @@ def test_a_send_creates_an_unknown_topic_where_it_may(topics: TopicTable) -> Non
         ("missing", 4, 4, TopicNotFound),
         ("missing", -1, 4, TopicNotFound),
         ("missing", 0, 0, TopicNotFound),
-        ("t", 2, 4, InvalidParameter),
+        ("t", 2, 4, QueueNotFound),
         ("ro", 0, 4, NoPermission),
     ):
         with pytest.raises(kind):
@@ -67,7 +67,7 @@ def test_what_is_no_topic_name_is_told_so(topics: TopicTable, topic: str) -> Non
 
 @pytest.mark.parametrize(
     ("topic", "queue_id", "kind"),
-    [("t", 4, InvalidParameter), ("t", -1, InvalidParameter), ("missing", 0, TopicNotFound), ("wo", 0, NoPermission)],
+    [("t", 4, QueueNotFound), ("t", -1, QueueNotFound), ("missing", 0, TopicNotFound), ("wo", 0, NoPermission)],
 )
 def test_a_read_is_refused_for_its_reason(topics: TopicTable, topic: str, queue_id: int, kind: type[Exception]) -> None:
     with pytest.raises(kind):
@@ -83,7 +83,7 @@ def test_the_trace_topic_is_open_to_clients_and_is_routed(topics: TopicTable) ->
     topics.on_event(topics.event_set(TopicConfig(TRACE_TOPIC, 1, 1)), {}, 100)
     assert topics.write_queues[TRACE_TOPIC] == 1
     assert TRACE_TOPIC in {name for name, *_ in topics.registered()}
-    assert type(send_refusal(topics, TRACE_TOPIC, 1)) is InvalidParameter
+    assert type(send_refusal(topics, TRACE_TOPIC, 1)) is QueueNotFound
 
 
 def test_what_is_delivered_later_finds_as_many_queues_as_there_are(topics: TopicTable) -> None:

@@ -1,0 +1,388 @@
+"""A server's socket without keys: plain TCP that speaks ZMTP itself, read and written by the thread of the request loop.
+
+Its clients may use ZeroMQ. It saves the hand-overs between that thread and one of ZeroMQ's, two a request, and with them most
+of what a single request costs: one read takes all that a connection has sent, one write all that it is answered in a turn.
+
+Bounds: a connection is read up to 1 MiB in a turn; a frame, and the payload of a message, as PeerReader says; of what a client
+does not read UNSENT_BYTES_MAX are kept, then replies to it are lost, and counted. A client that does not say within five
+seconds what it is, or is silent for six and answers no ping, is gone. What has come is read only as fast as the loop takes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from typing import Final
+
+from ...model.errors import ConfigError, HostNotFound, InvalidParameter, RemoteProtocolError
+from ..addresses import split_address
+from ..base_socket import resolve
+from ..options import SOCKET_TABLES
+from .peer_reader import PeerMessage, PeerReader
+from .zmtp import MORE, SERVER_HELLO, frame_begin, ping
+
+log = logging.getLogger(__name__)
+
+Payload = bytes | memoryview
+
+_OPTIONS: Final = {option.name: option.value for option in SOCKET_TABLES["ROUTER"]}
+LOOK_MS: Final = 1000
+"""Between two calls of `look`."""
+_PING_LOOKS: Final = _OPTIONS["HEARTBEAT_IVL"] // LOOK_MS
+_SILENT_LOOKS: Final = _PING_LOOKS + _OPTIONS["HEARTBEAT_TIMEOUT"] // LOOK_MS
+_GREET_LOOKS: Final = _OPTIONS["HANDSHAKE_IVL"] // LOOK_MS
+_PING: Final = ping(_OPTIONS["HEARTBEAT_TTL"])
+UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
+_READ_BYTES: Final = 1 << 20
+_READ_BYTES_MIN: Final = 1 << 14  # a connection is read in the next turn if there is less room
+_ALONE_BYTES: Final = 1 << 16
+_ACCEPTS_MAX: Final = 64  # in one turn
+_JOINED_BYTES_MAX: Final = 65_536  # larger payloads are not copied behind their headers
+_PARTS_MAX: Final = 1000  # of one call of the kernel, which takes 1024
+_QUIETLY: Final = socket.MSG_NOSIGNAL
+_KEEPALIVE: Final = ("IDLE", "INTVL", "CNT")
+_IN: Final = select.EPOLLIN
+_BOTH: Final = select.EPOLLIN | select.EPOLLOUT
+_FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class _Peer:
+    """One connection."""
+
+    __slots__ = ("identity", "is_dirty", "parts", "parts_bytes", "reader", "silent_looks", "socket", "unsent", "waits")
+
+    def __init__(self, connection: socket.socket, identity: bytes, frame_bytes_max: int) -> None:
+        self.socket = connection
+        self.identity = identity
+        self.reader = PeerReader(identity, frame_bytes_max)
+        self.silent_looks = 0
+        self.parts: list[Payload] = [SERVER_HELLO]  # for the next `flush`
+        self.parts_bytes = len(SERVER_HELLO)
+        self.unsent = bytearray()  # what the network did not take
+        self.waits = False  # until it takes more
+        self.is_dirty = False
+
+
+class DirectRouter:
+    """Receives [identity, header, payload...] and sends the same. One thread, but for `ring`."""
+
+    peer_key = peer_address = open_address = ""
+    """Nobody asks who sent a message."""
+
+    def __init__(self, bind: str, frame_bytes_max: int) -> None:
+        """Raises ConfigError."""
+        self._frame_bytes_max = frame_bytes_max
+        self.dropped_slow = self.dropped_gone = 0
+        self._peers: dict[bytes, _Peer] = {}
+        self._by_descriptor: dict[int, _Peer] = {}
+        self._dirty: list[_Peer] = []
+        self._messages: deque[PeerMessage] = deque()
+        self._last: PeerMessage | None = None
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._identities = count(secrets.randbits(31))
+        self._is_full = False  # no connection is taken before the next look
+        self._listener = _listen(bind)
+        self.address = f"{bind.rpartition(':')[0]}:{self._listener.getsockname()[1]}"
+        self._wake_lock = threading.RLock()  # re-entrant: a signal handler may ring while the same thread does
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poller = select.epoll()
+        self._poller.register(self._listener, _IN)
+        self._poller.register(self._wake_read, _IN)
+        self._poll = self._poller.poll
+
+    @property
+    def pollable(self) -> int:
+        """For a `Waiter`: readable while something has come."""
+        return self._poller.fileno()
+
+    # ---- receiving
+
+    def receive(self, timeout_ms: int) -> tuple[bytes, bytes, bool] | None:
+        """(identity, header, whether a payload follows), or None if nothing came within `timeout_ms`, or no message whole."""
+        if not self._messages:
+            self._read_all(timeout_ms / 1000)
+        return self.receive_next()
+
+    def receive_nowait(self) -> tuple[bytes, bytes, bool] | None:
+        """The same, without waiting."""
+        if not self._messages:
+            self._read_all(0)
+        return self.receive_next()
+
+    def receive_next(self) -> tuple[bytes, bytes, bool] | None:
+        """The next message of what was read."""
+        if not self._messages:
+            return None
+        message = self._last = self._messages.popleft()
+        return message.identity, message.header, message.has_payload
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether messages that were read wait."""
+        return bool(self._messages)
+
+    def has_more(self) -> bool:
+        """The same: what has come was read together."""
+        return bool(self._messages)
+
+    def receive_payload(self, room: memoryview) -> tuple[int, bool]:
+        """Copies the payload of the last message into `room`: (its bytes, whether it fits, whole)."""
+        message = self._last
+        assert message is not None
+        size = message.payload_bytes
+        if not message.is_whole or size > len(room):
+            return size, False
+        begin = 0
+        for chunk in message.payload:
+            end = begin + len(chunk)
+            room[begin:end] = chunk
+            begin = end
+        return size, True
+
+    def skip_payload(self) -> None:
+        """Does without the payload of the last message."""
+
+    def _read_all(self, timeout_s: float) -> None:
+        """Reads what connections have sent, as far as there is room for it."""
+        used = 0
+        for descriptor, events in self._poll(timeout_s):
+            peer = self._by_descriptor.get(descriptor)
+            if peer is None:
+                if descriptor == self._wake_read:
+                    self._on_wake()
+                elif not self._is_full:
+                    self._accept()
+                continue
+            if events & select.EPOLLOUT:
+                self._write(peer)
+            if events & ~select.EPOLLOUT and _READ_BYTES - used >= _READ_BYTES_MIN:
+                used += self._read(peer, self._buffer[used:])
+
+    def _on_wake(self) -> None:
+        try:
+            os.read(self._wake_read, 4096)
+        except BlockingIOError:
+            return
+        self._messages.append(PeerMessage(b"", b""))
+
+    def _read(self, peer: _Peer, room: memoryview) -> int:
+        """The number of bytes that messages have in `room` now."""
+        reader = peer.reader
+        data: bytes | memoryview
+        try:
+            if reader.lacking < _ALONE_BYTES:
+                data = room[: peer.socket.recv_into(room)]
+            else:  # of a large frame, which `room` would be in the way of
+                data = peer.socket.recv(min(reader.lacking, _READ_BYTES))
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        size = len(data) if isinstance(data, memoryview) else 0
+        if not data:
+            self._end(peer)
+            return 0
+        peer.silent_looks = 0
+        try:
+            reader.take(data, self._messages.append)
+        except RemoteProtocolError as error:
+            log.debug("a connection was ended peer=%s error=%s", peer.identity.hex(), error)
+            self._end(peer)
+            return size  # messages before that count
+        if reader.answers:
+            answers, reader.answers = reader.answers, b""
+            if len(peer.unsent) + peer.parts_bytes > UNSENT_BYTES_MAX:
+                self._end(peer)  # it asks, and does not read
+            else:
+                self._put(peer, answers)
+        return size
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_MAX):
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _FULL:
+                    log.warning("no connection can be taken error=%s", error)
+                    self._is_full = True
+                    self._poller.unregister(self._listener)
+                    return
+                continue  # it has ended already
+            self._begin(connection)
+
+    def _begin(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, _OPTIONS["TCP_KEEPALIVE"])
+        for name in _KEEPALIVE:
+            number = getattr(socket, f"TCP_KEEP{name}", None)  # not every system has all
+            if number is not None:
+                connection.setsockopt(socket.IPPROTO_TCP, number, _OPTIONS[f"TCP_KEEPALIVE_{name}"])
+        identity = b"\0" + (next(self._identities) & 0xFFFFFFFF).to_bytes(4, "big")
+        peer = _Peer(connection, identity, self._frame_bytes_max)
+        self._peers[identity] = self._by_descriptor[connection.fileno()] = peer
+        self._poller.register(connection, _IN)
+        self._write(peer)
+
+    def _end(self, peer: _Peer) -> None:
+        """What came before counts."""
+        if self._peers.pop(peer.identity, None) is None:
+            return
+        del self._by_descriptor[peer.socket.fileno()]
+        self._poller.unregister(peer.socket)
+        peer.socket.close()
+        peer.parts.clear()
+        peer.unsent.clear()
+
+    # ---- sending
+
+    def send(self, identity: bytes, header: bytes, payload: Sequence[Payload]) -> bool:
+        """Sends at the next `flush`, up to which `payload` must stay as it is; False (counted) if the peer is gone or does not
+        read."""
+        peer = self._peers.get(identity)
+        if peer is None:
+            self.dropped_gone += 1
+            return False
+        if len(peer.unsent) + peer.parts_bytes > UNSENT_BYTES_MAX:
+            self.dropped_slow += 1
+            return False
+        if not payload:
+            self._put(peer, frame_begin(len(header), 0) + header)
+            return True
+        self._put(peer, frame_begin(len(header), MORE) + header)
+        last = len(payload) - 1
+        for index, part in enumerate(payload):
+            self._put(peer, frame_begin(len(part), MORE if index < last else 0))
+            if part:
+                self._put(peer, part)
+        return True
+
+    def _put(self, peer: _Peer, part: Payload) -> None:
+        peer.parts.append(part)
+        peer.parts_bytes += len(part)
+        if not peer.is_dirty:
+            peer.is_dirty = True
+            self._dirty.append(peer)
+
+    def flush(self) -> None:
+        """Hands to the network what was sent; what it does not take is copied, and goes when it does."""
+        for peer in self._dirty:
+            peer.is_dirty = False
+            if peer.identity in self._peers:
+                self._write(peer)
+        self._dirty.clear()
+
+    def _write(self, peer: _Peer) -> None:
+        parts, peer.parts, size = peer.parts, [], peer.parts_bytes
+        peer.parts_bytes = 0
+        try:
+            if peer.unsent:
+                peer.unsent += b"".join(parts)
+                while peer.unsent:
+                    del peer.unsent[: peer.socket.send(peer.unsent, _QUIETLY)]
+            elif size <= _JOINED_BYTES_MAX:
+                data = parts[0] if len(parts) == 1 else b"".join(parts)
+                sent = peer.socket.send(data, _QUIETLY) if size else 0
+                peer.unsent += data[sent:]
+            else:
+                self._write_parts(peer, parts)
+        except BlockingIOError:
+            if not peer.unsent:
+                peer.unsent += b"".join(parts)
+        except OSError:
+            self._end(peer)
+            return
+        if bool(peer.unsent) is not peer.waits:
+            peer.waits = not peer.waits
+            self._poller.modify(peer.socket, _BOTH if peer.waits else _IN)
+
+    def _write_parts(self, peer: _Peer, parts: list[Payload]) -> None:
+        """Without a copy of what the network takes at once."""
+        for begin in range(0, len(parts), _PARTS_MAX):
+            some = parts[begin : begin + _PARTS_MAX]
+            size = sum(map(len, some))
+            try:
+                sent = peer.socket.sendmsg(some, (), _QUIETLY)
+            except BlockingIOError:
+                sent = 0
+            if sent < size:
+                rest = b"".join(parts[begin:])
+                peer.unsent += memoryview(rest)[sent:]
+                return
+
+    # ---- from time to time, and from other threads
+
+    def look(self) -> None:
+        """To be called each LOOK_MS: pings who is silent, ends who does not answer, takes connections again."""
+        for peer in list(self._peers.values()):
+            peer.silent_looks += 1
+            if peer.silent_looks > (_SILENT_LOOKS if peer.reader.is_open else _GREET_LOOKS):
+                self._end(peer)
+            elif peer.silent_looks == _PING_LOOKS and peer.reader.is_open:
+                self._put(peer, _PING)
+        if self._is_full:
+            self._is_full = False
+            self._poller.register(self._listener, _IN)
+
+    def ring(self) -> None:
+        """Makes the receiving thread receive an empty header. Any thread."""
+        with self._wake_lock:
+            if self._wake_write < 0:
+                return
+            try:
+                os.write(self._wake_write, b"!")
+            except BlockingIOError:
+                return  # it will wake up anyway
+
+    def close(self) -> None:
+        """Owner thread, within the linger time: what was sent before goes out to whoever reads."""
+        with self._wake_lock:
+            if self._wake_write < 0:
+                return
+            os.close(self._wake_write)
+            self._wake_write = -1
+        self._listener.close()
+        self.flush()
+        until = time.monotonic() + _OPTIONS["LINGER"] / 1000
+        for peer in list(self._peers.values()):
+            poller = select.poll()
+            poller.register(peer.socket, select.POLLOUT)
+            while peer.unsent and peer.identity in self._peers and (left_s := until - time.monotonic()) > 0:
+                if poller.poll(1 + left_s * 1000):
+                    self._write(peer)
+            self._end(peer)
+        self._poller.close()
+        os.close(self._wake_read)
+
+
+def _listen(bind: str) -> socket.socket:
+    """Raises ConfigError."""
+    made: socket.socket | None = None
+    try:
+        host, port = split_address(bind)
+        number = "::" if host == "*" else resolve(bind).removeprefix("tcp://").rpartition(":")[0].strip("[]")
+        family = socket.AF_INET6 if ":" in number else socket.AF_INET
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.bind((number, int(port)))
+        made.listen(_OPTIONS["BACKLOG"])
+        made.setblocking(False)
+    except (OSError, InvalidParameter, HostNotFound, OverflowError) as error:
+        if made is not None:
+            made.close()
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError("bind", bind, f"HOST:PORT, a free port of an address of this machine ({reason})") from error
+    return made
