@@ -23,6 +23,8 @@ from .index import index_key_hash as index_key_hash
 from .index import index_search as index_search
 from .index import index_topic_hash as index_topic_hash
 from .inner_batches import accepted_messages as accepted_messages
+from .inner_batches import batch_records as batch_records
+from .inner_batches import plain_batch_count as plain_batch_count
 from .inner_batches import unwrap_batches as unwrap_batches
 from .inner_batches import wrap_batch as wrap_batch
 from .lights import light_units as light_units
@@ -38,8 +40,6 @@ from .runs import ended_waits as ended_waits
 from .runs import is_record_of as is_record_of
 from .runs import whole_records as whole_records
 from .runs import why_refused as why_refused
-from .sent_batches import batch_records as batch_records
-from .sent_batches import plain_batch_count as plain_batch_count
 from .sequences import sequenced_stretches as sequenced_stretches
 from .sequences import write_sequences as write_sequences
 from .units import UnitSelector as UnitSelector

@@ -20,7 +20,6 @@ PARTS: Final = (
     "encoding",
     "sequences",
     "inner_batches",
-    "sent_batches",
     "lights",
     "runs",
     "units",

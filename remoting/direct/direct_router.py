@@ -17,12 +17,12 @@ import secrets
 import select
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
+from ...model.clock import monotonic_ms
 from ...model.errors import ConfigError, HostNotFound, InvalidParameter, RemoteProtocolError
 from ..addresses import split_address
 from ..base_socket import resolve
@@ -354,12 +354,12 @@ class DirectRouter:
             self._wake_write = -1
         self._listener.close()
         self.flush()
-        until = time.monotonic() + _OPTIONS["LINGER"] / 1000
+        until_ms = monotonic_ms() + _OPTIONS["LINGER"]
         for peer in list(self._peers.values()):
             poller = select.poll()
             poller.register(peer.socket, select.POLLOUT)
-            while peer.unsent and peer.identity in self._peers and (left_s := until - time.monotonic()) > 0:
-                if poller.poll(1 + left_s * 1000):
+            while peer.unsent and peer.identity in self._peers and (left_ms := until_ms - monotonic_ms()) > 0:
+                if poller.poll(left_ms):
                     self._write(peer)
             self._end(peer)
         self._poller.close()

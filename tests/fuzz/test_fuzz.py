@@ -24,7 +24,7 @@ NAMES = """zmtp stamp scan sequences lights batches decode select search strange
     group-node group-seen cluster-file event-line traceparent audit-entry security-rows trusted-file rocketmq-acl
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
     backup-manifest backup-point waiting-records checkpoint checksum-log
-    classic-frame classic-fields classic-bodies classic-batch classic-records
+    classic-frame classic-fields classic-bodies classic-batch classic-sent-batch classic-records
     grpc-message grpc-settings grpc-http2 grpc-metadata grpc-lite-receipt
     query-cursor queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()
 

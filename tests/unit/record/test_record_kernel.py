@@ -120,6 +120,59 @@ def test_no_prefix_and_no_tail_of_a_record_decodes(kernel: ModuleType, fields: d
     assert [message.record for message in both] == [encoded, encoded]
 
 
+def test_numbers_that_a_record_has_negative_can_be_written_again(kernel: ModuleType) -> None:
+    """A damaged or foreign record has such."""
+    record = kernel.encode_record(topic=b"t", body=b"x", queue_id=-1, flag=-2, reconsume_times=-3)
+    message = kernel.decode_record(record)
+    assert (message.queue_id, message.flag, message.reconsume_times) == (-1, -2, -3)
+    whole = {"queue_id": (1 << 32) - 1, "flag": (1 << 32) - 2, "reconsume_times": (1 << 32) - 3}
+    assert kernel.encode_record(topic=b"t", body=b"x", **whole) == record
+
+
+@pytest.mark.parametrize("separator", [b"", b"\x02"])
+def test_a_client_s_plain_batch_becomes_records_at_once(kernel: ModuleType, separator: bytes) -> None:
+    texts = [b"UNIQ_KEY\x01A" + separator, b"TAGS\x01a\x02UNIQ_KEY\x01B" + separator]
+    batch = b"".join(
+        struct.pack(">iiiii", 22 + 4 + len(text), 0, 0, 7, 4) + b"body" + struct.pack(">H", len(text)) + text
+        for text in texts
+    )
+    assert kernel.plain_batch_count(batch, [b"DELAY\x01"]) == 2
+    records = kernel.batch_records(
+        batch,
+        2,
+        topic=b"t",
+        own_properties=b"PSEQ\x01?\x02",
+        sys_flag=1,
+        born_timestamp_ms=5,
+        born_host=bytes(8),
+        store_host_bytes=20,
+        reconsume_times=2,
+    )
+    assert records == b"".join(
+        kernel.encode_record(
+            topic=b"t",
+            body=b"body",
+            properties=b"PSEQ\x01?\x02" + text.removesuffix(b"\x02") + b"\x02",
+            flag=7,
+            sys_flag=1,
+            born_timestamp_ms=5,
+            store_host=bytes(20),
+            reconsume_times=2,
+        )
+        for text in texts
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"TAGS\x01a\x02", b"UNIQ_KEY\x01\x02", b"UNIQ_KEY\x01A\x02UNIQ_KEY\x01B", b"UNIQ_KEY\x01A\x02DELAY\x011\x02"],
+)
+def test_a_batch_with_another_message_is_not_plain(kernel: ModuleType, text: bytes) -> None:
+    batch = struct.pack(">iiiii", 22 + len(text), 0, 0, 0, 0) + struct.pack(">H", len(text)) + text
+    assert kernel.plain_batch_count(batch, [b"DELAY\x01"]) == 0
+    assert kernel.plain_batch_count(batch[:-1], [b"DELAY\x01"]) == 0
+
+
 def test_a_damaged_body_is_reported_and_never_handed_out(kernel: ModuleType) -> None:
     encoded = bytearray(kernel.encode_record(topic=b"t", body=b"money"))
     encoded[88] ^= 1
