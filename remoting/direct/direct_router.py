@@ -3,9 +3,10 @@
 Its clients may use ZeroMQ. It saves the hand-overs between that thread and one of ZeroMQ's, two a request, and with them most
 of what a single request costs: one read takes all that a connection has sent, one write all that it is answered in a turn.
 
-Bounds: a connection is read up to 1 MiB in a turn; a frame, and the payload of a message, as PeerReader says; of what a client
-does not read UNSENT_BYTES_MAX are kept, then replies to it are lost, and counted. A client that does not say within five
-seconds what it is, or is silent for six and answers no ping, is gone. What has come is read only as fast as the loop takes it.
+Bounds: a connection is read up to 128 KiB at once, all together up to 1 MiB, and who was put off for that is first the next
+time; a frame, and the payload of a message, as PeerReader says; of what a client does not read UNSENT_BYTES_MAX are kept, then
+replies to it are lost, and counted. A client that does not say within five seconds what it is, or is silent for six and answers
+no ping, is gone. What has come is read only as fast as the loop takes it, and what nobody has read yet is not silence.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from itertools import count
 from typing import Final
 
@@ -42,8 +44,9 @@ _SILENT_LOOKS: Final = _PING_LOOKS + _OPTIONS["HEARTBEAT_TIMEOUT"] // LOOK_MS
 _GREET_LOOKS: Final = _OPTIONS["HANDSHAKE_IVL"] // LOOK_MS
 _PING: Final = ping(_OPTIONS["HEARTBEAT_TTL"])
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
+_UNSENT_ANSWERS_MAX: Final = 65_536
 _READ_BYTES: Final = 1 << 20
-_READ_BYTES_MIN: Final = 1 << 14  # a connection is read in the next turn if there is less room
+_SHARE_BYTES: Final = 1 << 17  # of a connection; it is read the next time if there is less room
 _ALONE_BYTES: Final = 1 << 16
 _ACCEPTS_MAX: Final = 64  # in one turn
 _JOINED_BYTES_MAX: Final = 65_536  # larger payloads are not copied behind their headers
@@ -52,7 +55,7 @@ _QUIETLY: Final = socket.MSG_NOSIGNAL
 _KEEPALIVE: Final = ("IDLE", "INTVL", "CNT")
 _IN: Final = select.EPOLLIN
 _BOTH: Final = select.EPOLLIN | select.EPOLLOUT
-_FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC)
 
 
 class _Peer:
@@ -89,12 +92,18 @@ class DirectRouter:
         self._last: PeerMessage | None = None
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._identities = count(secrets.randbits(31))
+        self._put_off: dict[int, int] = {}  # descriptors that the last reading had no room for, with their places
         self._is_full = False  # no connection is taken before the next look
-        self._listener = _listen(bind)
-        self.address = f"{bind.rpartition(':')[0]}:{self._listener.getsockname()[1]}"
+        self._pid = os.getpid()
         self._wake_lock = threading.RLock()  # re-entrant: a signal handler may ring while the same thread does
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._poller = select.epoll()
+        with ExitStack() as made:
+            self._listener = made.enter_context(_listen(bind))
+            self.address = f"{bind.rpartition(':')[0]}:{self._listener.getsockname()[1]}"
+            self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            for descriptor in (self._wake_read, self._wake_write):
+                made.callback(os.close, descriptor)
+            self._poller = select.epoll()
+            made.pop_all()
         self._poller.register(self._listener, _IN)
         self._poller.register(self._wake_read, _IN)
         self._poll = self._poller.poll
@@ -154,7 +163,11 @@ class DirectRouter:
     def _read_all(self, timeout_s: float) -> None:
         """Reads what connections have sent, as far as there is room for it."""
         used = 0
-        for descriptor, events in self._poll(timeout_s):
+        ready = self._poll(timeout_s)
+        if self._put_off:
+            ready.sort(key=self._place)
+            self._put_off = {}
+        for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
             if peer is None:
                 if descriptor == self._wake_read:
@@ -164,15 +177,23 @@ class DirectRouter:
                 continue
             if events & select.EPOLLOUT:
                 self._write(peer)
-            if events & ~select.EPOLLOUT and _READ_BYTES - used >= _READ_BYTES_MIN:
-                used += self._read(peer, self._buffer[used:])
+            if not events & ~select.EPOLLOUT:
+                continue
+            if used <= _READ_BYTES - _SHARE_BYTES:
+                used += self._read(peer, self._buffer[used : used + _SHARE_BYTES])
+            else:
+                self._put_off[descriptor] = len(self._put_off)
+
+    def _place(self, event: tuple[int, int]) -> int:
+        """Who was put off the last time is first now."""
+        return self._put_off.get(event[0], len(self._put_off))
 
     def _on_wake(self) -> None:
         try:
             os.read(self._wake_read, 4096)
         except BlockingIOError:
             return
-        self._messages.append(PeerMessage(b"", b""))
+        self._messages.appendleft(PeerMessage(b"", b""))  # what other threads want waits for no client
 
     def _read(self, peer: _Peer, room: memoryview) -> int:
         """The number of bytes that messages have in `room` now."""
@@ -191,18 +212,17 @@ class DirectRouter:
         if not data:
             self._end(peer)
             return 0
-        peer.silent_looks = 0
         try:
             reader.take(data, self._messages.append)
         except RemoteProtocolError as error:
             log.debug("a connection was ended peer=%s error=%s", peer.identity.hex(), error)
             self._end(peer)
             return size  # messages before that count
+        if reader.is_open:  # one that says by and by what it is has no more time
+            peer.silent_looks = 0
         if reader.answers:
             answers, reader.answers = reader.answers, b""
-            if len(peer.unsent) + peer.parts_bytes > UNSENT_BYTES_MAX:
-                self._end(peer)  # it asks, and does not read
-            else:
+            if len(peer.unsent) + peer.parts_bytes <= _UNSENT_ANSWERS_MAX:  # one that reads nothing needs none
                 self._put(peer, answers)
         return size
 
@@ -210,6 +230,7 @@ class DirectRouter:
         for _ in range(_ACCEPTS_MAX):
             try:
                 connection, _ = self._listener.accept()
+                self._begin(connection)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -217,11 +238,22 @@ class DirectRouter:
                     log.warning("no connection can be taken error=%s", error)
                     self._is_full = True
                     self._poller.unregister(self._listener)
-                    return
-                continue  # it has ended already
-            self._begin(connection)
+                    return  # else it has ended already
 
     def _begin(self, connection: socket.socket) -> None:
+        try:
+            self._set_options(connection)
+            self._poller.register(connection, _IN)
+        except BaseException:
+            connection.close()
+            raise
+        identity = b"\0" + (next(self._identities) & 0xFFFFFFFF).to_bytes(4, "big")
+        peer = _Peer(connection, identity, self._frame_bytes_max)
+        self._peers[identity] = self._by_descriptor[connection.fileno()] = peer
+        self._write(peer)
+
+    @staticmethod
+    def _set_options(connection: socket.socket) -> None:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, _OPTIONS["TCP_KEEPALIVE"])
@@ -229,11 +261,6 @@ class DirectRouter:
             number = getattr(socket, f"TCP_KEEP{name}", None)  # not every system has all
             if number is not None:
                 connection.setsockopt(socket.IPPROTO_TCP, number, _OPTIONS[f"TCP_KEEPALIVE_{name}"])
-        identity = b"\0" + (next(self._identities) & 0xFFFFFFFF).to_bytes(4, "big")
-        peer = _Peer(connection, identity, self._frame_bytes_max)
-        self._peers[identity] = self._by_descriptor[connection.fileno()] = peer
-        self._poller.register(connection, _IN)
-        self._write(peer)
 
     def _end(self, peer: _Peer) -> None:
         """What came before counts."""
@@ -241,7 +268,7 @@ class DirectRouter:
             return
         del self._by_descriptor[peer.socket.fileno()]
         self._poller.unregister(peer.socket)
-        peer.socket.close()
+        _shut(peer.socket)
         peer.parts.clear()
         peer.unsent.clear()
 
@@ -291,6 +318,7 @@ class DirectRouter:
                 peer.unsent += b"".join(parts)
                 while peer.unsent:
                     del peer.unsent[: peer.socket.send(peer.unsent, _QUIETLY)]
+                    peer.silent_looks = 0  # it reads: a large reply on a slow network
             elif size <= _JOINED_BYTES_MAX:
                 data = parts[0] if len(parts) == 1 else b"".join(parts)
                 sent = peer.socket.send(data, _QUIETLY) if size else 0
@@ -327,7 +355,7 @@ class DirectRouter:
         """To be called each LOOK_MS: pings who is silent, ends who does not answer, takes connections again."""
         for peer in list(self._peers.values()):
             peer.silent_looks += 1
-            if peer.silent_looks > (_SILENT_LOOKS if peer.reader.is_open else _GREET_LOOKS):
+            if peer.silent_looks > (_SILENT_LOOKS if peer.reader.is_open else _GREET_LOOKS) and not _has_come(peer):
                 self._end(peer)
             elif peer.silent_looks == _PING_LOOKS and peer.reader.is_open:
                 self._put(peer, _PING)
@@ -352,7 +380,17 @@ class DirectRouter:
                 return
             os.close(self._wake_write)
             self._wake_write = -1
+        if os.getpid() == self._pid:
+            self._end_all()
+        else:  # in a forked child, which has them too, they are the parent's
+            for peer in self._peers.values():
+                peer.socket.close()
         self._listener.close()
+        self._poller.close()
+        os.close(self._wake_read)
+
+    def _end_all(self) -> None:
+        _shut(self._listener)
         self.flush()
         until_ms = monotonic_ms() + _OPTIONS["LINGER"]
         for peer in list(self._peers.values()):
@@ -362,8 +400,20 @@ class DirectRouter:
                 if poller.poll(left_ms):
                     self._write(peer)
             self._end(peer)
-        self._poller.close()
-        os.close(self._wake_read)
+
+
+def _shut(ended: socket.socket) -> None:
+    """Ends it also where a forked child has it."""
+    with suppress(OSError):  # the other side was first
+        ended.shutdown(socket.SHUT_RDWR)
+    ended.close()
+
+
+def _has_come(peer: _Peer) -> bool:
+    """Whether it has sent what nobody has read: the loop was busy for long, or stood still."""
+    poller = select.poll()
+    poller.register(peer.socket, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def _listen(bind: str) -> socket.socket:
@@ -373,7 +423,13 @@ def _listen(bind: str) -> socket.socket:
         host, port = split_address(bind)
         number = "::" if host == "*" else resolve(bind).removeprefix("tcp://").rpartition(":")[0].strip("[]")
         family = socket.AF_INET6 if ":" in number else socket.AF_INET
-        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            if host != "*" or error.errno != errno.EAFNOSUPPORT:
+                raise
+            number, family = "0.0.0.0", socket.AF_INET  # noqa: S104  # every address of a machine without IPv6
+            made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -133,6 +133,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
     "a socket that does not block": (
         "metrics/http_server.py HttpServer._receive: visit.socket.recv",
         "metrics/http_server.py HttpServer._send: visit.socket.shutdown",
+        "remoting/direct/direct_router.py _shut: ended.shutdown",
         "metrics/http_server.py HttpServer._take_new: self._listener.accept",
         "proxy/client_links.py LinkServer._first_byte: connected.recv",
         "proxy/client_links.py LinkServer.accept: door.listening.accept",

@@ -52,11 +52,14 @@ def limits(**changed: int) -> dict[Lane, LaneLimits]:
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=lambda request: request.lane.value)
-def test_a_flood_of_pulls_leaves_the_others_their_turn(serve: Any, raw: Any, client: Any, other: Request) -> None:
+def test_a_flood_of_pulls_leaves_the_others_their_turn(
+    serve: Any, raw: Any, client: Any, until: Any, other: Request
+) -> None:
     served = serve(HANDLERS, lanes=limits())
     flooder = raw(served.address, SNDHWM=0)
     for index in range(FLOOD):
         flooder.send(encode_request(PULL, index, timeout_ms=60_000))
+    assert until(lambda: served.loop.statistics().lanes[Lane.PULL].queued > 0)
     client.call(served.address, other, timeout_ms=5000)
     worst_s = 0.0
     for _ in range(20):
