@@ -392,13 +392,18 @@ class DirectRouter:
     def _end_all(self) -> None:
         _shut(self._listener)
         self.flush()
+        waiting = {peer.socket.fileno(): peer for peer in self._peers.values() if peer.unsent}
+        poller = select.poll()
+        for descriptor in waiting:
+            poller.register(descriptor, select.POLLOUT)
         until_ms = monotonic_ms() + _OPTIONS["LINGER"]
+        while waiting and (left_ms := until_ms - monotonic_ms()) > 0:
+            for descriptor, _ in poller.poll(left_ms):
+                self._write(waiting[descriptor])
+                if not waiting[descriptor].unsent:
+                    poller.unregister(descriptor)
+                    del waiting[descriptor]
         for peer in list(self._peers.values()):
-            poller = select.poll()
-            poller.register(peer.socket, select.POLLOUT)
-            while peer.unsent and peer.identity in self._peers and (left_ms := until_ms - monotonic_ms()) > 0:
-                if poller.poll(left_ms):
-                    self._write(peer)
             self._end(peer)
 
 

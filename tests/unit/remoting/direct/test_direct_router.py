@@ -7,6 +7,7 @@ import os
 import resource
 import select
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -242,6 +243,29 @@ def test_every_address_of_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch
 def test_a_port_that_is_taken(server: Server, bind: str) -> None:
     with pytest.raises(ConfigError, match="free port"):
         DirectRouter(bind.format(server.router.address.rpartition(":")[2]), FRAME_BYTES_MAX)
+
+
+def test_one_that_reads_nothing_keeps_no_last_reply_from_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(direct_router._OPTIONS, "LINGER", 100)
+    reply = bytes(16 << 20)
+    for _ in range(2):
+        server.connect(HELLO + sent(b"begins"))
+        assert server.router.send(server.take_until(b"begins"), b"last", [reply])
+    deaf, other = server.peers
+    read: list[bytes] = []
+
+    def read_all() -> None:
+        while data := other.recv(1 << 20):
+            read.append(data)
+
+    reader = threading.Thread(target=read_all)
+    reader.start()
+    server.router.close()
+    reader.join(5)
+    assert b"".join(read).endswith(reply)
+    assert has_ended(deaf)
 
 
 def in_child(work: Callable[[], object]) -> tuple[int, int]:
