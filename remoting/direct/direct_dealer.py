@@ -312,8 +312,8 @@ class DirectDealer:
             now_ms = monotonic_ms()
             if not self._reader.is_open:
                 limit_ms = _CONNECT_MS + (_GREET_MS if self._is_connected else 0)
-                if now_ms - self._begun_ms > limit_ms:
-                    self._lose()
+                if now_ms - self._begun_ms > limit_ms:  # nobody serves there yet: one that wants a key says so at once
+                    self._loss = ConnectionLost(self.address)
             elif now_ms - self._heard_ms > SILENCE_MS:
                 self._lose()
         if self._loss is not None and self._held is None:

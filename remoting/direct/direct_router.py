@@ -4,9 +4,10 @@ Its clients may use ZeroMQ. It saves the hand-overs between that thread and one 
 of what a single request costs: one read takes all that a connection has sent, one write all that it is answered in a turn.
 
 Bounds: a connection is read up to 128 KiB at once, all together up to 1 MiB, and who was put off for that is first the next
-time; a frame, and the payload of a message, as PeerReader says; of what a client does not read UNSENT_BYTES_MAX are kept, then
-replies to it are lost, and counted. A client that does not say within five seconds what it is, or is silent for six and answers
-no ping, is gone. What has come is read only as fast as the loop takes it, and what nobody has read yet is not silence.
+time; a frame, and the payload of a message, as PeerReader says; of what a client does not read UNSENT_BYTES_MAX are kept, and
+of what all do not read about UNSENT_ALL_BYTES_MAX, then replies to it are lost, and counted. A client that does not say within
+five seconds what it is, or is silent for six and answers no ping, is gone. What has come is read only as fast as the loop takes
+it, and what nobody has read yet is not silence.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _SILENT_LOOKS: Final = _PING_LOOKS + _OPTIONS["HEARTBEAT_TIMEOUT"] // LOOK_MS
 _GREET_LOOKS: Final = _OPTIONS["HANDSHAKE_IVL"] // LOOK_MS
 _PING: Final = ping(_OPTIONS["HEARTBEAT_TTL"])
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
+UNSENT_ALL_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""Of all clients together: above it each keeps UNSENT_SHARE_BYTES only."""
+UNSENT_SHARE_BYTES: Final = 1024 * 1024
 _UNSENT_ANSWERS_MAX: Final = 65_536
 _READ_BYTES: Final = 1 << 20
 _SHARE_BYTES: Final = 1 << 17  # of a connection; it is read the next time if there is less room
@@ -61,7 +65,18 @@ _FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.E
 class _Peer:
     """One connection."""
 
-    __slots__ = ("identity", "is_dirty", "parts", "parts_bytes", "reader", "silent_looks", "socket", "unsent", "waits")
+    __slots__ = (
+        "identity",
+        "is_dirty",
+        "parts",
+        "parts_bytes",
+        "reader",
+        "silent_looks",
+        "socket",
+        "unsent",
+        "unsent_counted",
+        "waits",
+    )
 
     def __init__(self, connection: socket.socket, identity: bytes, frame_bytes_max: int) -> None:
         self.socket = connection
@@ -71,6 +86,7 @@ class _Peer:
         self.parts: list[Payload] = [SERVER_HELLO]  # for the next `flush`
         self.parts_bytes = len(SERVER_HELLO)
         self.unsent = bytearray()  # what the network did not take
+        self.unsent_counted = 0  # bytes of it that are counted with all clients'
         self.waits = False  # until it takes more
         self.is_dirty = False
 
@@ -85,6 +101,7 @@ class DirectRouter:
         """Raises ConfigError."""
         self._frame_bytes_max = frame_bytes_max
         self.dropped_slow = self.dropped_gone = 0
+        self._unsent_bytes = 0  # of all clients
         self._peers: dict[bytes, _Peer] = {}
         self._by_descriptor: dict[int, _Peer] = {}
         self._dirty: list[_Peer] = []
@@ -271,6 +288,7 @@ class DirectRouter:
         _shut(peer.socket)
         peer.parts.clear()
         peer.unsent.clear()
+        self._count_unsent(peer)
 
     # ---- sending
 
@@ -281,7 +299,8 @@ class DirectRouter:
         if peer is None:
             self.dropped_gone += 1
             return False
-        if len(peer.unsent) + peer.parts_bytes > UNSENT_BYTES_MAX:
+        limit = UNSENT_BYTES_MAX if self._unsent_bytes <= UNSENT_ALL_BYTES_MAX else UNSENT_SHARE_BYTES
+        if len(peer.unsent) + peer.parts_bytes > limit:
             self.dropped_slow += 1
             return False
         if not payload:
@@ -331,9 +350,15 @@ class DirectRouter:
         except OSError:
             self._end(peer)
             return
+        if peer.unsent or peer.waits:
+            self._count_unsent(peer)
         if bool(peer.unsent) is not peer.waits:
             peer.waits = not peer.waits
             self._poller.modify(peer.socket, _BOTH if peer.waits else _IN)
+
+    def _count_unsent(self, peer: _Peer) -> None:
+        self._unsent_bytes += len(peer.unsent) - peer.unsent_counted
+        peer.unsent_counted = len(peer.unsent)
 
     def _write_parts(self, peer: _Peer, parts: list[Payload]) -> None:
         """Without a copy of what the network takes at once."""

@@ -327,7 +327,7 @@ def test_times_end_a_connection(server: Server, monkeypatch: pytest.MonkeyPatch)
     stranger.receive(20)
     now[0] += 60_000
     assert stranger.is_lost()
-    assert type(stranger.loss()) is HandshakeFailed
+    assert type(stranger.loss()) is ConnectionLost
     stranger.close()
 
 

@@ -245,6 +245,29 @@ def test_a_port_that_is_taken(server: Server, bind: str) -> None:
         DirectRouter(bind.format(server.router.address.rpartition(":")[2]), FRAME_BYTES_MAX)
 
 
+def test_what_all_together_do_not_read_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads is answered, and once others have ended, who does not read may leave much again."""
+    monkeypatch.setattr(direct_router, "UNSENT_ALL_BYTES_MAX", 24 << 20)
+    identities = []
+    for number in range(5):
+        server.connect(HELLO + sent(b"%d" % number))
+        identities.append(server.take_until(b"%d" % number))
+    reply, taken = bytes(10 << 20), []
+    for identity in identities * 2:
+        taken.append(server.router.send(identity, b"reply", [reply]))
+        server.router.flush()
+    assert taken == [True] * 5 + [False] * 5
+    server.connect(HELLO + sent(b"reads"))
+    assert server.router.send(server.take_until(b"reads"), b"reply", [b"x"])
+    for peer in server.peers[:4]:
+        peer.close()
+    server.take()
+    assert server.router.send(identities[4], b"reply", [reply])
+    server.peers[4].close()
+    server.take()
+    assert server.router._unsent_bytes == 0
+
+
 def test_one_that_reads_nothing_keeps_no_last_reply_from_others(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
