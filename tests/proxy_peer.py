@@ -3,7 +3,8 @@
 python tests/proxy_peer.py [--seconds 5] [--rounds 3] [--threads 10] [--json]     batches of 256 of 1 KiB, from one thread and
                                                                                   from so many, and single sends one by one
 It needs javac, mvn and Maven's index. Both have one broker without a replica, files of 128 MiB for the log, and flush as they
-do by themselves. proxy/java/PeerLoad.java sends.
+do by themselves. proxy/java/PeerLoad.java sends. Beside both: RocketMQ's broker behind bare_relay.py, the least that any proxy
+in Python costs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import argparse
 import json
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from threading import Timer
@@ -29,7 +31,7 @@ BATCH: Final = 256
 SIZE: Final = 1024
 SEGMENT_BYTES: Final = 128 << 20
 TOPIC: Final = "peers"
-PROXY, ROCKETMQ = "proxy", "RocketMQ"
+PROXY, ROCKETMQ, RELAYED = "proxy", "RocketMQ", "RocketMQ behind a bare relay"
 START_S: Final = 60.0
 SILENT_S: Final = 60.0
 _LOOK_S: Final = 0.1
@@ -109,6 +111,23 @@ def _wait_open(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @contextmanager
+def relayed(namesrv: str) -> Iterator[str]:
+    """The address of a name server like this one, but its broker is at another port: both lead to the ones there are."""
+    front, names = free_row(2)
+    broker = int(namesrv.rpartition(":")[2]) + 1
+    texts = [f"127.0.0.1:{port}" for port in (broker, front)]
+    assert len(texts[0]) == len(texts[1])
+    with ExitStack() as started, tempfile.TemporaryDirectory() as folder:
+        for port, *rest in ((front, broker), (names, int(namesrv.rpartition(":")[2]), *texts)):
+            log = Path(folder) / f"{port}.out"
+            command = [sys.executable, str(Path(__file__).parent / "bare_relay.py"), *map(str, (port, *rest))]
+            process = started.enter_context(subprocess.Popen(command, stderr=log.open("w")))
+            started.callback(process.kill)
+            _wait_open(port, process, log)
+        yield f"127.0.0.1:{names}"
+
+
+@contextmanager
 def running_rocketmq() -> Iterator[str]:
     """RocketMQ's name server and a broker; the name server's address."""
     _, namesrv, port, replicas = free_row(4)  # the broker takes the first too: it lies two below its own
@@ -161,24 +180,30 @@ def run_turns(loads: Mapping[str, Load], *, threads: int, seconds: float, rounds
 
 
 def compare(rounds: Mapping[str, Sequence[Round]]) -> dict[str, float]:
-    """The proxy's median as a share of RocketMQ's: of messages a second, and of p50."""
+    """The proxy's median as a share of RocketMQ's: of messages a second, and of p50; and that of the relay's p50."""
     shares = {}
-    for name in ("messages_per_second", "p50_us"):
-        ours, theirs = (median(one[name] for one in rounds[peer]) for peer in (PROXY, ROCKETMQ))
-        shares[name] = round(ours / theirs, 3) if theirs else 0.0
+    for key, peer, name in (
+        ("messages_per_second", PROXY, "messages_per_second"),
+        ("p50_us", PROXY, "p50_us"),
+        ("relayed_p50_us", RELAYED, "p50_us"),
+    ):
+        ours, theirs = (median(one[name] for one in rounds[each]) for each in (peer, ROCKETMQ))
+        shares[key] = round(ours / theirs, 3) if theirs else 0.0
     return shares
 
 
 def table(found: Mapping[str, Mapping[str, Sequence[Round]]]) -> str:
     """A row for each kind, with each round."""
-    rows = ["| | proxy | RocketMQ | rate | proxy's p50 | RocketMQ's p50 | p50 |", "|---" * 7 + "|"]
+    heads = ("", "proxy", "RocketMQ", "rate", "proxy's p50", "RocketMQ's p50", "p50", "p50 behind a bare relay")
+    rows = [f"| {' | '.join(heads)} |".replace("|  |", "| |"), "|---" * len(heads) + "|"]
     for kind, rounds in found.items():
         shares = compare(rounds)
         both = (PROXY, ROCKETMQ)
         rates = [", ".join(f"{one['messages_per_second'] / 1000:.1f}" for one in rounds[peer]) for peer in both]
-        delays = [", ".join(f"{one['p50_us']:.0f}" for one in rounds[peer]) for peer in both]
+        delays = [", ".join(f"{one['p50_us']:.0f}" for one in rounds[peer]) for peer in (*both, RELAYED)]
         cells = [f"{rate} k/s" for rate in rates] + [f"{shares['messages_per_second']:.0%}"]
-        cells += [f"{delay} us" for delay in delays] + [f"{shares['p50_us']:.2f} x"]
+        cells += [f"{delay} us" for delay in delays[:2]]
+        cells += [f"{shares['p50_us']:.2f} x", f"{delays[2]} us: {shares['relayed_p50_us']:.2f} x"]
         rows.append(f"| {kind} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
@@ -197,12 +222,14 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         running_cluster(groups=1, settings=log_files) as proxy,
         running_rocketmq() as rocketmq,
+        relayed(rocketmq) as relay,
         Load(proxy, Path(folder) / "proxy.err") as ours,
         Load(rocketmq, Path(folder) / "rocketmq.err") as theirs,
+        Load(relay, Path(folder) / "relay.err") as behind,
     ):
-        loads = {PROXY: ours, ROCKETMQ: theirs}
+        loads = {PROXY: ours, ROCKETMQ: theirs, RELAYED: behind}
         found = run_turns(loads, threads=options.threads, seconds=options.seconds, rounds=options.rounds)
-        errors = "".join((Path(folder) / f"{name}.err").read_text()[-1000:] for name in ("proxy", "rocketmq"))
+        errors = "".join((Path(folder) / f"{name}.err").read_text()[-1000:] for name in ("proxy", "rocketmq", "relay"))
     shares = {kind: compare(rounds) for kind, rounds in found.items()}
     print(json.dumps({"rounds": found, "shares": shares}) if options.json else table(found))
     if failed := sum(one["failed"] for rounds in found.values() for peer in rounds.values() for one in peer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import proxy_peer
-from proxy_peer import PROXY, ROCKETMQ, Load, Round, compare, kinds, run_turns, table
+from proxy_peer import PROXY, RELAYED, ROCKETMQ, Load, Round, compare, kinds, run_turns, table
 
 
 def a_round(rate: float, p50_us: float) -> Round:
@@ -15,20 +15,23 @@ def a_round(rate: float, p50_us: float) -> Round:
 ROUNDS = {
     PROXY: [a_round(40_000, 300), a_round(10_000, 900), a_round(50_000, 360)],
     ROCKETMQ: [a_round(80_000, 200), a_round(160_000, 150), a_round(70_000, 240)],
+    RELAYED: [a_round(70_000, 300), a_round(70_000, 300), a_round(70_000, 300)],
 }
 
 
 def test_medians_are_compared() -> None:
-    assert compare(ROUNDS) == {"messages_per_second": 0.5, "p50_us": 1.8}
+    assert compare(ROUNDS) == {"messages_per_second": 0.5, "p50_us": 1.8, "relayed_p50_us": 1.5}
 
 
 def test_a_peer_that_took_nothing_is_no_division_by_zero() -> None:
-    assert compare({PROXY: ROUNDS[PROXY], ROCKETMQ: [a_round(0, 0)]}) == {"messages_per_second": 0.0, "p50_us": 0.0}
+    shares = compare({**ROUNDS, ROCKETMQ: [a_round(0, 0)]})
+    assert shares == {"messages_per_second": 0.0, "p50_us": 0.0, "relayed_p50_us": 0.0}
 
 
 def test_the_table_has_each_round() -> None:
     assert table({"single sends": ROUNDS}).splitlines()[2] == (
         "| single sends | 40.0, 10.0, 50.0 k/s | 80.0, 160.0, 70.0 k/s | 50% | 300, 900, 360 us | 200, 150, 240 us | 1.80 x |"
+        " 300, 300, 300 us: 1.50 x |"
     )
 
 
