@@ -3,11 +3,11 @@
 Its clients may use ZeroMQ. It saves the hand-overs between that thread and one of ZeroMQ's, two a request, and with them most
 of what a single request costs: one read takes all that a connection has sent, one write all that it is answered in a turn.
 
-Bounds: a connection is read up to 128 KiB at once, all together up to 1 MiB, and who was put off for that is first the next
-time; a frame, and the payload of a message, as PeerReader says; of what a client does not read UNSENT_BYTES_MAX are kept, and
-of what all do not read about UNSENT_ALL_BYTES_MAX, then replies to it are lost, and counted. A client that does not say within
-five seconds what it is, or is silent for six and answers no ping, is gone. What has come is read only as fast as the loop takes
-it, and what nobody has read yet is not silence.
+Bounds: a connection is read up to 128 KiB at once, or 1 MiB if it sends large messages, all together up to 4 MiB, and who was
+put off for that is first the next time; a frame, and the payload of a message, as PeerReader says; of what a client does not
+read UNSENT_BYTES_MAX are kept, and of what all do not read about UNSENT_ALL_BYTES_MAX, then replies to it are lost, and counted.
+A client that does not say within five seconds what it is, or is silent for six and answers no ping, is gone. What has come is
+read only as fast as the loop takes it, and what nobody has read yet is not silence.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ UNSENT_ALL_BYTES_MAX: Final = 1024 * 1024 * 1024
 """Of all clients together: above it each keeps UNSENT_SHARE_BYTES only."""
 UNSENT_SHARE_BYTES: Final = 1024 * 1024
 _UNSENT_ANSWERS_MAX: Final = 65_536
-_READ_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 22
 _SHARE_BYTES: Final = 1 << 17  # of a connection; it is read the next time if there is less room
+_LARGE_SHARE_BYTES: Final = 1 << 20  # of one with large messages, which are copied once less if they come whole
+_LARGE_BYTES: Final = 1 << 15
 _ALONE_BYTES: Final = 1 << 16
 _ACCEPTS_MAX: Final = 64  # in one turn
 _JOINED_BYTES_MAX: Final = 65_536  # larger payloads are not copied behind their headers
@@ -59,6 +61,7 @@ _QUIETLY: Final = socket.MSG_NOSIGNAL
 _KEEPALIVE: Final = ("IDLE", "INTVL", "CNT")
 _IN: Final = select.EPOLLIN
 _BOTH: Final = select.EPOLLIN | select.EPOLLOUT
+_RUNG: Final[PeerMessage] = (b"", b"", False, (), 0, True)
 _FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC)
 
 
@@ -71,6 +74,7 @@ class _Peer:
         "parts",
         "parts_bytes",
         "reader",
+        "share_bytes",
         "silent_looks",
         "socket",
         "unsent",
@@ -83,6 +87,7 @@ class _Peer:
         self.identity = identity
         self.reader = PeerReader(identity, frame_bytes_max)
         self.silent_looks = 0
+        self.share_bytes = _SHARE_BYTES
         self.parts: list[Payload] = [SERVER_HELLO]  # for the next `flush`
         self.parts_bytes = len(SERVER_HELLO)
         self.unsent = bytearray()  # what the network did not take
@@ -149,7 +154,7 @@ class DirectRouter:
         if not self._messages:
             return None
         message = self._last = self._messages.popleft()
-        return message.identity, message.header, message.has_payload
+        return message[:3]
 
     @property
     def is_ready(self) -> bool:
@@ -162,13 +167,12 @@ class DirectRouter:
 
     def receive_payload(self, room: memoryview) -> tuple[int, bool]:
         """Copies the payload of the last message into `room`: (its bytes, whether it fits, whole)."""
-        message = self._last
-        assert message is not None
-        size = message.payload_bytes
-        if not message.is_whole or size > len(room):
+        assert self._last is not None
+        _, _, _, chunks, size, is_whole = self._last
+        if not is_whole or size > len(room):
             return size, False
         begin = 0
-        for chunk in message.payload:
+        for chunk in chunks:
             end = begin + len(chunk)
             room[begin:end] = chunk
             begin = end
@@ -196,8 +200,8 @@ class DirectRouter:
                 self._write(peer)
             if not events & ~select.EPOLLOUT:
                 continue
-            if used <= _READ_BYTES - _SHARE_BYTES:
-                used += self._read(peer, self._buffer[used : used + _SHARE_BYTES])
+            if used <= _READ_BYTES - peer.share_bytes:
+                used += self._read(peer, self._buffer[used : used + peer.share_bytes])
             else:
                 self._put_off[descriptor] = len(self._put_off)
 
@@ -210,7 +214,7 @@ class DirectRouter:
             os.read(self._wake_read, 4096)
         except BlockingIOError:
             return
-        self._messages.appendleft(PeerMessage(b"", b""))  # what other threads want waits for no client
+        self._messages.appendleft(_RUNG)  # what other threads want waits for no client
 
     def _read(self, peer: _Peer, room: memoryview) -> int:
         """The number of bytes that messages have in `room` now."""
@@ -229,12 +233,16 @@ class DirectRouter:
         if not data:
             self._end(peer)
             return 0
+        before = len(self._messages)
         try:
             reader.take(data, self._messages.append)
         except RemoteProtocolError as error:
             log.debug("a connection was ended peer=%s error=%s", peer.identity.hex(), error)
             self._end(peer)
             return size  # messages before that count
+        if size:
+            is_large = size > _LARGE_BYTES * (len(self._messages) - before)
+            peer.share_bytes = _LARGE_SHARE_BYTES if is_large and size > _LARGE_BYTES else _SHARE_BYTES
         if reader.is_open:  # one that says by and by what it is has no more time
             peer.silent_looks = 0
         if reader.answers:

@@ -45,11 +45,9 @@ class Reading:
             rest = b""
             self._buffer[: len(data)] = data
             self.reader.take(memoryview(self._buffer)[: len(data)], came.append)
-        self.read += [
-            (one.header, b"".join(map(bytes, one.payload)), one.has_payload, one.is_whole, one.payload_bytes)
-            for one in came
-        ]
-        assert all(one.identity == b"me" for one in came)
+        for identity, header, has_payload, chunks, size, is_whole in came:
+            self.read.append((header, b"".join(map(bytes, chunks)), has_payload, is_whole, size))
+            assert identity == b"me"
         self._buffer[: len(data)] = b"\xaa" * len(data)
         if rest:
             self.take(rest)
