@@ -5,9 +5,9 @@ of what a single request costs: one read takes all that a connection has sent, o
 
 Bounds: a connection is read up to 128 KiB at once, or 1 MiB if it sends large messages, all together up to 4 MiB, and who was
 put off for that is first the next time; a frame, and the payload of a message, as PeerReader says; of what a client does not
-read UNSENT_BYTES_MAX are kept, and of what all do not read about UNSENT_ALL_BYTES_MAX, then replies to it are lost, and counted.
-A client that does not say within five seconds what it is, or is silent for six and answers no ping, is gone. What has come is
-read only as fast as the loop takes it, and what nobody has read yet is not silence.
+read UNSENT_BYTES_MAX are kept, and of what all do not read about UNSENT_ALL_BYTES_MAX, then replies to it are lost, and
+counted. A client that does not say within five seconds what it is, or is silent for six and answers no ping, is gone. What has
+come is read only as fast as the loop takes it, and what nobody has read yet is not silence.
 """
 
 from __future__ import annotations
