@@ -19,7 +19,7 @@ from zenitmq.model.errors import RemoteProtocolError
 
 SECONDS = 20.0
 SEED = 1
-NAMES = """zmtp stamp scan sequences lights batches decode select search stranger is-record columns index accumulator
+NAMES = """zmtp zmtp-peer stamp scan sequences lights batches decode select search stranger is-record columns index accumulator
     request reply replication-frame chunk-payload packed-body places texts properties trace http-head beginning compacted-list
     group-node group-seen cluster-file event-line traceparent audit-entry security-rows trusted-file rocketmq-acl
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets

@@ -41,7 +41,8 @@ from zenitmq.record.compression import compress_lz4, decompress
 from zenitmq.record.crc32 import crc32
 from zenitmq.remoting.commands import REQUESTS
 from zenitmq.remoting.delayed_places import Place, decode_places, encode_places
-from zenitmq.remoting.direct.zmtp import GREETING, MORE, FrameReader, NotTaken, command, frame_begin
+from zenitmq.remoting.direct.peer_reader import PeerMessage, PeerReader
+from zenitmq.remoting.direct.zmtp import GREETING, HELLO, MORE, FrameReader, NotTaken, command, frame_begin
 from zenitmq.remoting.header import (
     decode_reply,
     decode_request,
@@ -309,8 +310,8 @@ def check_http_head(data: bytes, _: Random) -> None:
 _SERVER_HELLO = GREETING + command(b"READY", b"\x0bSocket-Type\0\0\0\6ROUTER")
 
 
-def _zmtp(draw: Random) -> bytes:
-    data = bytearray(_SERVER_HELLO)
+def _zmtp(draw: Random, hello: bytes = _SERVER_HELLO) -> bytes:
+    data = bytearray(hello)
     for _ in range(draw.randrange(6)):
         kind, body = draw.randrange(4), draw.randbytes(draw.choice((0, 1, 9, 255, 256, 3000)))
         if kind == 0:
@@ -323,12 +324,16 @@ def _zmtp(draw: Random) -> bytes:
 def check_zmtp(data: bytes, draw: Random) -> None:
     """In any pieces it says the same as whole."""
     whole = _said(FrameReader(2048), [data])
+    assert _said(FrameReader(2048), _pieces(data, draw)) == whole
+
+
+def _pieces(data: bytes, draw: Random) -> list[bytes]:
     pieces, at = [], 0
     while at < len(data):
         size = draw.choice((1, 2, 7, 64, 500))
         pieces.append(data[at : at + size])
         at += size
-    assert _said(FrameReader(2048), pieces) == whole
+    return pieces
 
 
 def _said(reader: FrameReader, pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], str]:
@@ -344,8 +349,33 @@ def _said(reader: FrameReader, pieces: list[bytes]) -> tuple[list[tuple[bytes, b
     return messages, "open" if reader.is_open else "begins"
 
 
+def check_zmtp_peer(data: bytes, draw: Random) -> None:
+    """In any pieces, each in the place of the one before, a client says the same as whole."""
+    assert _said_by_peer(_pieces(data, draw)) == _said_by_peer([data])
+
+
+def _said_by_peer(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes, bool, bool, int]], str]:
+    """The messages, and how it ended."""
+    reader, messages = PeerReader(b"i", 2048), []
+
+    def take(one: PeerMessage) -> None:
+        payload = b"".join(one.payload)
+        assert len(payload) == (one.payload_bytes if one.is_whole else 0)
+        messages.append((one.header, payload, one.has_payload, one.is_whole, one.payload_bytes))
+
+    place = bytearray(max(map(len, pieces), default=0))
+    try:
+        for piece in pieces:
+            place[: len(piece)] = piece
+            reader.take(memoryview(place)[: len(piece)], take)
+    except RemoteProtocolError:
+        return messages, "ended"
+    return messages, "open" if reader.is_open else "begins"
+
+
 WIRE_TARGETS = (
     Target("zmtp", _zmtp, check_zmtp),
+    Target("zmtp-peer", lambda draw: _zmtp(draw, HELLO), check_zmtp_peer),
     Target("request", _request, check_request, (RemoteProtocolError, LocalProtocolError)),
     Target("reply", _reply, check_reply, (RemoteProtocolError,)),
     Target("replication-frame", _replication_frame, check_replication_frame, (RemoteProtocolError,)),
