@@ -359,9 +359,10 @@ def _said_by_peer(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes, bool, b
     reader, messages = PeerReader(b"i", 2048), []
 
     def take(one: PeerMessage) -> None:
-        payload = b"".join(one.payload)
-        assert len(payload) == (one.payload_bytes if one.is_whole else 0)
-        messages.append((one.header, payload, one.has_payload, one.is_whole, one.payload_bytes))
+        _, header, has_payload, chunks, size_bytes, is_whole = one
+        payload = b"".join(chunks)
+        assert len(payload) == (size_bytes if is_whole else 0)
+        messages.append((header, payload, has_payload, is_whole, size_bytes))
 
     place = bytearray(max(map(len, pieces), default=0))
     try:
