@@ -104,7 +104,15 @@ class Canary:
         if self._of_topic != {topic: name for name, topic in self._groups.items()}:
             self._of_topic = {topic: name for name, topic in self._groups.items()}
             self._consumer.assign([MessageQueue(topic, name, 0) for name, topic in self._groups.items()])
+            self._begin()
         self._probes.keep(self._groups)
+
+    def _begin(self) -> None:
+        """Where the reading begins is known before a probe is sent: else the first one might be before it."""
+        try:
+            self._consumer.assignment()
+        except ZenitError as error:
+            log.warning("probes cannot be received yet: %s", error)
 
     def _send(self) -> None:
         for name, topic in self._groups.items():

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from scrape_kit import Scrape
 
+from zenitmq import Message
+from zenitmq.deploy.canary import TOPIC, Canary
+
 if TYPE_CHECKING:
     from zenitmq.testing import LocalCluster
 
@@ -46,3 +49,12 @@ def test_probes_come_back_and_a_broker_that_stands_still_is_seen(
     Scrape.until(address, lambda one: 0 < one.value("zenit_canary_seconds", group=group) < 1)
     canary.send_signal(signal.SIGTERM)
     assert canary.wait(15) == 0
+
+
+def test_where_the_reading_begins_is_known_before_a_probe_is_sent(one_broker: LocalCluster) -> None:
+    """Else the first probe is before it, and taken for lost."""
+    with Canary(one_broker.namesrv) as canary:
+        canary._look()
+        sent_to = canary._producer.send(Message(TOPIC.format("broker-a"), b"probe"))
+        (queue,) = canary._consumer.assignment()
+        assert canary._consumer.position(queue) <= sent_to.queue_offset

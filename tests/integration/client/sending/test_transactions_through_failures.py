@@ -106,8 +106,8 @@ def test_a_bank_keeps_its_sum(tmp_path: Path, replicas: int) -> None:
                 teller.thread.join(60)
         with TransactionProducer("tellers", bank.check, namesrv=cluster.namesrv):  # another process of the group
             wait_decided(cluster.namesrv)
-        found = received(cluster.namesrv, topic)
-    committed = bank.amounts()
+            committed = bank.amounts()
+            found = received(cluster.namesrv, topic, len(committed))
     assert len(committed) > 50
     assert {name: count for name, count in Counter(name for name, _ in found).items() if count != 1} == {}
     assert dict(found) == committed
@@ -121,13 +121,14 @@ def wait_decided(namesrv: str) -> None:
             time.sleep(0.2)
 
 
-def received(namesrv: str, topic: str) -> list[tuple[str, int]]:
-    """(id, amount) of each message of the topic."""
+def received(namesrv: str, topic: str, count: int) -> list[tuple[str, int]]:
+    """(id, amount) of each message of the topic. There are to be `count`: what replicas hold by and by is waited for."""
     found: list[tuple[str, int]] = []
+    deadline = time.monotonic() + 60
     with PullConsumer("auditors", namesrv=namesrv, start_from=FIRST) as consumer:
         consumer.subscribe(topic)
         idle_since = time.monotonic()
-        while time.monotonic() - idle_since < 3:
+        while time.monotonic() - idle_since < 1 or (len(found) < count and time.monotonic() < deadline):
             messages = consumer.poll(timeout=0.5)
             found += [(message.keys[0], int(message.body)) for message in messages]
             if messages:
