@@ -129,6 +129,18 @@ def new_socket(context: zmq.Context[zmq.Socket[bytes]], kind: str, **changed: in
     return socket
 
 
+def set_tcp_options(connection: system_socket.socket, kind: str) -> None:
+    """Sets on a connection of ours what ZeroMQ sets on its own by a table of options: no delay, and that the kernel looks
+    whether the other side is there."""
+    values = {option.name: option.value for option in SOCKET_TABLES[kind]}
+    connection.setsockopt(system_socket.IPPROTO_TCP, system_socket.TCP_NODELAY, 1)
+    connection.setsockopt(system_socket.SOL_SOCKET, system_socket.SO_KEEPALIVE, values["TCP_KEEPALIVE"])
+    for name in ("IDLE", "INTVL", "CNT"):
+        number = getattr(system_socket, f"TCP_KEEP{name}", None)  # not every system has all
+        if number is not None:
+            connection.setsockopt(system_socket.IPPROTO_TCP, number, values[f"TCP_KEEPALIVE_{name}"])
+
+
 def plain_send(socket: zmq.Socket[bytes]) -> Callable[..., object]:
     """The socket's `send` without pyzmq's wrapper for routing ids and groups, which costs as much as a small send itself."""
     sender: Callable[..., object] = super(zmq.Socket, socket).send

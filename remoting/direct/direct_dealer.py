@@ -22,7 +22,7 @@ from ...model.errors import (
     RemoteProtocolError,
     ZenitError,
 )
-from ..base_socket import resolve_peer
+from ..base_socket import resolve_peer, set_tcp_options
 from ..options import SOCKET_TABLES
 from .zmtp import HELLO, MORE, FrameReader, NotTaken, frame_begin
 
@@ -48,7 +48,6 @@ _READS_MAX: Final = 16  # then the caller looks at its deadline, or the loop at 
 _LAST_READS_MAX: Final = 1024  # of one that cannot send any more
 _JOINED_BYTES_MAX: Final = 65_536  # a larger payload is not copied behind its header
 _QUIETLY: Final = socket.MSG_NOSIGNAL  # a program may let SIGPIPE end it
-_KEEPALIVE: Final = ("IDLE", "INTVL", "CNT")
 
 
 class DirectDealer:
@@ -80,7 +79,7 @@ class DirectDealer:
                 raise NoDescriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) from error
             raise ConnectionLost(address) from error  # this system does not know such addresses
         try:
-            self._set_options()
+            set_tcp_options(self._socket, "DEALER")
             self._socket.setblocking(False)
             status = self._socket.connect_ex((host, int(port)))
         except BaseException:
@@ -92,14 +91,6 @@ class DirectDealer:
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         self._poll = poller.poll
-
-    def _set_options(self) -> None:
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, _OPTIONS["TCP_KEEPALIVE"])
-        for name in _KEEPALIVE:
-            number = getattr(socket, f"TCP_KEEP{name}", None)  # not every system has all
-            if number is not None:
-                self._socket.setsockopt(socket.IPPROTO_TCP, number, _OPTIONS[f"TCP_KEEPALIVE_{name}"])
 
     # ---- sending
 

@@ -28,7 +28,7 @@ from typing import Final
 from ...model.clock import monotonic_ms
 from ...model.errors import ConfigError, HostNotFound, InvalidParameter, RemoteProtocolError
 from ..addresses import split_address
-from ..base_socket import resolve
+from ..base_socket import resolve, set_tcp_options
 from ..options import SOCKET_TABLES
 from .peer_reader import PeerMessage, PeerReader
 from .zmtp import MORE, SERVER_HELLO, frame_begin, ping
@@ -58,7 +58,6 @@ _ACCEPTS_MAX: Final = 64  # in one turn
 _JOINED_BYTES_MAX: Final = 65_536  # larger payloads are not copied behind their headers
 _PARTS_MAX: Final = 1000  # of one call of the kernel, which takes 1024
 _QUIETLY: Final = socket.MSG_NOSIGNAL
-_KEEPALIVE: Final = ("IDLE", "INTVL", "CNT")
 _IN: Final = select.EPOLLIN
 _BOTH: Final = select.EPOLLIN | select.EPOLLOUT
 _RUNG: Final[PeerMessage] = (b"", b"", False, (), 0, True)
@@ -267,7 +266,8 @@ class DirectRouter:
 
     def _begin(self, connection: socket.socket) -> None:
         try:
-            self._set_options(connection)
+            connection.setblocking(False)
+            set_tcp_options(connection, "ROUTER")
             self._poller.register(connection, _IN)
         except BaseException:
             connection.close()
@@ -276,16 +276,6 @@ class DirectRouter:
         peer = _Peer(connection, identity, self._frame_bytes_max)
         self._peers[identity] = self._by_descriptor[connection.fileno()] = peer
         self._write(peer)
-
-    @staticmethod
-    def _set_options(connection: socket.socket) -> None:
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, _OPTIONS["TCP_KEEPALIVE"])
-        for name in _KEEPALIVE:
-            number = getattr(socket, f"TCP_KEEP{name}", None)  # not every system has all
-            if number is not None:
-                connection.setsockopt(socket.IPPROTO_TCP, number, _OPTIONS[f"TCP_KEEPALIVE_{name}"])
 
     def _end(self, peer: _Peer) -> None:
         """What came before counts."""
